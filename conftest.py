@@ -1,0 +1,3 @@
+"""Gives every test in the tree the same fixtures."""
+
+pytest_plugins = ["tests.fixtures"]

@@ -1,0 +1,28 @@
+"""Who is at the other end of a connection: the name in its mesh certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+# The names that certificates of the mesh carry beside those of the services themselves.
+EDGE = "edge"
+OPERATOR = "operator"
+ORCHESTRATOR = "orchestrator"
+SERVICES = ("registry", "authz", "executor", "approval", "audit", "gateway")
+
+
+def spiffe_id(trust_domain: str, name: str) -> str:
+    """Return the URI that a certificate of this name carries."""
+    return f"spiffe://{trust_domain}/{name}"
+
+
+def peer_name(trust_domain: str, sans: Iterable[str]) -> str:
+    """Return the mesh name among a certificate's alternative names; empty when there is not exactly one."""
+    prefix = f"spiffe://{trust_domain}/"
+    names = [san[len(prefix) :] for san in sans if san.startswith(prefix)]
+    return names[0] if len(names) == 1 else ""
+
+
+def peer_of(trust_domain: str, auth_context: Mapping[str, Iterable[bytes]]) -> str:
+    """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate."""
+    return peer_name(trust_domain, (san.decode() for san in auth_context.get("x509_subject_alternative_name", ())))

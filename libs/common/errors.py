@@ -1,0 +1,46 @@
+"""The one exception of the mesh. Its reason is a row of the error table; edges translate it, nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from toolmesh.common.v1.error_table import ROWS, Reason, Row
+
+__all__ = ["MeshError", "Reason", "Row", "Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: where, which, and a sentence. Never the offending value."""
+
+    path: str
+    rule: str
+    message: str
+
+
+class MeshError(Exception):
+    """A failure with a reason. The message and metadata are shown to callers: no path, secret or stack belongs in them."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        *,
+        message: str = "",
+        violations: Sequence[Violation] = (),
+        metadata: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
+        invocation_id: str = "",
+    ) -> None:
+        self.reason = reason
+        self.message = message or ROWS[reason].title
+        self.violations = tuple(violations)
+        self.metadata = dict(metadata or {})
+        self.retry_after = retry_after
+        self.invocation_id = invocation_id
+        super().__init__(f"{self.row.code} {reason.name}: {self.message}")
+
+    @property
+    def row(self) -> Row:
+        """The row of the error table."""
+        return ROWS[self.reason]

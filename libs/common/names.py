@@ -1,0 +1,59 @@
+"""Resource names of tools (AIP-122): facts that cross services as strings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from libs.common.errors import MeshError, Reason
+
+DEFAULT_NAMESPACE = "core"
+_REFERENCE = re.compile(r"^(?:tools/)?(?:([a-z][a-z0-9-]{1,62})\.)?([a-z][a-z0-9_]{2,254})$")
+_VERSION_NAME = re.compile(r"^tools/([a-z][a-z0-9-]*)\.([a-z][a-z0-9_]*)/versions/([0-9A-Za-z.+-]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    """The identity of a tool: a namespace and an id within it."""
+
+    namespace: str
+    tool_id: str
+
+    @classmethod
+    def parse(cls, reference: str) -> ToolName:
+        """Read `echo`, `acme.send_email` or `tools/acme.send_email`; anything else raises TOOL_NOT_FOUND."""
+        match = _REFERENCE.match(reference)
+        if match is None:
+            raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": reference[:320]})
+        return cls(match.group(1) or DEFAULT_NAMESPACE, match.group(2))
+
+    @property
+    def qualified(self) -> str:
+        """`acme.send_email`: unambiguous everywhere."""
+        return f"{self.namespace}.{self.tool_id}"
+
+    @property
+    def resource(self) -> str:
+        """`tools/acme.send_email`."""
+        return f"tools/{self.qualified}"
+
+    def version(self, version: str) -> str:
+        """`tools/acme.send_email/versions/1.2.3`."""
+        return f"{self.resource}/versions/{version}"
+
+
+def split_version_name(name: str) -> tuple[ToolName, str]:
+    """Take a version's resource name apart; anything else raises INVALID_REQUEST."""
+    match = _VERSION_NAME.match(name)
+    if match is None:
+        raise MeshError(Reason.INVALID_REQUEST, message="not the resource name of a tool version")
+    return ToolName(match.group(1), match.group(2)), match.group(3)
+
+
+def grant_covers(pattern: str, tool: ToolName) -> bool:
+    """Say whether a grant such as `arith*`, `acme.*` or `*` covers the tool. Without a namespace it means `core`."""
+    if pattern == "*":
+        return True
+    namespace, _, tool_id = pattern.rpartition(".")
+    return fnmatchcase(tool.namespace, namespace or DEFAULT_NAMESPACE) and fnmatchcase(tool.tool_id, tool_id)

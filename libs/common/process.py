@@ -1,0 +1,112 @@
+"""The life of a process: read settings, build, serve, and on SIGTERM end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import uvloop
+
+from libs.common.settings import ProcessSettings, SettingsError, describe, load
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+
+S = TypeVar("S", bound=ProcessSettings)
+
+
+class Application(Protocol):
+    """What a composition root returns."""
+
+    async def start(self) -> None:
+        """Return when the process can take calls."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish what was accepted, release everything, and return."""
+        ...
+
+
+def run(service: str, settings_class: type[S], build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> None:
+    """Run one service until SIGTERM or SIGINT. Wrong settings end it at once with code 2 and their names."""
+    try:
+        settings = load(settings_class)
+    except SettingsError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{service}: {problem}\n")
+        sys.exit(2)
+    log = Log(service, level=settings.log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(_live(service, settings, log, build)))
+
+
+def instance_id(settings: ProcessSettings) -> str:
+    """Return the name of this process among its replicas."""
+    return settings.instance_id or f"{socket.gethostname()}-{os.getpid()}"
+
+
+async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    log.info("starting", settings=describe(settings), pid=os.getpid())
+    tracing, pusher = _telemetry(service, settings, log)
+    starting = asyncio.ensure_future(_start(settings, log, tracing, build))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    try:
+        application = await starting
+    except asyncio.CancelledError:
+        return 0
+    except Exception as error:
+        log.error("could not start", cause=error)
+        return 1
+    # What was made while starting lives as long as the process: no collection ever needs to look at it again.
+    gc.collect()
+    gc.freeze()
+    log.info("ready")
+    await stopping
+    log.info("stopping")
+    code = await _stop(application, settings, log)
+    if pusher is not None:
+        pusher.cancel()
+    tracing.shutdown()
+    log.info("stopped")
+    return code
+
+
+async def _start(
+    settings: S, log: Log, tracing: Tracing, build: Callable[[S, Log, Tracing], Awaitable[Application]]
+) -> Application:
+    application = await build(settings, log, tracing)
+    await application.start()
+    return application
+
+
+async def _stop(application: Application, settings: ProcessSettings, log: Log) -> int:
+    try:
+        async with asyncio.timeout(settings.drain_seconds + 2):
+            await application.stop()
+    except TimeoutError:
+        log.warning("ended before everything was released")
+        return 1
+    return 0
+
+
+def _telemetry(service: str, settings: ProcessSettings, log: Log) -> tuple[Tracing, asyncio.Task[None] | None]:
+    if not settings.otlp_endpoint:
+        return Tracing(), None
+    from libs.common.telemetry.otlp import tracer_provider
+    from libs.common.telemetry.otlp_metrics import push_forever
+
+    instance = instance_id(settings)
+    pusher = asyncio.ensure_future(push_forever(service, instance, settings.otlp_endpoint, log))
+    return Tracing(tracer_provider(service, instance, settings.otlp_endpoint)), pusher

@@ -1,0 +1,44 @@
+"""Fourth stage: is there time, and is there room?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.call import Call, margin
+from libs.common.rpc.policy import PLATFORM, Policy
+
+
+class Admission:
+    """Refuses calls that cannot end in time or that exceed what the process can carry; bounds the rest."""
+
+    def __init__(self, policy: Policy, max_concurrent_calls: int) -> None:
+        self._policy = {**PLATFORM, **policy}
+        self._limit = max_concurrent_calls
+        self._under_way = 0
+
+    @asynccontextmanager
+    async def around(self, call: Call, context: Any) -> AsyncIterator[None]:
+        default = self._policy[call.method].deadline
+        if call.deadline is None and default is not None:
+            call.deadline = time.monotonic() + default
+        if call.deadline is None:
+            # A stream that stays open holds no place: it would starve the calls that come and go.
+            yield
+            return
+        remaining = call.deadline - time.monotonic()
+        if remaining <= 0:
+            raise MeshError(Reason.DEADLINE_EXCEEDED)
+        if self._under_way >= self._limit:
+            raise MeshError(Reason.OVERLOADED, retry_after=0.1)
+        self._under_way += 1
+        try:
+            # Ends a little early, so that the answer still reaches a caller who is about to hang up.
+            async with asyncio.timeout(remaining - margin(remaining)):
+                yield
+        finally:
+            self._under_way -= 1

@@ -1,0 +1,150 @@
+"""The chain that every call passes, in one literal list. A handler below it never sees a call that the chain refused.
+
+grpc.aio hands over a new handler for each call; the chain wraps each method once and remembers the result, because a
+wrapper built per call would cost more than what it wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.admission import Admission
+from libs.common.rpc.call import Call
+from libs.common.rpc.caller import CallerCheck
+from libs.common.rpc.failures import Failures
+from libs.common.rpc.policy import Policy
+from libs.common.rpc.telemetry import Telemetry
+from libs.common.rpc.validate import Validate
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Stage(Protocol):
+    """One link: surrounds every call, and may look at every request message."""
+
+    def around(self, call: Call, context: Context) -> AbstractAsyncContextManager[None]:
+        """Enter before the handler and leave after it; raise to refuse the call."""
+        ...
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The stages that surround a call, and the check of each message that it brings."""
+
+    stages: tuple[Stage, ...]
+    check: Callable[[Any], None]
+    sample_ratio: float
+
+
+def build_chain(
+    *,
+    policy: Policy,
+    verifier: TokenVerifier,
+    trust_domain: str,
+    log: Log,
+    tracing: Tracing,
+    sample_ratio: float,
+    max_concurrent_calls: int,
+) -> Chain:
+    """Build the chain of a server. The order is the policy; each position has its reason."""
+    return Chain(
+        stages=(
+            # First in, last out: sees every call and its final status, refusals included.
+            Telemetry(log, tracing),
+            # Directly inside, so that whatever the rest raises leaves as a status with an envelope.
+            Failures(log),
+            # Who asks must be known before anything is decided about the call.
+            CallerCheck(policy, verifier, trust_domain),
+            # May this caller call this method, and is there still time and room for it?
+            Admission(policy, max_concurrent_calls),
+        ),
+        # Last: only messages of admitted callers are worth the work of checking them.
+        check=Validate(),
+        sample_ratio=sample_ratio,
+    )
+
+
+class ChainInterceptor(grpc.aio.ServerInterceptor):
+    """Puts the chain around every method of a server, streams included."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is not None:
+            return wrapped
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            # Not remembered: the names of methods that do not exist are the caller's to invent, without bound.
+            return self._wrap(method, grpc.unary_unary_rpc_method_handler(_unknown_method))
+        self._wrapped[method] = self._wrap(method, handler)
+        return self._wrapped[method]
+
+    def _wrap(self, method: str, handler: Any) -> grpc.RpcMethodHandler[Any, Any]:
+        codecs = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary:
+            return grpc.unary_unary_rpc_method_handler(self._unary(method, handler.unary_unary), **codecs)
+        if handler.unary_stream:
+            return grpc.unary_stream_rpc_method_handler(self._stream(method, handler.unary_stream), **codecs)
+        if handler.stream_unary:
+            inner = self._unary(method, handler.stream_unary, incoming_stream=True)
+            return grpc.stream_unary_rpc_method_handler(inner, **codecs)
+        inner_stream = self._stream(method, handler.stream_stream, incoming_stream=True)
+        return grpc.stream_stream_rpc_method_handler(inner_stream, **codecs)
+
+    def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
+        async def unary(request: Any, context: Context) -> Any:
+            async with AsyncExitStack() as stack:
+                await self._enter(stack, method, context)
+                return await inner(self._checked(request, incoming_stream), context)
+
+        return unary
+
+    def _stream(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
+        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+            async with AsyncExitStack() as stack:
+                await self._enter(stack, method, context)
+                async for response in inner(self._checked(request, incoming_stream), context):
+                    yield response
+
+        return stream
+
+    async def _enter(self, stack: AsyncExitStack, method: str, context: Context) -> None:
+        call = Telemetry.begin(method, context, self._chain.sample_ratio)
+        for stage in self._chain.stages:
+            await stack.enter_async_context(stage.around(call, context))
+
+    def _checked(self, request: Any, incoming_stream: bool) -> Any:
+        if incoming_stream:
+            return self._checked_stream(request)
+        self._chain.check(request)
+        return request
+
+    async def _checked_stream(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for request in requests:
+            self._chain.check(request)
+            yield request
+
+
+async def _unknown_method(request: bytes, context: Context) -> bytes:
+    raise MeshError(Reason.METHOD_NOT_FOUND)

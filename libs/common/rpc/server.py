@@ -1,0 +1,93 @@
+"""The server of a process: one listener with mutual TLS, the chain around every method, health, reflection, and an end
+that loses nothing that was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from libs.common.rpc.chain import Chain, ChainInterceptor
+from libs.common.settings import ProcessSettings
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@dataclass(frozen=True)
+class Service:
+    """One gRPC service: its full name, and how to add its handlers to a server."""
+
+    name: str
+    add: Callable[[grpc.aio.Server], None]
+
+
+class RpcServer:
+    """Serves until told to stop; then says so, lets what was accepted finish, and ends."""
+
+    def __init__(self, settings: ProcessSettings, chain: Chain, services: Sequence[Service]) -> None:
+        self._settings = settings
+        self._names = [service.name for service in services]
+        self._health = HealthServicer()
+        self._ready = False
+        self._server = grpc.aio.server(
+            interceptors=[ChainInterceptor(chain)],
+            options=_options(settings.max_concurrent_calls),
+        )
+        for service in services:
+            service.add(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection([*self._names, reflection.SERVICE_NAME], self._server)
+        self.port = self._server.add_secure_port(str(settings.listen), server_credentials(settings))
+
+    @property
+    def ready(self) -> bool:
+        """True while the server takes new calls."""
+        return self._ready
+
+    async def start(self) -> None:
+        """Begin to listen; not yet ready."""
+        await self.set_ready(False)
+        await self._server.start()
+
+    async def set_ready(self, ready: bool) -> None:
+        """Announce to load balancers whether new calls are welcome."""
+        self._ready = ready
+        for name in ["", *self._names]:
+            await self._health.set(name, _SERVING if ready else _NOT_SERVING)
+
+    async def drain(self) -> None:
+        """Refuse what is new, let finish what was accepted, and end after the limit whatever is left."""
+        await self.set_ready(False)
+        await asyncio.shield(self._server.stop(self._settings.drain_seconds))
+
+
+def server_credentials(settings: ProcessSettings) -> grpc.ServerCredentials:
+    """Return credentials that demand a certificate of the mesh from every peer."""
+    pair = (settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())
+    return grpc.ssl_server_credentials([pair], settings.tls_ca.read_bytes(), require_client_auth=True)
+
+
+def _options(max_concurrent_calls: int) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_metadata_size", 32 * 1024),
+        # Beyond the chain's own limit, so that the typed refusal comes first and this one guards against a flood.
+        ("grpc.max_concurrent_streams", max_concurrent_calls * 2),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.max_ping_strikes", 0),
+        # A second process on the same port would silently take half of the calls.
+        ("grpc.so_reuseport", 0),
+    ]

@@ -1,0 +1,108 @@
+"""Mesh errors to gRPC statuses and back. The envelope travels in the status details, as does the standard ErrorInfo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import grpc
+import grpc.aio
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from toolmesh.common.v1 import error_reason_pb2 as pb
+
+from libs.common.errors import MeshError, Reason, Violation
+from libs.common.rpc.call import current_call
+
+DOMAIN = "toolmesh.dev"
+DETAILS_KEY = "grpc-status-details-bin"
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_WITHOUT_ENVELOPE = {
+    grpc.StatusCode.UNAVAILABLE: Reason.SERVICE_UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Reason.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED: Reason.CANCELED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Reason.OVERLOADED,
+    grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED: Reason.PEER_NOT_ALLOWED,
+    grpc.StatusCode.UNIMPLEMENTED: Reason.METHOD_NOT_FOUND,
+    grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_REQUEST,
+}
+
+
+def envelope(error: MeshError) -> pb.ErrorEnvelope:
+    """Build what the caller receives."""
+    row, call = error.row, current_call()
+    message = pb.ErrorEnvelope(
+        reason=pb.ErrorReason.ValueType(error.reason.value),
+        code=row.code,
+        category=pb.ErrorCategory.Value(f"ERROR_CATEGORY_{row.category}"),
+        error_class=pb.ErrorClass.Value(f"ERROR_CLASS_{row.error_class.upper()}"),
+        retryable=row.retryable,
+        message=error.message,
+        resolution=row.resolution,
+        trace_id=call.trace.trace_id if call else "",
+        invocation_id=error.invocation_id,
+        violations=[pb.Violation(path=v.path, rule=v.rule, message=v.message) for v in error.violations[:100]],
+        metadata=error.metadata,
+    )
+    if error.retry_after is not None:
+        message.retry_after.CopyFrom(_duration(error.retry_after))
+    return message
+
+
+def status_code(error: MeshError) -> grpc.StatusCode:
+    """Return the gRPC status code of an error."""
+    return _CODES[error.row.grpc_status]
+
+
+def trailing_details(error: MeshError) -> tuple[tuple[str, bytes], ...]:
+    """Return the trailing metadata that carries the whole error."""
+    metadata = {**error.metadata, "code": error.row.code}
+    parts = [
+        error_details_pb2.ErrorInfo(reason=error.reason.name, domain=DOMAIN, metadata=metadata),
+        envelope(error),
+    ]
+    if error.retry_after is not None:
+        parts.append(error_details_pb2.RetryInfo(retry_delay=_duration(error.retry_after)))
+    status = status_pb2.Status(code=error.row.grpc_status, message=error.message)
+    for part in parts:
+        packed = any_pb2.Any()
+        packed.Pack(part)
+        status.details.append(packed)
+    return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError) -> MeshError:
+    """Rebuild the error of a peer. One without an envelope came from the transport, so its text is not passed on."""
+    found = _find_envelope(error.trailing_metadata() or ())
+    if found is None:
+        return MeshError(_WITHOUT_ENVELOPE.get(error.code(), Reason.INTERNAL))
+    return from_envelope(found)
+
+
+def from_envelope(found: pb.ErrorEnvelope) -> MeshError:
+    """Rebuild an error from its envelope; a reason that this build does not know is INTERNAL."""
+    known = int(found.reason) in Reason.__members__.values()
+    return MeshError(
+        Reason(found.reason) if known else Reason.INTERNAL,
+        message=found.message,
+        violations=[Violation(v.path, v.rule, v.message) for v in found.violations],
+        metadata=dict(found.metadata),
+        retry_after=found.retry_after.ToMicroseconds() / 1e6 if found.HasField("retry_after") else None,
+        invocation_id=found.invocation_id,
+    )
+
+
+def _find_envelope(metadata: Iterable[tuple[str, str | bytes]]) -> pb.ErrorEnvelope | None:
+    for key, value in metadata:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                found = pb.ErrorEnvelope()
+                if detail.Unpack(found):
+                    return found
+    return None
+
+
+def _duration(seconds: float) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromMicroseconds(int(seconds * 1_000_000))
+    return duration

@@ -1,0 +1,15 @@
+"""What every service's migrations/env.py does; that file only calls this."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from libs.common.sql.migrate import VERSION_TABLE
+
+
+def run() -> None:
+    """Run the pending revisions on the connection that `migrate` holds, inside its transaction."""
+    connection = context.config.attributes["connection"]
+    context.configure(connection=connection, version_table=VERSION_TABLE)
+    with context.begin_transaction():
+        context.run_migrations()

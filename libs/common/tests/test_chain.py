@@ -1,0 +1,198 @@
+"""The chain around every method, over real mutual TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
+
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.application import RpcApplication
+from libs.common.rpc.call import serving
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.policy import AS_PEER, Row, for_caller
+from libs.common.rpc.server import Service
+from libs.common.rpc.status import from_rpc_error
+from libs.common.settings import Address, ProcessSettings, load
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+
+PREFIX = "/toolmesh.audit.v1.AuditService/"
+
+
+class Handlers(rpc.AuditServiceServicer):
+    """Answers what each test needs to see of a handler."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.canceled = asyncio.Event()
+
+    async def GetCheckpoint(self, request: Any, context: Any) -> Any:
+        self.seen.append(serving())
+        return pb.GetCheckpointResponse()
+
+    async def GetRecord(self, request: Any, context: Any) -> Any:
+        self.seen.append(request)
+        if request.name == "records/unforeseen":
+            raise ZeroDivisionError("a secret inside")
+        if request.name == "records/forever":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.canceled.set()
+        raise MeshError(Reason.NOT_FOUND, metadata={"name": request.name}, retry_after=1.5)
+
+    async def AppendRecords(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            yield pb.AppendRecordsResponse(batch=request.batch)
+
+    async def QueryRecords(self, request: Any, context: Any) -> Any:
+        self.seen.append(request)
+        return pb.QueryRecordsResponse()
+
+
+POLICY = {
+    PREFIX + "GetCheckpoint": Row({"operator": AS_PEER, "edge": for_caller("audit:read")}, 5.0, True),
+    PREFIX + "GetRecord": Row({"operator": AS_PEER}, 5.0, True),
+    PREFIX + "AppendRecords": Row({"operator": AS_PEER}, None, True),
+}
+
+
+@pytest.fixture
+async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Any]:
+    settings = load(ProcessSettings, process_environment("audit"))
+    handlers = Handlers()
+    application = RpcApplication(
+        settings,
+        Log("test", level="error"),
+        Tracing(),
+        policy=POLICY,
+        verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
+        services=[
+            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s))
+        ],
+    )
+    await application.start()
+    channels: list[grpc.aio.Channel] = []
+
+    def stub(name: str) -> Any:
+        identity = pki.of(name)
+        files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=pki.ca)
+        channels.append(channel_to("audit", Address("127.0.0.1", application.server.port), files))
+        return rpc.AuditServiceStub(channels[-1])
+
+    yield SimpleNamespace(stub=stub, handlers=handlers, application=application)
+    for channel in channels:
+        await channel.close()
+    await application.stop()
+
+
+async def refusal(call: Any) -> MeshError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc_error(caught.value)
+
+
+async def test_a_peer_on_its_own_authority_is_served_and_known_by_its_certificate(mesh: Any) -> None:
+    await mesh.stub("operator").GetCheckpoint(pb.GetCheckpointRequest())
+    assert mesh.handlers.seen[0].peer == "operator"
+
+
+async def test_a_peer_that_the_row_does_not_name_is_refused(mesh: Any) -> None:
+    error = await refusal(mesh.stub("gateway").GetCheckpoint(pb.GetCheckpointRequest()))
+    assert error.reason is Reason.PEER_NOT_ALLOWED
+    assert mesh.handlers.seen == []
+
+
+async def test_a_method_without_a_row_is_refused_even_to_the_operator(mesh: Any) -> None:
+    error = await refusal(mesh.stub("operator").QueryRecords(pb.QueryRecordsRequest()))
+    assert error.reason is Reason.METHOD_NOT_FOUND
+    assert mesh.handlers.seen == []
+
+
+async def test_a_peer_that_acts_for_a_caller_needs_the_callers_token_and_scope(mesh: Any, signer: Any) -> None:
+    stub = mesh.stub("edge")
+
+    def call(token: str) -> Any:
+        return stub.GetCheckpoint(pb.GetCheckpointRequest(), metadata=(("authorization", f"Bearer {token}"),))
+
+    assert (await refusal(stub.GetCheckpoint(pb.GetCheckpointRequest()))).reason is Reason.UNAUTHENTICATED
+    assert (await refusal(call("nonsense"))).reason is Reason.TOKEN_MALFORMED
+    error = await refusal(call(signer.mint(scope="tools:read")))
+    assert (error.reason, error.metadata["required_scopes"]) == (Reason.SCOPE_MISSING, "audit:read")
+    await call(signer.mint(scope="audit:read"))
+    assert mesh.handlers.seen[-1].caller.subject == "did:web:toolmesh.local:users:alice"
+
+
+async def test_errors_arrive_whole(mesh: Any) -> None:
+    error = await refusal(mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="records/abc")))
+    assert error.reason is Reason.NOT_FOUND
+    assert error.metadata["name"] == "records/abc"
+    assert error.retry_after == 1.5
+
+
+async def test_what_nobody_foresaw_is_internal_and_tells_nothing(mesh: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="records/unforeseen"))
+    assert from_rpc_error(caught.value).reason is Reason.INTERNAL
+    assert "secret" not in repr(caught.value) + str(caught.value.trailing_metadata())
+
+
+async def test_a_message_that_breaks_its_rules_never_reaches_the_handler(mesh: Any) -> None:
+    error = await refusal(mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="nothing like a name")))
+    assert error.reason is Reason.INVALID_REQUEST
+    assert [v.path for v in error.violations] == ["name"]
+    assert mesh.handlers.seen == []
+
+
+async def test_every_message_of_a_stream_is_checked(mesh: Any) -> None:
+    async def batches() -> AsyncIterator[Any]:
+        yield pb.AppendRecordsRequest(batch=0)
+
+    call = mesh.stub("operator").AppendRecords(batches())
+    error = await refusal(call.read())
+    assert {v.path for v in error.violations} == {"batch", "records"}
+
+
+async def test_a_handler_that_takes_too_long_is_stopped_and_the_caller_told_before_its_own_deadline(mesh: Any) -> None:
+    call = mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="records/forever"), timeout=0.2)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert from_rpc_error(caught.value).reason is Reason.DEADLINE_EXCEEDED
+    # The envelope proves that the server answered; gRPC's own expiry carries none.
+    assert "grpc-status-details-bin" in dict(caught.value.trailing_metadata() or ())
+    await asyncio.wait_for(mesh.handlers.canceled.wait(), 5)
+
+
+async def test_a_deadline_shrinks_at_every_hop(mesh: Any) -> None:
+    before = time.monotonic()
+    await mesh.stub("operator").GetCheckpoint(pb.GetCheckpointRequest(), timeout=3.0)
+    assert mesh.handlers.seen[0].deadline < before + 3.0 + 0.5
+
+
+async def test_an_unknown_method_gets_an_envelope(mesh: Any, pki: Any) -> None:
+    identity = pki.of("operator")
+    files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=pki.ca)
+    async with channel_to("audit", Address("127.0.0.1", mesh.application.server.port), files) as channel:
+        error = await refusal(channel.unary_unary("/no.such.Service/Method")(b""))
+    assert error.reason is Reason.METHOD_NOT_FOUND
+
+
+async def test_a_peer_without_a_mesh_certificate_gets_no_connection(mesh: Any, pki: Any) -> None:
+    credentials = grpc.ssl_channel_credentials(pki.ca.read_bytes())
+    options = [("grpc.ssl_target_name_override", "audit")]
+    address = f"127.0.0.1:{mesh.application.server.port}"
+    async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await rpc.AuditServiceStub(channel).GetCheckpoint(pb.GetCheckpointRequest(), timeout=5)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert mesh.handlers.seen == []

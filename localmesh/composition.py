@@ -1,0 +1,100 @@
+"""The parts of a local mesh, in the order in which they start. They stop in the reverse order."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from localmesh import wheels
+from localmesh.part import Part
+from localmesh.parts.cluster import PostgresPlan, choose_folder
+from localmesh.parts.envoy import EnvoyPlan, envoy_part
+from localmesh.parts.postgres import database_url, postgres_part
+from localmesh.parts.service import ServicePlan, service_part
+from localmesh.parts.valkey import valkey_part, valkey_url
+from localmesh.pki import Pki
+from localmesh.process import RunAs
+from localmesh.secrets import Secrets
+from localmesh.settings import LOOPBACK, Settings
+from localmesh.state import State
+
+SERVICES = ("authz", "audit", "registry", "approval", "executor", "gateway")
+DEFAULT = "localmesh.composition:compose"
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Everything that is decided before the first part starts."""
+
+    state: State
+    ports: Mapping[str, int]
+    secrets: Secrets = field(repr=False)
+    pki: Pki
+    settings: Settings
+    postgres_user: RunAs
+
+
+Compose = Callable[[Mesh], Sequence[Part]]
+
+
+def compose(mesh: Mesh) -> Sequence[Part]:
+    """Lists the parts. Those without a common `after` start at the same time: services wait for their peers themselves."""
+    return [
+        # First, because every service but the gateway migrates its schema before it is ready.
+        postgres_part(postgres_plan(mesh)),
+        # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
+        valkey_part(wheels.valkey_server(), mesh.state.path / "valkey", mesh.ports["valkey"], mesh.secrets.valkey),
+        # The first service: all others fetch the keys for caller tokens from it.
+        _service(mesh, "authz", {"TOOLMESH_SIGNING_KEYS": str(mesh.secrets.signing_keys)}),
+        # Stops after the executor, whose last records it must still take.
+        _service(mesh, "audit", {"TOOLMESH_CHECKPOINT_KEY": str(mesh.secrets.checkpoint_key)} | _peers(mesh, "authz")),
+        # Before the executor, which keeps a view of it.
+        _service(
+            mesh,
+            "registry",
+            {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])} | _peers(mesh, "authz"),
+            after=("postgres", "valkey"),
+        ),
+        # Nobody waits for it at start; it keeps its place before the executor, which will redeem its tickets.
+        _service(mesh, "approval", _peers(mesh, "authz")),
+        # After those it calls, so that on the way down it ends its work while they still answer.
+        _service(mesh, "executor", _peers(mesh, "registry", "authz", "audit")),
+        # The last service: it only translates. It has no database, so it need not wait for one.
+        _service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz"), after=()),
+        # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
+        envoy_part(_envoy_plan(mesh), after=SERVICES),
+    ]
+
+
+def load(name: str) -> Compose:
+    """Returns the composition called `module:function`. Tests name their own to run other programs under the same runner."""
+    module, _, function = name.partition(":")
+    found: Compose = getattr(importlib.import_module(module), function)
+    return found
+
+
+def postgres_plan(mesh: Mesh) -> PostgresPlan:
+    """Returns where and as whom PostgreSQL runs in this mesh."""
+    return PostgresPlan(
+        programs=wheels.postgres_programs(),
+        folder=choose_folder(mesh.state.path, mesh.postgres_user),
+        port=mesh.ports["postgres"],
+        passwords=mesh.secrets.database,
+        run_as=mesh.postgres_user,
+    )
+
+
+def _service(mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)) -> Part:
+    own = dict(environment)
+    if name in mesh.secrets.database:
+        own["TOOLMESH_DATABASE_URL"] = database_url(name, mesh.secrets.database[name], mesh.ports["postgres"])
+    return service_part(ServicePlan(name, after, own), mesh.ports, mesh.pki, mesh.settings)
+
+
+def _peers(mesh: Mesh, *names: str) -> dict[str, str]:
+    return {f"TOOLMESH_{name.upper()}_ADDRESS": f"{LOOPBACK}:{mesh.ports[name]}" for name in names}
+
+
+def _envoy_plan(mesh: Mesh) -> EnvoyPlan:
+    return EnvoyPlan(wheels.envoy(), mesh.state.path / "envoy", mesh.ports, mesh.pki, mesh.settings)

@@ -1,0 +1,56 @@
+"""What a person is told when the mesh is ready: where it is, and a call to make."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from localmesh.process import Launch, run_to_end
+from localmesh.settings import ROOT, inherited_environment
+from localmesh.state import State
+
+SUBJECT = "did:web:toolmesh.local:users:local"
+SCOPES = "tools:call,tools:read,audit:read"
+LIFETIME_SECONDS = 12 * 3600
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": {"tool": "echo", "arguments": {"text": "hello"}}}
+
+
+async def mint_token(state: State) -> tuple[str | None, str]:
+    """Returns a token for the person at this machine, or None and the reason.
+
+    It is made by the client library in a process of its own, which keeps gRPC out of the runner's memory.
+    """
+    argv = (
+        *(sys.executable, "-m", "toolmesh_sdk.admin", "mint", "--runtime", str(state.runtime_file)),
+        *("--sub", SUBJECT, "--tools", "*", "--scopes", SCOPES, "--ttl", str(LIFETIME_SECONDS)),
+    )
+    finished = await run_to_end(Launch(argv, ROOT, inherited_environment()), seconds=30)
+    lines = finished.output.strip().splitlines()
+    last = lines[-1] if lines else f"exit {finished.code}"
+    return (last, "") if finished.code == 0 else (None, last)
+
+
+def greeting(document: dict[str, Any], token: str | None, reason: str) -> str:
+    """Returns the text: addresses, a token, and two ways to make the first call."""
+    url = document["gateway"]["url"]
+    lines = [
+        f"The mesh is ready after {document['ready_seconds']:.1f} s, holding {document['rss_bytes'] / 1e6:.0f} MB.",
+        "",
+        f"  JSON-RPC  {url}/rpc",
+        f"  with TLS  {document['gateway']['tls_url']}/rpc   (authority: {document['ca']})",
+        f"  gRPC      {document['grpc']['address']}",
+        f"  state     {document['state']}",
+        "",
+    ]
+    if token is None:
+        return "\n".join([*lines, f"  No token could be made: {reason}"])
+    return "\n".join(
+        [
+            *lines,
+            f"  export TOOLMESH_TOKEN={token}",
+            f"  curl -s {url}/rpc -H \"authorization: Bearer $TOOLMESH_TOKEN\" -H 'content-type: application/json' \\",
+            f"    -d '{json.dumps(CALL)}'",
+            '  toolmesh call echo \'{"text": "hello"}\'',
+        ]
+    )

@@ -1,0 +1,1 @@
+"""How each kind of part is configured, started, probed and stopped."""

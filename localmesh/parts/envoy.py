@@ -1,0 +1,151 @@
+"""Envoy, the edge of the mesh, with the configuration that Kubernetes uses too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from localmesh.files import write_private
+from localmesh.part import Part
+from localmesh.pki import Pki
+from localmesh.probes import http_answers, http_request
+from localmesh.process import Launch
+from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
+
+TEMPLATE = ROOT / "deploy" / "envoy" / "envoy.yaml"
+UPSTREAMS = ("gateway", "executor", "registry", "authz", "approval", "audit")
+# Pages of a developer's own machine may call the edge; any other web page may not.
+LOCAL_ORIGINS = r"https?://(localhost|127[.]0[.]0[.]1)(:[0-9]+)?"
+DRAIN_SECONDS = 2.0
+_ACTIVE = re.compile(rb"http\.ingress\.downstream_rq_active: (\d+)")
+
+
+@dataclass(frozen=True)
+class EnvoyPlan:
+    """What the edge is made of."""
+
+    program: Path
+    folder: Path
+    ports: Mapping[str, int]
+    pki: Pki
+    settings: Settings
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "envoy.yaml"
+
+
+def envoy_part(plan: EnvoyPlan, after: tuple[str, ...]) -> Part:
+    """Returns the part. It is ready once it has the keys to verify tokens with and has checked every upstream."""
+    admin = plan.ports["envoy"]
+
+    async def prepare() -> None:
+        write_private(plan.configuration, render(plan).encode())
+
+    async def probe() -> bool:
+        return await http_answers(admin, "/ready")
+
+    async def quiesce() -> None:
+        # SIGTERM alone would cut the calls under way.
+        with contextlib.suppress(OSError):
+            await http_request(admin, "POST", "/drain_listeners?graceful")
+            await _until_idle(admin)
+
+    return Part(
+        name="envoy",
+        launch=Launch(_command(plan), Path("/"), {**inherited_environment(), "TZ": "UTC"}),
+        probe=probe,
+        address=f"{LOOPBACK}:{plan.ports['edge']}",
+        ops=f"{LOOPBACK}:{admin}",
+        after=after,
+        prepare=prepare,
+        quiesce=quiesce,
+    )
+
+
+def render(plan: EnvoyPlan) -> str:
+    """Fills the template in for one machine. Raises KeyError for a placeholder nobody knows."""
+    edge = plan.pki.of("edge")
+    settings = plan.settings
+    values: dict[str, object] = {
+        "node_id": "edge-0",
+        "edge_address": LOOPBACK,
+        "http_port": plan.ports["edge"],
+        "tls_port": plan.ports["edge-tls"],
+        "admin_address": LOOPBACK,
+        "admin_port": plan.ports["envoy"],
+        "discovery": "STATIC",
+        "trust_domain": TRUST_DOMAIN,
+        "issuer": ISSUER,
+        "audience": AUDIENCE,
+        "ingress_cert": edge.cert,
+        "ingress_key": edge.key,
+        "edge_cert": edge.cert,
+        "edge_key": edge.key,
+        "mesh_ca": plan.pki.ca,
+        "allowed_origins": LOCAL_ORIGINS,
+        "rate_per_second": settings.rate_per_second,
+        "rate_burst": settings.rate_burst,
+        "trace_percent": f"{settings.trace_sample_ratio * 100:g}",
+        "outlier_detection": "null",  # each upstream is one process: to eject it would be to have none
+        **_tracing(settings),
+    }
+    for name in UPSTREAMS:
+        values |= {f"{name}_host": LOOPBACK, f"{name}_port": plan.ports[name]}
+    return Template(TEMPLATE.read_text()).substitute(values)
+
+
+def _tracing(settings: Settings) -> dict[str, object]:
+    if settings.otlp_endpoint is None:
+        return {
+            "trace_provider": "null",
+            "edge_spans": "false",
+            "trace_id": "%CEL(request.headers['traceparent'].substring(3, 35))%",
+            "otlp_host": LOOPBACK,
+            "otlp_port": 4317,
+        }
+    host, _, port = re.sub(r"^https?://", "", settings.otlp_endpoint).rstrip("/").rpartition(":")
+    provider = {
+        "name": "envoy.tracers.opentelemetry",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig",
+            "service_name": "edge",
+            "grpc_service": {"envoy_grpc": {"cluster_name": "otlp"}, "timeout": "1s"},
+        },
+    }
+    return {
+        "trace_provider": json.dumps(provider),
+        "edge_spans": "true",
+        "trace_id": "%TRACE_ID%",
+        "otlp_host": host,
+        "otlp_port": int(port),
+    }
+
+
+def _command(plan: EnvoyPlan) -> tuple[str, ...]:
+    return (
+        str(plan.program),
+        *("-c", str(plan.configuration)),
+        *("--concurrency", "2"),
+        "--disable-hot-restart",
+        *("--drain-time-s", f"{DRAIN_SECONDS:g}"),
+        *("--log-level", "warning"),
+        *("--file-flush-interval-msec", "1000"),
+    )
+
+
+async def _until_idle(admin: int) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while True:
+                _, stats = await http_request(admin, "GET", "/stats?filter=http.ingress.downstream_rq_active")
+                active = _ACTIVE.search(stats)
+                if active is None or active[1] == b"0":
+                    return
+                await asyncio.sleep(0.05)

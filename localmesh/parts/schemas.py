@@ -1,0 +1,35 @@
+"""The roles and schemas of the services, as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from localmesh.secrets import DATABASE_ROLES
+
+DATABASE = "toolmesh"
+
+
+def provisioning_sql(passwords: Mapping[str, str]) -> str:
+    """Returns a psql script that gives every service its role and schema and takes the rest away. It can run again."""
+    roles = "\n".join(_role_sql(role, passwords[role]) for role in DATABASE_ROLES)
+    return f"""\
+\\set ON_ERROR_STOP on
+SELECT 'CREATE DATABASE {DATABASE}' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = '{DATABASE}') \\gexec
+\\connect {DATABASE}
+SET client_min_messages = warning;
+SET log_min_error_statement = panic; -- a statement that fails must not take its password into the log
+BEGIN;
+REVOKE ALL ON DATABASE {DATABASE}, postgres, template1 FROM PUBLIC;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+{roles}
+COMMIT;
+"""  # noqa: S608  (names are constants, passwords are hexadecimal)
+
+
+def _role_sql(role: str, password: str) -> str:
+    return f"""\
+SELECT 'CREATE ROLE {role}' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') \\gexec
+ALTER ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD '{password}';
+ALTER ROLE {role} IN DATABASE {DATABASE} SET search_path = {role};
+GRANT CONNECT ON DATABASE {DATABASE} TO {role};
+CREATE SCHEMA IF NOT EXISTS {role} AUTHORIZATION {role};"""  # noqa: S608

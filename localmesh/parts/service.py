@@ -1,0 +1,71 @@
+"""One of the mesh's own services, started as `python -m services.<name>` with the environment of its contract."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from localmesh.part import Part
+from localmesh.pki import Pki
+from localmesh.probes import http_answers
+from localmesh.process import Launch
+from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
+
+# Beyond its own drain a service gets this long to close what is left.
+STOP_MARGIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """What one service needs beyond what every service needs."""
+
+    name: str
+    after: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> Part:
+    """Returns the part. It is ready when its operations port says so, which the service does once its peers answer."""
+    ops = ports[f"{plan.name}-ops"]
+    environment = {
+        **inherited_environment(),
+        "PYTHONUNBUFFERED": "1",
+        **_contract(plan.name, ports, pki, settings),
+        **plan.environment,
+    }
+
+    async def probe() -> bool:
+        return await http_answers(ops, "/readyz")
+
+    return Part(
+        name=plan.name,
+        launch=Launch((sys.executable, "-m", f"services.{plan.name}"), ROOT, environment),
+        probe=probe,
+        address=f"{LOOPBACK}:{ports[plan.name]}",
+        ops=f"{LOOPBACK}:{ops}",
+        after=plan.after,
+        stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
+    )
+
+
+def _contract(name: str, ports: Mapping[str, int], pki: Pki, settings: Settings) -> dict[str, str]:
+    identity = pki.of(name)
+    contract = {
+        "TOOLMESH_LISTEN": f"{LOOPBACK}:{ports[name]}",
+        "TOOLMESH_OPS_LISTEN": f"{LOOPBACK}:{ports[f'{name}-ops']}",
+        "TOOLMESH_TLS_CERT": str(identity.cert),
+        "TOOLMESH_TLS_KEY": str(identity.key),
+        "TOOLMESH_TLS_CA": str(pki.ca),
+        "TOOLMESH_TRUST_DOMAIN": TRUST_DOMAIN,
+        "TOOLMESH_ISSUER": ISSUER,
+        "TOOLMESH_AUDIENCE": AUDIENCE,
+        "TOOLMESH_ENVIRONMENT": "local",
+        "TOOLMESH_INSTANCE_ID": f"{name}-0",
+        "TOOLMESH_LOG_LEVEL": settings.log_level,
+        "TOOLMESH_DRAIN_SECONDS": f"{settings.drain_seconds:g}",
+        "TOOLMESH_TRACE_SAMPLE_RATIO": f"{settings.trace_sample_ratio:g}",
+    }
+    if settings.otlp_endpoint:
+        contract["TOOLMESH_OTLP_ENDPOINT"] = settings.otlp_endpoint
+    return contract

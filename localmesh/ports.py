@@ -1,0 +1,102 @@
+"""Which port each part listens on: the usual one, or the next free one where that is taken."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+
+from localmesh.files import read_json, write_json
+from localmesh.settings import LOOPBACK
+from localmesh.state import State
+
+# A step of ten keeps a moved port clear of the usual port of its neighbour.
+STEP = 10
+
+USUAL_PORTS: Mapping[str, int] = {
+    "edge": 8080,
+    "edge-tls": 8443,
+    "envoy": 9901,
+    "postgres": 54320,
+    "valkey": 63790,
+    "registry": 7101,
+    "authz": 7102,
+    "executor": 7103,
+    "approval": 7104,
+    "audit": 7105,
+    "gateway": 7106,
+    "registry-ops": 7201,
+    "authz-ops": 7202,
+    "executor-ops": 7203,
+    "approval-ops": 7204,
+    "audit-ops": 7205,
+    "gateway-ops": 7206,
+}
+
+
+class PortClaims:
+    """The ports of one mesh. While it lives, no other mesh on this machine takes one of them, listening or not.
+
+    A port is claimed by binding an abstract Unix socket of its name: such names have the same scope as TCP ports (the
+    network namespace), know no owner, leave no file, and end with the process. So two meshes that start at the same
+    moment part ways before either of their children listens.
+    """
+
+    def __init__(self) -> None:
+        self._claims: list[socket.socket] = []
+        self.numbers: dict[str, int] = {}
+
+    def claim(self, name: str, preferred: int) -> int:
+        """Claims the preferred port, or the nearest free one above it."""
+        for number in _candidates(preferred):
+            claim = _claim(number)
+            if claim is None:
+                continue
+            if not _is_free(number):
+                claim.close()
+                continue
+            self._claims.append(claim)
+            self.numbers[name] = number
+            return number
+        raise OSError(f"no free port for {name} near {preferred}")
+
+    def release(self) -> None:
+        for claim in self._claims:
+            claim.close()
+        self._claims.clear()
+
+
+def claim_ports(state: State, usual: Mapping[str, int] = USUAL_PORTS) -> PortClaims:
+    """Claims a port for every name, those of the last run first, and remembers the outcome."""
+    remembered = read_json(state.ports_file)
+    claims = PortClaims()
+    for name, number in usual.items():
+        last = remembered.get(name)
+        claims.claim(name, last if isinstance(last, int) else number)
+    write_json(state.ports_file, claims.numbers)
+    return claims
+
+
+def _candidates(preferred: int) -> Iterator[int]:
+    yield from range(preferred, 65536, STEP)
+    yield from range(preferred + 1, 65536)
+
+
+def _claim(number: int) -> socket.socket | None:
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        claim.bind(f"\0toolmesh/port/{number}")
+    except OSError:
+        claim.close()
+        return None
+    return claim
+
+
+def _is_free(number: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        # As servers do: a connection that merely lingers after its end does not count as taken.
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((LOOPBACK, number))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,195 @@
+"""The process that runs a mesh: takes the lock, starts the parts, waits for the signal to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from localmesh import composition
+from localmesh.composition import Mesh
+from localmesh.exits import FAILED, KILLED, OK, WRONG_STATE
+from localmesh.files import rotate, write_json
+from localmesh.greeting import greeting, mint_token
+from localmesh.leftovers import clear_leftovers, remember_children
+from localmesh.part import PartError
+from localmesh.parts.cluster import choose_user
+from localmesh.pki import Pki
+from localmesh.ports import PortClaims, claim_ports
+from localmesh.process import succeeds_in_fork
+from localmesh.report import Event, Report, report_to_file, report_to_pipe, report_to_terminal
+from localmesh.runtime import measured, mesh_facts, runtime_document
+from localmesh.secrets import read_secrets
+from localmesh.settings import Settings, settings_from, state_path
+from localmesh.state import State, StateError, open_state, runner_pid, take_lock
+from localmesh.supervisor import Supervisor
+from localmesh.wheels import ProgramError
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the command line asked the runner to do."""
+
+    state: Path
+    composition: str
+    began: float
+    """When the person asked, on the clock of `time.monotonic`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a mesh until it is told to stop, and returns the exit code."""
+    options = _parser().parse_args(arguments)
+    order = Order(state_path(options.state), options.composition, time.monotonic() - options.already)
+    report = _report(options.events, as_json=options.json)
+    try:
+        return asyncio.run(_run(order, settings_from(os.environ), report))
+    except (StateError, ProgramError, ValueError) as error:
+        report(Event("refused", text=str(error)))
+        return FAILED
+
+
+async def _run(order: Order, settings: Settings, report: Report) -> int:
+    state = open_state(order.state)
+    lock = take_lock(state)
+    if lock is None:
+        report(Event("refused", text=_occupied(state)))
+        return WRONG_STATE
+    claims = PortClaims()
+    try:
+        await _await_leftovers(state, report)
+        claims = claim_ports(state)
+        _make_identities(state)
+        mesh = Mesh(state, claims.numbers, read_secrets(state), Pki(state.pki), settings, choose_user())
+        return await MeshRun(order, mesh, report).until_stopped()
+    finally:
+        state.runtime_file.unlink(missing_ok=True)
+        claims.release()
+        lock.release()
+
+
+class MeshRun:
+    """One run of one mesh, from the first part's start to the last part's end."""
+
+    def __init__(self, order: Order, mesh: Mesh, report: Report) -> None:
+        self._order = order
+        self._state = mesh.state
+        self._report = report
+        self._facts = mesh_facts(mesh, order.composition, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        self._ready_seconds: float | None = None
+        self._stop = asyncio.Event()
+        self._killed = False
+        parts = composition.load(order.composition)(mesh)
+        for part in parts:
+            rotate(self._state.log_file(part.name))
+        self._supervisor = Supervisor(parts, self._state.log_file, report, self._write_down)
+
+    async def until_stopped(self) -> int:
+        """Returns the exit code once nothing runs any more."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        working = asyncio.create_task(self._start_and_greet())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        failure = working.exception() if working.done() else None
+        if failure is None:
+            await stopping
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await self._supervisor.stop()
+        if failure is not None and not isinstance(failure, PartError):
+            raise failure
+        return KILLED if self._killed else FAILED if failure else OK
+
+    async def _start_and_greet(self) -> None:
+        await self._supervisor.start()
+        self._ready_seconds = round(time.monotonic() - self._order.began, 3)
+        self._write_down()
+        token, reason = await mint_token(self._state)
+        document = measured(self._document())
+        text = greeting(document, token, reason)
+        self._report(Event("up", text=text, document={**document, "token": token}))
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._killed = True
+            self._supervisor.kill()
+        self._stop.set()
+
+    def _document(self) -> dict[str, object]:
+        return runtime_document(self._facts, self._supervisor.members.values(), self._ready_seconds)
+
+    def _write_down(self) -> None:
+        members = self._supervisor.members
+        remember_children(self._state.children_file, {name: each.pid for name, each in members.items() if each.pid})
+        write_json(self._state.runtime_file, self._document())
+
+
+def _make_identities(state: State) -> None:
+    def work() -> None:
+        from localmesh.certificates import issue_certificates
+        from localmesh.keys import ensure_secrets
+
+        ensure_secrets(state)
+        issue_certificates(state.pki)
+
+    # In a fork, so that the cryptography library is never part of a process that stays.
+    if not succeeds_in_fork(work):
+        raise StateError(f"the keys and certificates could not be written to {state.path}")
+
+
+async def _await_leftovers(state: State, report: Report) -> None:
+    names = await clear_leftovers(state.children_file, seconds=15)
+    if names:
+        report(Event("note", text=f"waited for what a killed runner had left: {', '.join(names)}"))
+
+
+def _occupied(state: State) -> str:
+    address = state.runtime().get("gateway", {}).get("url", "still starting")
+    return f"already running: pid {runner_pid(state)}, {address}, state {state.path}"
+
+
+def _report(events: int | None, *, as_json: bool) -> Report:
+    if events is not None:
+        return _report_in_background(report_to_file(sys.stdout), report_to_pipe(events))
+    if as_json:
+        return _report_as_json(report_to_terminal(sys.stderr))
+    return report_to_terminal(sys.stdout)
+
+
+def _report_in_background(log: Report, waiting: Report) -> Report:
+    def report(event: Event) -> None:
+        waiting(event)
+        # The greeting holds a token, which must not lie about in a log.
+        log(event if event.kind != "up" else Event("note", text="the mesh is ready"))
+
+    return report
+
+
+def _report_as_json(progress: Report) -> Report:
+    def report(event: Event) -> None:
+        if event.kind == "up":
+            sys.stdout.write(json.dumps(event.document) + "\n")
+            sys.stdout.flush()
+        else:
+            progress(event)
+
+    return report
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m localmesh", description=__doc__)
+    parser.add_argument("--state", type=Path, help="the state folder")
+    parser.add_argument("--json", action="store_true", help="print the runtime document when ready")
+    parser.add_argument("--events", type=int, help="a descriptor to send events to, for the command that waits")
+    parser.add_argument("--already", type=float, default=0.0, help="seconds that had passed before this process")
+    parser.add_argument("--composition", default=composition.DEFAULT, help="module:function that lists the parts")
+    return parser

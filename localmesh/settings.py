@@ -1,0 +1,52 @@
+"""What a person may change about a local mesh, read once from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+TRUST_DOMAIN = "toolmesh.local"
+ISSUER = "https://authz.toolmesh.local"
+AUDIENCE = "toolmesh"
+LOOPBACK = "127.0.0.1"
+# The folder that holds the packages; services start here so that `python -m services.x` finds them.
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The choices of one run. Every field has the value that suits a laptop."""
+
+    log_level: str = "INFO"
+    drain_seconds: float = 5.0
+    otlp_endpoint: str | None = None
+    trace_sample_ratio: float = 1.0
+    rate_per_second: int = 2000
+    rate_burst: int = 4000
+
+
+def settings_from(environment: Mapping[str, str]) -> Settings:
+    """Reads the settings; raises ValueError where a number is not one."""
+    default = Settings()
+    return Settings(
+        log_level=environment.get("TOOLMESH_LOG_LEVEL", default.log_level),
+        drain_seconds=float(environment.get("TOOLMESH_DRAIN_SECONDS", default.drain_seconds)),
+        otlp_endpoint=environment.get("TOOLMESH_OTLP_ENDPOINT") or None,
+        trace_sample_ratio=float(environment.get("TOOLMESH_TRACE_SAMPLE_RATIO", default.trace_sample_ratio)),
+        rate_per_second=int(environment.get("TOOLMESH_EDGE_RATE", default.rate_per_second)),
+        rate_burst=int(environment.get("TOOLMESH_EDGE_BURST", default.rate_burst)),
+    )
+
+
+def state_path(chosen: Path | None = None) -> Path:
+    """Returns the state folder: the chosen one, else TOOLMESH_STATE, else the user's own default."""
+    if chosen is None:
+        chosen = Path(os.environ.get("TOOLMESH_STATE") or "~/.local/state/toolmesh")
+    return chosen.expanduser().absolute()
+
+
+def inherited_environment() -> dict[str, str]:
+    """Returns the environment without any TOOLMESH_ variable: services refuse those they do not know."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}

@@ -1,0 +1,42 @@
+"""Compositions with stand-ins for the services, for a runner that is tested on its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from localmesh import composition
+from localmesh.composition import SERVICES, Mesh
+from localmesh.part import Part
+
+PROGRAM = Path(__file__).with_name("standin.py")
+
+
+def whole_mesh(mesh: Mesh) -> Sequence[Part]:
+    """The real composition: real PostgreSQL, Valkey and Envoy, with stand-ins that speak mutual TLS for the services."""
+    extra = {"STANDIN_SIGNING_KEYS": str(mesh.secrets.signing_keys)}
+    return [_stand_in(part, extra) if part.name in SERVICES else part for part in composition.compose(mesh)]
+
+
+def few_parts(mesh: Mesh) -> Sequence[Part]:
+    """Valkey and two light stand-ins, where the matter is the runner and not what it runs."""
+    parts = {part.name: part for part in composition.compose(mesh)}
+    authz = replace(_stand_in(parts["authz"], {"STANDIN_LIGHT": "1"}), after=("valkey",))
+    executor = replace(_stand_in(parts["executor"], {"STANDIN_LIGHT": "1"}), after=("authz",))
+    return [parts["valkey"], authz, executor]
+
+
+def one_that_fails(mesh: Mesh) -> Sequence[Part]:
+    """Valkey and a part that ends before it is ready."""
+    parts = few_parts(mesh)
+    program = "import sys; [sys.stderr.write(f'line {n}\\n') for n in range(40)]; sys.exit(7)"
+    failing = replace(parts[1], launch=replace(parts[1].launch, argv=(sys.executable, "-c", program)))
+    return [parts[0], failing]
+
+
+def _stand_in(part: Part, extra: dict[str, str]) -> Part:
+    environment = {**part.launch.environment, **extra}
+    launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)
+    return replace(part, launch=launch)

@@ -1,0 +1,128 @@
+"""Fixtures for every test in the tree: real certificates, real tokens, a real PostgreSQL and a real Valkey."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jwt
+import orjson
+import psycopg
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from libs.common.ids import new_id
+from localmesh.certificates import Pki, issue_certificates
+
+ISSUER = "https://authz.toolmesh.local"
+AUDIENCE = "toolmesh"
+
+
+@dataclass
+class Signer:
+    """An issuer of capability tokens whose public keys a verifier can fetch."""
+
+    kid: str = "test-key"
+    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
+
+    async def fetch_jwks(self) -> bytes:
+        """Answer like the issuer's GetJwks."""
+        public = jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
+        return orjson.dumps({"keys": [{**public, "kid": self.kid, "alg": "RS256", "use": "sig"}]})
+
+    def mint(self, subject: str = "did:web:toolmesh.local:users:alice", **changes: Any) -> str:
+        """Sign a token that is good unless `changes` spoil it."""
+        now = int(time.time())
+        claims = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": subject,
+            "jti": new_id(),
+            "iat": now,
+            "exp": now + 600,
+            "tier": "user",
+            "scope": "tools:call tools:read",
+            "tools": [{"tool": "*"}],
+            **changes,
+        }
+        return jwt.encode(claims, self.key, "RS256", {"kid": self.kid})
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """A certificate authority and a certificate for every name of the mesh."""
+    folder = tmp_path_factory.mktemp("pki")
+    return issue_certificates(folder)
+
+
+@pytest.fixture(scope="session")
+def signer() -> Signer:
+    """An issuer of tokens."""
+    return Signer()
+
+
+@pytest.fixture
+def process_environment(pki: Pki) -> Callable[[str], dict[str, str]]:
+    """Return the environment that every process needs, for the service of the given name, on ports of the kernel's choice."""
+
+    def environment(name: str) -> dict[str, str]:
+        identity = pki.of(name)
+        return {
+            "TOOLMESH_LISTEN": "127.0.0.1:0",
+            "TOOLMESH_OPS_LISTEN": "127.0.0.1:0",
+            "TOOLMESH_TLS_CERT": str(identity.cert),
+            "TOOLMESH_TLS_KEY": str(identity.key),
+            "TOOLMESH_TLS_CA": str(pki.ca),
+            "TOOLMESH_DRAIN_SECONDS": "2",
+        }
+
+    return environment
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running PostgreSQL; the URL of its superuser, without a database."""
+    from tests.harness.stores import run_postgres
+
+    with run_postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def database(postgres_server: str) -> Iterator[Callable[[str], str]]:
+    """Return a factory: `database("audit")` makes a fresh database with the role and schema of that service."""
+    made: list[str] = []
+
+    def create(service: str) -> str:
+        name = "t" + new_id().replace("-", "")
+        made.append(name)
+        with psycopg.connect(postgres_server + "/postgres", autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+            if not connection.execute("select 1 from pg_roles where rolname = %s", (service,)).fetchone():
+                connection.execute(f"create role {service} login password 'test'")
+        with psycopg.connect(f"{postgres_server}/{name}", autocommit=True) as connection:
+            connection.execute(f"create schema {service} authorization {service}")
+        return f"postgresql://{service}:test@{postgres_server.rsplit('@', 1)[1]}/{name}"
+
+    yield create
+    with psycopg.connect(postgres_server + "/postgres", autocommit=True) as connection:
+        for name in made:
+            connection.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running Valkey."""
+    from tests.harness.stores import run_valkey
+
+    with run_valkey(tmp_path_factory.mktemp("valkey")) as url:
+        yield url
+
+
+@pytest.fixture
+def repository() -> Path:
+    """The root of the tree."""
+    return Path(__file__).resolve().parent.parent

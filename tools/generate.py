@@ -1,0 +1,82 @@
+"""Write everything that is derived from the contract: stubs and the error table under gen/, and docs/errors.md.
+
+`--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import errordocs, errortable, protodeps  # noqa: E402  (needs the root on the path when run as a script)
+
+PROTODEPS = ROOT / ".cache" / "protodeps"
+
+
+def stubs(target: Path) -> None:
+    """Compile every proto file into the target folder."""
+    protodeps.write(PROTODEPS)
+    ours = sorted(p.relative_to(ROOT / "proto").as_posix() for p in (ROOT / "proto").rglob("*.proto"))
+    theirs = sorted(p.relative_to(PROTODEPS).as_posix() for p in PROTODEPS.rglob("*.proto"))
+    services = [name for name in ours if name.endswith("_service.proto")]
+    include = [f"-I{ROOT / 'proto'}", f"-I{PROTODEPS}", f"-I{files('grpc_tools') / '_proto'}"]
+    _protoc([*include, f"--python_out={target}", f"--mypy_out=quiet:{target}", *ours, *theirs])
+    _protoc([*include, f"--grpc_python_out={target}", f"--mypy_grpc_out=quiet:{target}", *services])
+    (target / "toolmesh" / "common" / "v1" / "error_table.py").write_text(errortable.render(target))
+
+
+def _protoc(arguments: list[str]) -> None:
+    plugins = Path(sys.executable).parent
+    found = [f"--plugin=protoc-gen-{name}={plugins / f'protoc-gen-{name}'}" for name in ("mypy", "mypy_grpc")]
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *found, *arguments], check=True)
+
+
+def write() -> None:
+    """Replace the committed output."""
+    shutil.rmtree(ROOT / "gen", ignore_errors=True)
+    (ROOT / "gen").mkdir()
+    stubs(ROOT / "gen")
+    (ROOT / "docs" / "errors.md").write_text(errordocs.render())
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Name every committed file that differs from what the contract yields now."""
+    with tempfile.TemporaryDirectory() as scratch:
+        fresh = Path(scratch)
+        stubs(fresh)
+        wrong = _differences(fresh, root / "gen")
+    errors = root / "docs" / "errors.md"
+    if not errors.exists() or errors.read_text() != errordocs.render():
+        wrong.append("docs/errors.md")
+    return wrong
+
+
+def _differences(fresh: Path, committed: Path) -> list[str]:
+    names = {p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file()}
+    kept = {p.relative_to(committed) for p in committed.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    _, mismatch, _ = filecmp.cmpfiles(fresh, committed, [str(n) for n in names & kept], shallow=False)
+    return sorted({f"gen/{n}" for n in (names ^ kept)} | {f"gen/{n}" for n in mismatch})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say what is stale; exit 1 if anything is")
+    if not parser.parse_args().check:
+        write()
+        return 0
+    wrong = stale()
+    print("\n".join(f"stale: {name} (run `make proto`)" for name in wrong) or "generated files are up to date")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
