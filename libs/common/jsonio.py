@@ -13,7 +13,7 @@ import orjson
 
 from libs.common.errors import MeshError, Reason
 
-JsonValue: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
+JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 MAX_DEPTH = 64
 MAX_BYTES = 3 * 1024 * 1024
@@ -75,7 +75,7 @@ def _measure(value: JsonValue, max_depth: int) -> int:
             elif type(item) is list:
                 below.extend(v for v in item if type(v) is dict or type(v) is list)
         depth += 1
-        if depth > max_depth and below:
+        if depth >= max_depth and below:
             raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_depth": str(max_depth)})
         level = below
     return keys

@@ -124,7 +124,12 @@ class ChainInterceptor(grpc.aio.ServerInterceptor):
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
             async with AsyncExitStack() as stack:
                 await self._enter(stack, method, context)
-                async for response in inner(self._checked(request, incoming_stream), context):
+                responses = inner(self._checked(request, incoming_stream), context)
+                if not hasattr(responses, "__aiter__"):
+                    # A handler in gRPC's other style: a coroutine that writes to the context itself.
+                    await responses
+                    return
+                async for response in responses:
                     yield response
 
         return stream

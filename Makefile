@@ -1,0 +1,65 @@
+# Two commands matter: `make up` runs the whole mesh here, `make test` proves it. Both set up what they need.
+
+SHELL := /bin/bash
+PYTHON := $(shell for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help up down status setup test test-faults check proto lock format bench clean
+
+help:  ## Show what can be made.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+up: setup  ## Run the whole mesh here; Ctrl-C stops it.
+	@exec $(BIN)/toolmesh up
+
+down: setup  ## Stop a mesh that was started with `toolmesh up --detach`.
+	@$(BIN)/toolmesh down
+
+status: setup  ## Show the running mesh.
+	@$(BIN)/toolmesh status
+
+test: setup  ## Check the contract and the code, then run every test against real processes.
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+test-faults: setup  ## The slower tests that kill processes at random moments.
+	@$(BIN)/pytest -m faults $(PYTEST_ARGS)
+
+check: setup  ## Only the checks: format, lint, types, imports, contract.
+	@$(BIN)/pytest tests/contract $(PYTEST_ARGS)
+
+proto: setup  ## Write the stubs, the error table and docs/errors.md anew from the contract.
+	@$(BIN)/buf format -w proto
+	@$(BIN)/python tools/generate.py
+
+format: setup  ## Format the code.
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: setup  ## Resolve the dependencies anew and pin them with hashes.
+	@$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--no-annotate --extra local --extra dev pyproject.toml -o requirements.lock
+
+bench: setup  ## Measure what a governed call costs against a bare one, in one run.
+	@$(BIN)/python -m bench
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "toolmesh needs Python 3.11 or newer; none was found on the PATH"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+		rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; install its venv module"; exit 1; }
+	@echo "Setting up .venv (once; about a minute)"
+	@# uv installs the lock several times faster than pip; it comes from the same lock, under the same hashes.
+	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes -r requirements.lock || \
+		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python tools/protodeps.py .cache/protodeps
+	@touch $@
+
+clean:  ## Remove what was set up here; the state of a mesh stays.
+	rm -rf $(VENV) .cache build *.egg-info

@@ -1,0 +1,84 @@
+"""Versions are ordered as the specification orders them, and constraints mean what their writers mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from libs.common.semver import Constraint, Version, highest
+
+ORDERED = [
+    "1.0.0-alpha",
+    "1.0.0-alpha.1",
+    "1.0.0-alpha.beta",
+    "1.0.0-beta",
+    "1.0.0-beta.2",
+    "1.0.0-beta.11",
+    "1.0.0-rc.1",
+    "1.0.0",
+    "1.0.1",
+    "1.2.0",
+    "2.0.0",
+]
+
+
+def test_precedence_is_the_specifications() -> None:
+    versions = [Version.parse(text) for text in ORDERED]
+    assert sorted(versions) == versions
+    assert len(set(versions)) == len(versions)
+    assert [str(v) for v in versions] == ORDERED
+
+
+def test_build_parts_do_not_order() -> None:
+    assert Version.parse("1.0.0+a") == Version.parse("1.0.0+b")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "accepted", "refused"),
+    [
+        ("", ["0.1.0", "9.9.9"], ["1.0.0-rc.1"]),
+        ("latest", ["0.1.0"], ["2.0.0-beta"]),
+        ("1.2.3", ["1.2.3", "1.2.3+build"], ["1.2.4", "1.2.3-rc.1"]),
+        ("1.0.0-rc.1", ["1.0.0-rc.1"], ["1.0.0"]),
+        ("^1.2", ["1.2.0", "1.9.9"], ["1.1.9", "2.0.0", "1.3.0-rc.1"]),
+        ("^1.2.3", ["1.2.3", "1.9.0"], ["1.2.2", "2.0.0"]),
+        ("^0.2.3", ["0.2.3", "0.2.9"], ["0.2.2", "0.3.0"]),
+        ("^0.0.3", ["0.0.3"], ["0.0.4"]),
+        ("^0", ["0.0.1", "0.9.9"], ["1.0.0"]),
+        ("~1.2", ["1.2.0", "1.2.9"], ["1.3.0"]),
+        ("~1", ["1.0.0", "1.9.0"], ["2.0.0"]),
+        ("1.x", ["1.0.0", "1.9.9"], ["0.9.9", "2.0.0"]),
+        ("1.2.*", ["1.2.0"], ["1.3.0"]),
+        ("2", ["2.0.0", "2.5.1"], ["1.9.9", "3.0.0"]),
+        (">=1.2 <2", ["1.2.0", "1.9.9"], ["1.1.0", "2.0.0"]),
+        (">1.2", ["1.3.0"], ["1.2.0", "1.2.9"]),
+        ("<=1.2", ["1.2.9", "0.1.0"], ["1.3.0"]),
+        ("=1.2", ["1.2.5"], ["1.3.0"]),
+    ],
+)
+def test_constraints(constraint: str, accepted: list[str], refused: list[str]) -> None:
+    parsed = Constraint.parse(constraint)
+    assert [v for v in accepted if not parsed.accepts(Version.parse(v))] == []
+    assert [v for v in refused if parsed.accepts(Version.parse(v))] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "1.2.3.4", "^", "~latest", ">=", "1.x.y", "^1.2 ||2", "v1", "1.-1.0", "9" * 40, "^99999999999.1"]
+)
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(MeshError) as caught:
+        Constraint.parse(text)
+    assert caught.value.reason is Reason.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2", "01.2.3", "1.2.3-", "1.2.3 ", "a.b.c", f"{'9' * 30}.0.0"])
+def test_a_version_is_complete_or_refused(text: str) -> None:
+    with pytest.raises(MeshError):
+        Version.parse(text)
+
+
+def test_highest() -> None:
+    versions = [Version.parse(v) for v in ("1.0.0", "1.4.0", "2.0.0", "2.1.0-rc.1")]
+    assert str(highest(versions, Constraint.parse("latest"))) == "2.0.0"
+    assert str(highest(versions, Constraint.parse("1.x"))) == "1.4.0"
+    assert highest(versions, Constraint.parse("^3")) is None

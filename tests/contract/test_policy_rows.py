@@ -1,0 +1,65 @@
+"""Every RPC has a row that says who may call it, how long it may take, and a comment that says what it promises."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
+from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
+from libs.common.rpc.policy import Row
+
+RPC_SERVICES = ["registry", "authz", "executor", "approval", "audit"]
+KNOWN_PEERS = {EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
+
+
+def descriptor(service: str) -> ServiceDescriptor:
+    module = importlib.import_module(f"toolmesh.{service}.v1.{service}_service_pb2")
+    return module.DESCRIPTOR.services_by_name[f"{service.capitalize()}Service"]  # type: ignore[no-any-return]
+
+
+def methods() -> Iterator[tuple[str, MethodDescriptor]]:
+    for service in RPC_SERVICES:
+        for method in descriptor(service).methods:
+            yield service, method
+
+
+def policy(service: str) -> dict[str, Row]:
+    return dict(importlib.import_module(f"services.{service}.policy").POLICY)
+
+
+@pytest.mark.parametrize("service", RPC_SERVICES)
+def test_rows_and_methods_are_the_same_set(service: str) -> None:
+    full = descriptor(service).full_name
+    assert set(policy(service)) == {f"/{full}/{method.name}" for method in descriptor(service).methods}
+
+
+@pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
+def test_a_row_is_explicit(service: str, method: MethodDescriptor) -> None:
+    row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
+    assert row.allow, "a row that allows nobody is a mistake"
+    assert set(row.allow) <= KNOWN_PEERS
+    streams = method.server_streaming
+    assert (row.deadline is None) <= streams, "only a stream may stay open without a deadline"
+    assert row.deadline is None or 0 < row.deadline <= 300
+
+
+@pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
+def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodDescriptor) -> None:
+    row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
+    outside = {EDGE, ORCHESTRATOR, "gateway"} & set(row.allow)
+    if method.name != "GetJwks":
+        assert [peer for peer in outside if not row.allow[peer].needs_caller] == []
+
+
+@pytest.mark.parametrize("service", RPC_SERVICES)
+def test_every_rpc_says_who_may_call_it_and_what_it_promises(repository: Path, service: str) -> None:
+    text = (repository / "proto" / "toolmesh" / service / "v1" / f"{service}_service.proto").read_text()
+    for name in (method.name for method in descriptor(service).methods):
+        match = re.search(rf"((?:^  //[^\n]*\n)+)  rpc {name}\(", text, re.M)
+        assert match is not None, f"{name} has no comment"
+        assert "Callable" in match.group(1), f"{name} does not say who may call it"

@@ -1,0 +1,122 @@
+"""Processes end: asked to, they finish what they accepted; killed, they come back, and the mesh says so."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from libs.common.ids import new_id
+from tests.harness.mesh import Mesh, cli, running_mesh
+
+SERVICES = ["registry", "authz", "executor", "approval", "audit", "gateway"]
+PARTS = [*SERVICES, "postgres", "valkey", "envoy"]
+
+
+@pytest.fixture(scope="module")
+def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh of this module's own, because others must not see it suffer."""
+    with running_mesh(tmp_path_factory.mktemp("survival")) as running:
+        yield running
+
+
+@dataclass
+class Load:
+    """Calls made one after another by several callers, and what became of each."""
+
+    mesh: Mesh
+    token: str
+    answers: list[tuple[str, httpx.Response | httpx.TransportError]] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> None:
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools.invoke",
+            "params": {"tool": "echo", "arguments": {"text": "x"}},
+        }
+        with httpx.Client(base_url=self.mesh.url, timeout=30) as client:
+            while not self.stop.is_set():
+                request_id = new_id()
+                try:
+                    answer: Any = client.post(
+                        "/rpc", content=json.dumps(body), headers={**headers, "x-request-id": request_id}
+                    )
+                except httpx.TransportError as error:
+                    answer = error
+                self.answers.append((request_id, answer))
+
+    def failures(self) -> list[tuple[str, Any]]:
+        return [(i, a) for i, a in self.answers if not isinstance(a, httpx.Response) or "result" not in a.json()]
+
+
+@contextmanager
+def under_load(mesh: Mesh, callers: int = 6) -> Iterator[Load]:
+    load = Load(mesh, mesh.token())
+    with ThreadPoolExecutor(callers) as pool:
+        workers = [pool.submit(load.work) for _ in range(callers)]
+        try:
+            yield load
+        finally:
+            load.stop.set()
+    for worker in workers:
+        worker.result()
+
+
+def works(mesh: Mesh) -> bool:
+    answer = mesh.rpc("tools.invoke", {"tool": "echo", "arguments": {"text": "x"}}, token=mesh.token())
+    return "result" in answer.json()
+
+
+@pytest.mark.parametrize("name", ["registry", "authz", "executor", "approval", "audit"])
+def test_a_service_that_is_asked_to_stop_under_load_fails_nobody(own_mesh: Mesh, name: str) -> None:
+    with under_load(own_mesh) as load:
+        pid = own_mesh.kill(name, signal.SIGTERM)
+        own_mesh.wait_ready(name, other_than=pid)
+    assert len(load.answers) > 20
+    assert [getattr(a, "text", a) for _, a in load.failures()] == []
+
+
+def test_a_gateway_that_is_asked_to_stop_under_load_fails_nothing_that_it_accepted(own_mesh: Mesh) -> None:
+    with under_load(own_mesh) as load:
+        pid = own_mesh.kill("gateway", signal.SIGTERM)
+        own_mesh.wait_ready("gateway", other_than=pid)
+    accepted = {line.get("request_id") for line in own_mesh.logs("gateway") if line.get("event") == "call"}
+    assert [i for i, _ in load.failures() if i in accepted] == []
+    # Whom the edge had to turn away meanwhile, it told that a retry is worth it.
+    turned_away = [a for _, a in load.failures()]
+    assert all(isinstance(a, httpx.Response) and a.json()["error"]["data"]["retryable"] for a in turned_away)
+    assert works(own_mesh)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_killed_part_comes_back_and_the_mesh_says_so(own_mesh: Mesh, name: str) -> None:
+    before = own_mesh.part(name)["restarts"]
+    pid = own_mesh.kill(name, signal.SIGKILL)
+    own_mesh.wait_ready(name, other_than=pid)
+    assert own_mesh.part(name)["restarts"] == before + 1
+    assert works(own_mesh)
+    said = cli("logs", "runner", "-n", "200", state=own_mesh.state).stdout
+    assert [line for line in said.splitlines() if name in line and "SIGKILL" in line] != []
+
+
+def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(own_mesh: Mesh) -> None:
+    with under_load(own_mesh) as load:
+        pid = own_mesh.kill("audit", signal.SIGKILL)
+        own_mesh.wait_ready("audit", other_than=pid)
+    answered = [a.json()["result"] for _, a in load.answers if isinstance(a, httpx.Response) and "result" in a.json()]
+    assert answered != []
+    for result in answered[-40:]:
+        done = cli("audit", "tail", "--invocation", result["invocation_id"], "--json", state=own_mesh.state)
+        recorded = {json.loads(line)["record"]["record_id"] for line in done.stdout.splitlines() if line.strip()}
+        assert set(result["evidence_refs"]) == {f"records/{record}" for record in recorded}
