@@ -16,6 +16,8 @@ from localmesh.files import write_private
 from localmesh.pki import IDENTITIES, Pki
 from localmesh.settings import LOOPBACK, TRUST_DOMAIN
 
+__all__ = ["Pki", "issue_certificates"]
+
 LIFETIME = timedelta(days=30)
 
 

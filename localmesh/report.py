@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TextIO
@@ -46,6 +46,16 @@ def words(event: Event) -> str:
             return event.text
 
 
+def unfailing(report: Report) -> Report:
+    """Returns a report that never raises: a reader that went away must not take the mesh with it."""
+
+    def careful(event: Event) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            report(event)
+
+    return careful
+
+
 def report_to_file(stream: TextIO) -> Report:
     """Returns a report that writes plain lines."""
 
@@ -70,13 +80,12 @@ def report_to_terminal(stream: TextIO) -> Report:
 def report_to_pipe(descriptor: int) -> Report:
     """Returns a report that sends events to the process at the other end, for as long as it listens."""
 
-    def report(event: Event) -> None:
-        try:
-            os.write(descriptor, json.dumps(asdict(event)).encode() + b"\n")
-        except BrokenPipeError:
-            return
+    return lambda event: _write_all(descriptor, json.dumps(asdict(event)).encode() + b"\n")
 
-    return report
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    with open(descriptor, "wb", closefd=False) as pipe:
+        pipe.write(content)
 
 
 def event_from_line(line: bytes) -> Event:

@@ -25,7 +25,7 @@ from localmesh.parts.cluster import choose_user
 from localmesh.pki import Pki
 from localmesh.ports import PortClaims, claim_ports
 from localmesh.process import succeeds_in_fork
-from localmesh.report import Event, Report, report_to_file, report_to_pipe, report_to_terminal
+from localmesh.report import Event, Report, report_to_file, report_to_pipe, report_to_terminal, unfailing
 from localmesh.runtime import measured, mesh_facts, runtime_document
 from localmesh.secrets import read_secrets
 from localmesh.settings import Settings, settings_from, state_path
@@ -48,10 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a mesh until it is told to stop, and returns the exit code."""
     options = _parser().parse_args(arguments)
     order = Order(state_path(options.state), options.composition, time.monotonic() - options.already)
-    report = _report(options.events, as_json=options.json)
+    report = unfailing(_report(options.events, as_json=options.json))
+    if sys.platform != "linux":
+        report(Event("refused", text="the local mesh needs Linux: it leans on namespaces, pidfds and death signals"))
+        return FAILED
     try:
         return asyncio.run(_run(order, settings_from(os.environ), report))
-    except (StateError, ProgramError, ValueError) as error:
+    except (StateError, ProgramError, ValueError, OSError) as error:
         report(Event("refused", text=str(error)))
         return FAILED
 
@@ -62,6 +65,7 @@ async def _run(order: Order, settings: Settings, report: Report) -> int:
     if lock is None:
         report(Event("refused", text=_occupied(state)))
         return WRONG_STATE
+    state.runtime_file.unlink(missing_ok=True)  # of a runner that was killed
     claims = PortClaims()
     try:
         await _await_leftovers(state, report)
@@ -96,6 +100,7 @@ class MeshRun:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
+        self._write_down()
         working = asyncio.create_task(self._start_and_greet())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)

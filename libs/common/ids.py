@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 
 
@@ -18,9 +19,9 @@ def new_id() -> str:
 
 def new_trace_id() -> str:
     """Return a W3C trace id: 32 hex digits, never all zero."""
-    return os.urandom(16).hex()
+    return f"{random.getrandbits(128) or 1:032x}"
 
 
 def new_span_id() -> str:
     """Return a W3C span id: 16 hex digits."""
-    return os.urandom(8).hex()
+    return f"{random.getrandbits(64) or 1:016x}"

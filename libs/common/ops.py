@@ -17,7 +17,8 @@ class OpsServer:
     def __init__(self, listen: Address, ready: Callable[[], bool]) -> None:
         self._http = ThreadingHTTPServer((listen.host, listen.port), _handler(ready))
         self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, name="ops", daemon=True)
+        # A short poll: stopping waits for the next one.
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="ops", daemon=True)
 
     @property
     def port(self) -> int:

@@ -36,13 +36,15 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str
 
 
 def published_keys() -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
     from jwt.algorithms import RSAAlgorithm
 
     keys = []
     for path in Path(os.environ["STANDIN_SIGNING_KEYS"]).glob("*.pem"):
         key = load_pem_private_key(path.read_bytes(), None)
-        keys.append(RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": path.stem, "alg": "RS256"})  # type: ignore[arg-type]
+        assert isinstance(key, RSAPrivateKey)
+        keys.append(RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": path.stem, "alg": "RS256"})
     return json.dumps({"keys": keys}).encode()
 
 
@@ -57,6 +59,7 @@ def answer(method: str, path: str, headers: dict[str, str], body: bytes) -> Hand
 async def serve_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while (request := await read_request(reader)) is not None:
+            await asyncio.sleep(float(request[2].get("x-standin-delay", "0")))
             status, body = answer(*request)
             writer.write(f"HTTP/1.1 {status} OK\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
             await writer.drain()
@@ -119,7 +122,10 @@ async def main(name: str) -> None:
     host, port = listen("TOOLMESH_OPS_LISTEN")
     await asyncio.start_server(serve_http, host, port)
     ended = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    if os.environ.get("STANDIN_DEAF"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await ended.wait()
 
 

@@ -40,3 +40,15 @@ def _stand_in(part: Part, extra: dict[str, str]) -> Part:
     environment = {**part.launch.environment, **extra}
     launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)
     return replace(part, launch=launch)
+
+
+def one_that_lingers(mesh: Mesh) -> Sequence[Part]:
+    """Valkey and a part that takes no notice of being asked to stop, but says that it was asked."""
+    parts = few_parts(mesh)
+    lingering = mesh.state.path / "lingering"
+
+    async def note() -> None:
+        lingering.touch()
+
+    deaf = _stand_in(parts[1], {"STANDIN_DEAF": "1"})
+    return [parts[0], replace(deaf, quiesce=note, stop_seconds=60)]

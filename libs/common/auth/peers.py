@@ -25,4 +25,6 @@ def peer_name(trust_domain: str, sans: Iterable[str]) -> str:
 
 def peer_of(trust_domain: str, auth_context: Mapping[str, Iterable[bytes]]) -> str:
     """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate."""
-    return peer_name(trust_domain, (san.decode() for san in auth_context.get("x509_subject_alternative_name", ())))
+    prefix = f"spiffe://{trust_domain}/".encode()
+    names = [san for san in auth_context.get("x509_subject_alternative_name", ()) if san.startswith(prefix)]
+    return names[0][len(prefix) :].decode() if len(names) == 1 else ""

@@ -7,6 +7,7 @@ memory is bounded, never outlives the token, and is dropped when the keys change
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import re
 import time
@@ -37,10 +38,13 @@ class TokenVerifier:
         audience: str,
         remember: int = 10_000,
         refetch_seconds: float = 2.0,
+        refresh_seconds: float = 30.0,
     ) -> None:
         self._fetch = fetch_jwks
         self._issuer, self._audience = issuer, audience
         self._remember, self._refetch_seconds = remember, refetch_seconds
+        self._refresh_seconds = refresh_seconds
+        self._refreshing: asyncio.Task[None] | None = None
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -49,6 +53,7 @@ class TokenVerifier:
     async def verify(self, token: str) -> Identity:
         """Return the identity behind a token. Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID or
         TOKEN_EXPIRED; SERVICE_UNAVAILABLE when the keys cannot be had."""
+        self._refresh_in_the_background()
         key = hashlib.sha256(token.encode()).digest()
         known = self._known.get(key)
         if known is not None:
@@ -66,6 +71,17 @@ class TokenVerifier:
         """Fetch the keys now and forget every token if they changed."""
         async with self._lock:
             await self._load()
+
+    def _refresh_in_the_background(self) -> None:
+        """A key that the issuer no longer publishes must stop working here too, without a call having to wait for that."""
+        age = time.monotonic() - self._fetched_at
+        if self._keys and age > self._refresh_seconds and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.ensure_future(self._refresh_quietly())
+
+    async def _refresh_quietly(self) -> None:
+        # The issuer being away is no reason to stop trusting the keys it last published.
+        with contextlib.suppress(MeshError):
+            await self.refresh()
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > MAX_TOKEN_BYTES:
@@ -138,5 +154,5 @@ def identity_of(claims: Mapping[str, Any]) -> Identity:
             session_id=str(claims.get("session", "")),
             claims=dict(claims),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise MeshError(Reason.TOKEN_MALFORMED) from None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from libs.common.errors import MeshError, Reason
@@ -21,24 +19,29 @@ class Admission:
         self._limit = max_concurrent_calls
         self._under_way = 0
 
-    @asynccontextmanager
-    async def around(self, call: Call, context: Any) -> AsyncIterator[None]:
+    async def enter(self, call: Call, context: Any) -> None:
         default = self._policy[call.method].deadline
         if call.deadline is None and default is not None:
             call.deadline = time.monotonic() + default
         if call.deadline is None:
             # A stream that stays open holds no place: it would starve the calls that come and go.
-            yield
             return
         remaining = call.deadline - time.monotonic()
         if remaining <= 0:
             raise MeshError(Reason.DEADLINE_EXCEEDED)
         if self._under_way >= self._limit:
             raise MeshError(Reason.OVERLOADED, retry_after=0.1)
+        # Ends a little early, so that the answer still reaches a caller who is about to hang up.
+        call.limit = asyncio.timeout(remaining - margin(remaining))
+        await call.limit.__aenter__()
         self._under_way += 1
+
+    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+        if call.limit is None:
+            return error
+        self._under_way -= 1
         try:
-            # Ends a little early, so that the answer still reaches a caller who is about to hang up.
-            async with asyncio.timeout(remaining - margin(remaining)):
-                yield
-        finally:
-            self._under_way -= 1
+            await call.limit.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+        except TimeoutError as expired:
+            return expired
+        return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity
@@ -25,6 +25,10 @@ class Call:
     """By when the answer must be there, on time.monotonic()."""
     started: float = field(default_factory=time.monotonic)
     request_id: str = ""
+    offered: float | None = None
+    """How many seconds the caller left for this hop when the call arrived."""
+    span: Any = None
+    limit: Any = None
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, never less than zero; None when there is no deadline."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from libs.common.auth.peers import peer_of
@@ -21,8 +19,7 @@ class CallerCheck:
         self._verifier = verifier
         self._trust_domain = trust_domain
 
-    @asynccontextmanager
-    async def around(self, call: Call, context: Any) -> AsyncIterator[None]:
+    async def enter(self, call: Call, context: Any) -> None:
         call.peer = peer_of(self._trust_domain, context.auth_context())
         bearer, call.token = call.token, ""
         access = self._access(call)
@@ -32,7 +29,9 @@ class CallerCheck:
             missing = access.scopes - call.identity.scopes
             if missing:
                 raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
-        yield
+
+    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+        return error
 
     def _access(self, call: Call) -> Access:
         row = self._policy.get(call.method)

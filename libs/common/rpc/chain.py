@@ -7,7 +7,6 @@ wrapper built per call would cost more than what it wraps.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ import grpc.aio
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.admission import Admission
-from libs.common.rpc.call import Call
+from libs.common.rpc.call import Call, enter
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.failures import Failures
 from libs.common.rpc.policy import Policy
@@ -30,10 +29,15 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Stage(Protocol):
-    """One link: surrounds every call, and may look at every request message."""
+    """One link: sees every call before its handler and after it. Two plain methods rather than a context manager, because
+    the machinery of those would cost more per call than most stages do."""
 
-    def around(self, call: Call, context: Context) -> AbstractAsyncContextManager[None]:
-        """Enter before the handler and leave after it; raise to refuse the call."""
+    async def enter(self, call: Call, context: Context) -> None:
+        """Look at the call before its handler; raise to refuse it."""
+        ...
+
+    async def leave(self, call: Call, context: Context, error: BaseException | None) -> BaseException | None:
+        """Look at the outcome, if `enter` was passed; return the error that goes on outwards, or None."""
         ...
 
 
@@ -114,30 +118,52 @@ class ChainInterceptor(grpc.aio.ServerInterceptor):
 
     def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
         async def unary(request: Any, context: Context) -> Any:
-            async with AsyncExitStack() as stack:
-                await self._enter(stack, method, context)
-                return await inner(self._checked(request, incoming_stream), context)
+            call, entered, response = self._begin(method, context), [0], None
+            error: BaseException | None = None
+            try:
+                await self._enter(call, context, entered)
+                response = await inner(self._checked(request, incoming_stream), context)
+            except BaseException as raised:
+                error = raised
+            await self._leave(call, context, entered[0], error)
+            return response
 
         return unary
 
     def _stream(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with AsyncExitStack() as stack:
-                await self._enter(stack, method, context)
+            call, entered = self._begin(method, context), [0]
+            error: BaseException | None = None
+            try:
+                await self._enter(call, context, entered)
                 responses = inner(self._checked(request, incoming_stream), context)
-                if not hasattr(responses, "__aiter__"):
+                if hasattr(responses, "__aiter__"):
+                    async for response in responses:
+                        yield response
+                else:
                     # A handler in gRPC's other style: a coroutine that writes to the context itself.
                     await responses
-                    return
-                async for response in responses:
-                    yield response
+            except BaseException as raised:
+                error = raised
+            await self._leave(call, context, entered[0], error)
 
         return stream
 
-    async def _enter(self, stack: AsyncExitStack, method: str, context: Context) -> None:
+    def _begin(self, method: str, context: Context) -> Call:
         call = Telemetry.begin(method, context, self._chain.sample_ratio)
+        enter(call)
+        return call
+
+    async def _enter(self, call: Call, context: Context, entered: list[int]) -> None:
         for stage in self._chain.stages:
-            await stack.enter_async_context(stage.around(call, context))
+            await stage.enter(call, context)
+            entered[0] += 1
+
+    async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
+        for stage in reversed(self._chain.stages[:entered]):
+            error = await stage.leave(call, context, error)
+        if error is not None:
+            raise error
 
     def _checked(self, request: Any, incoming_stream: bool) -> Any:
         if incoming_stream:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -15,6 +13,9 @@ from libs.common.rpc.call import Call
 from libs.common.rpc.status import from_rpc_error, status_code, trailing_details
 from libs.common.telemetry.log import Log
 
+# Withdrawn calls and those already answered have nothing left to translate.
+_NOT_OURS = (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit)
+
 
 class Failures:
     """Translates exceptions. An exception nobody foresaw becomes INTERNAL with a fixed text; its cause is only logged."""
@@ -22,22 +23,27 @@ class Failures:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    @asynccontextmanager
-    async def around(self, call: Call, context: Any) -> AsyncIterator[None]:
-        try:
-            yield
-        except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
-            raise
-        except MeshError as error:
-            await _abort(context, error)
-        except grpc.aio.AioRpcError as error:
-            await _abort(context, from_rpc_error(error))
-        except TimeoutError:
-            await _abort(context, MeshError(Reason.DEADLINE_EXCEEDED))
-        except Exception as error:
+    async def enter(self, call: Call, context: Any) -> None:
+        """Let every call in: only what comes out matters here."""
+
+    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+        if error is None or isinstance(error, _NOT_OURS):
+            return error
+        if isinstance(error, MeshError):
+            return await _abort(context, error)
+        if isinstance(error, grpc.aio.AioRpcError):
+            return await _abort(context, from_rpc_error(error))
+        if isinstance(error, TimeoutError):
+            return await _abort(context, MeshError(Reason.DEADLINE_EXCEEDED))
+        if isinstance(error, Exception):
             self._log.error("unforeseen", method=call.method, cause=error)
-            await _abort(context, MeshError(Reason.INTERNAL))
+            return await _abort(context, MeshError(Reason.INTERNAL))
+        return error
 
 
-async def _abort(context: Any, error: MeshError) -> None:
-    await context.abort(status_code(error), error.message, trailing_details(error))
+async def _abort(context: Any, error: MeshError) -> BaseException:
+    try:
+        await context.abort(status_code(error), error.message, trailing_details(error))
+    except grpc.aio.AbortError as aborted:
+        return aborted
+    raise AssertionError("abort always raises")

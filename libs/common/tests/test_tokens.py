@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from typing import Any
@@ -108,3 +109,17 @@ async def test_made_up_key_ids_do_not_become_a_flood_of_fetches(signer: Any) -> 
             is Reason.TOKEN_SIGNATURE_INVALID
         )
     assert fetches == 1
+
+
+async def test_a_key_that_is_no_longer_published_is_forgotten_without_a_new_one_being_seen(signer: Any) -> None:
+    old, new = type(signer)(kid="old"), type(signer)(kid="new")
+    served = [old]
+    verifier = TokenVerifier(lambda: served[0].fetch_jwks(), issuer=ISSUER, audience="toolmesh", refresh_seconds=0.0)
+    token = old.mint()
+    await verifier.verify(token)
+    served[0] = new
+    with pytest.raises(MeshError) as caught:
+        for _ in range(100):
+            await verifier.verify(token)
+            await asyncio.sleep(0)
+    assert caught.value.reason is Reason.TOKEN_SIGNATURE_INVALID

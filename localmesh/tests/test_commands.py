@@ -1,0 +1,86 @@
+"""The commands as a person meets them: what they print, what they return, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from localmesh.tests.harness import Commands, all_gone, pids
+
+
+def test_nothing_to_stop_is_fine(commands: Commands) -> None:
+    finished = commands.run("down", "--json")
+    assert finished.returncode == 0
+    assert json.loads(finished.stdout)["stopped"] is False
+
+
+def test_the_status_of_nothing_is_not_running(commands: Commands) -> None:
+    finished = commands.run("status", "--json")
+    assert finished.returncode == 3
+    assert json.loads(finished.stdout)["running"] is False
+    assert commands.run("status").returncode == 3
+
+
+def test_up_prints_what_status_prints_and_down_ends_it(commands: Commands) -> None:
+    started = commands.up()
+    assert started.keys() - commands.status().keys() == {"token"}
+    runtime = json.loads((commands.state / "runtime.json").read_text())
+    assert "token" not in runtime
+    finished = commands.run("down", "--json")
+    assert json.loads(finished.stdout)["stopped"] is True
+    assert all_gone(pids(started))
+    assert not (commands.state / "runtime.json").exists()
+
+
+def test_status_for_a_person_names_every_part(commands: Commands) -> None:
+    document = commands.up()
+    table = commands.run("status").stdout
+    for entry in document["services"]:
+        assert f"{entry['pid']}" in table
+        assert entry["address"] in table
+
+
+def test_status_asks_each_part_now(commands: Commands) -> None:
+    commands.up()
+    executor = commands.part("executor")
+    os.kill(executor["pid"], 19)  # stopped, not dead: the runner has no reason to act
+    assert [entry["ready"] for entry in commands.status()["services"]] == [True, True, False]
+    os.kill(executor["pid"], 18)
+    assert all(entry["ready"] for entry in commands.status()["services"])
+
+
+def test_logs_of_one_part_and_of_all(commands: Commands) -> None:
+    commands.up()
+    one = commands.run("logs", "valkey", "-n", "2").stdout.splitlines()
+    assert len(one) == 2
+    everything = commands.run("logs").stdout.splitlines()
+    assert {line.split("|")[0].strip() for line in everything} >= {"valkey", "runner"}
+    entries = [json.loads(line) for line in commands.run("logs", "--json").stdout.splitlines()]
+    assert {"part", "line"} == entries[0].keys()
+    assert commands.run("logs", "nobody").returncode == 2
+
+
+def test_reset_asks_and_deletes_and_refuses_while_running(commands: Commands) -> None:
+    commands.up()
+    assert commands.run("reset", "--yes").returncode == 3
+    commands.down()
+    assert commands.run("reset").returncode == 1
+    assert commands.state.exists()
+    assert json.loads(commands.run("reset", "--yes", "--json").stdout)["deleted"] is True
+    assert not commands.state.exists()
+    assert commands.run("reset", "--yes").returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [("reset", "--yes"), ("up", "--detach"), ("up",)])
+def test_a_folder_of_somebody_else_is_never_touched(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "thesis.txt").write_text("chapter one")
+    finished = Commands(tmp_path).run(*arguments)
+    assert finished.returncode == (0 if arguments[0] == "reset" else 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_wrong_usage_is_2(commands: Commands) -> None:
+    assert commands.run("status", "--no-such-option").returncode == 2

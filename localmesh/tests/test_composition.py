@@ -1,0 +1,78 @@
+"""The list of parts: who waits for whom, and what each service is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from localmesh import composition
+from localmesh.composition import SERVICES, Mesh
+from localmesh.keys import ensure_secrets
+from localmesh.part import Part
+from localmesh.pki import Pki
+from localmesh.ports import USUAL_PORTS
+from localmesh.process import RunAs
+from localmesh.secrets import DATABASE_ROLES, read_secrets
+from localmesh.settings import Settings
+from localmesh.state import State
+
+PEERS = {
+    "authz": set(),
+    "audit": {"authz"},
+    "registry": {"authz"},
+    "approval": {"authz"},
+    "executor": {"registry", "authz", "audit"},
+    "gateway": {"executor", "registry", "authz"},
+}
+
+
+@pytest.fixture
+def parts(state: State) -> Mapping[str, Part]:
+    ensure_secrets(state)
+    settings = Settings(otlp_endpoint="http://127.0.0.1:4317", drain_seconds=3)
+    mesh = Mesh(state, USUAL_PORTS, read_secrets(state), Pki(state.pki), settings, RunAs.OURSELVES)
+    return {part.name: part for part in composition.load(composition.DEFAULT)(mesh)}
+
+
+def test_the_order_is_the_data_then_the_services_then_the_edge(parts: Mapping[str, Part]) -> None:
+    assert list(parts) == ["postgres", "valkey", *SERVICES, "envoy"]
+
+
+def test_nothing_waits_for_what_comes_after_it(parts: Mapping[str, Part]) -> None:
+    earlier: set[str] = set()
+    for part in parts.values():
+        assert set(part.after) <= earlier
+        earlier.add(part.name)
+
+
+def test_a_service_stops_before_those_it_calls(parts: Mapping[str, Part]) -> None:
+    order = list(parts)
+    for name, peers in PEERS.items():
+        assert all(order.index(peer) < order.index(name) for peer in peers)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_gets_the_contract_and_the_peers_it_needs(parts: Mapping[str, Part], name: str) -> None:
+    environment = parts[name].launch.environment
+    given = {variable for variable in environment if variable.startswith("TOOLMESH_")}
+    addresses = {f"TOOLMESH_{peer.upper()}_ADDRESS" for peer in PEERS[name]}
+    assert {variable for variable in given if variable.endswith("_ADDRESS")} == addresses
+    assert ("TOOLMESH_DATABASE_URL" in given) == (name in DATABASE_ROLES)
+    assert ("TOOLMESH_REDIS_URL" in given) == (name == "registry")
+    assert ("TOOLMESH_SIGNING_KEYS" in given) == (name == "authz")
+    assert ("TOOLMESH_CHECKPOINT_KEY" in given) == (name == "audit")
+    assert environment["TOOLMESH_LISTEN"] == parts[name].address
+    assert environment["TOOLMESH_OPS_LISTEN"] == parts[name].ops
+    assert environment["TOOLMESH_OTLP_ENDPOINT"] == "http://127.0.0.1:4317"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_gets_longer_to_stop_than_it_takes_to_drain(parts: Mapping[str, Part], name: str) -> None:
+    drain = float(parts[name].launch.environment["TOOLMESH_DRAIN_SECONDS"])
+    assert (drain, parts[name].stop_seconds) == (3, 5)
+
+
+def test_no_printed_part_shows_a_secret(parts: Mapping[str, Part], state: State) -> None:
+    secrets = read_secrets(state)
+    assert not any(secret in repr(parts) for secret in (secrets.valkey, *secrets.database.values()))

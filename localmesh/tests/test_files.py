@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from localmesh import files
+
+
+def test_a_private_file_is_replaced_whole_and_leaves_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "secret"
+    files.write_private(path, b"first")
+    files.write_private(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["secret"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{broken", b"[1]", b"\xff"])
+def test_what_is_no_object_reads_as_empty(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "document.json"
+    path.write_bytes(content)
+    assert files.read_json(path) == {}
+
+
+def test_a_log_is_rotated_only_when_it_has_grown_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ROTATE_BYTES", 10)
+    log = tmp_path / "part.log"
+    files.rotate(log)
+    log.write_text("short")
+    files.rotate(log)
+    assert log.exists()
+    log.write_text("longer than ten bytes")
+    files.rotate(log)
+    assert not log.exists()
+    assert (tmp_path / "part.log.1").read_text() == "longer than ten bytes"
+
+
+def test_the_last_lines_are_the_last_lines(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    log.write_text("".join(f"line {number}\n" for number in range(5000)))
+    assert files.last_lines(log, 2) == ["line 4998", "line 4999"]
+    assert files.last_lines(log, 0) == []
+    assert files.last_lines(tmp_path / "none", 5) == []

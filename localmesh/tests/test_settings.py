@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localmesh.settings import Settings, inherited_environment, settings_from, state_path
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert settings_from({}) == Settings()
+
+
+def test_every_setting_can_be_chosen() -> None:
+    chosen = settings_from(
+        {
+            "TOOLMESH_LOG_LEVEL": "DEBUG",
+            "TOOLMESH_DRAIN_SECONDS": "1.5",
+            "TOOLMESH_OTLP_ENDPOINT": "http://127.0.0.1:4317",
+            "TOOLMESH_TRACE_SAMPLE_RATIO": "0.1",
+            "TOOLMESH_EDGE_RATE": "7",
+            "TOOLMESH_EDGE_BURST": "8",
+        }
+    )
+    assert chosen == Settings("DEBUG", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8)
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError):
+        settings_from({"TOOLMESH_EDGE_RATE": "many"})
+
+
+def test_the_state_folder_is_the_chosen_one_then_the_environments_then_the_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TOOLMESH_STATE", str(tmp_path / "environment"))
+    assert state_path(tmp_path / "chosen") == tmp_path / "chosen"
+    assert state_path() == tmp_path / "environment"
+    monkeypatch.delenv("TOOLMESH_STATE")
+    assert state_path() == tmp_path / ".local" / "state" / "toolmesh"
+
+
+def test_children_inherit_no_variable_that_a_service_would_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLMESH_STATE", "/somewhere")
+    monkeypatch.setenv("OTHER", "kept")
+    environment = inherited_environment()
+    assert environment["OTHER"] == "kept"
+    assert not any(name.startswith("TOOLMESH_") for name in environment)

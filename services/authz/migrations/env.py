@@ -1,0 +1,5 @@
+"""Runs the revisions of this service."""
+
+from libs.common.sql.environment import run
+
+run()

@@ -1,0 +1,174 @@
+"""What may be minted, and what is remembered of it; without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from libs.common.auth.identity import Grant
+from libs.common.clock import ManualClock
+from libs.common.errors import MeshError, Reason
+from services.authz.domain.issue_token import DEFAULT_LIFETIME, IssueToken
+from services.authz.domain.model import LedgerEntry, TokenRequest
+
+ALICE = "did:web:toolmesh.local:users:alice"
+ECHO = TokenRequest(subject=ALICE, tools=(Grant("echo"),))
+
+
+class PlainKey:
+    """A SigningKey whose tokens anyone can read."""
+
+    kid = "plain"
+
+    async def sign(self, claims: Mapping[str, Any]) -> str:
+        return repr(sorted(claims.items()))
+
+
+class PlainRing:
+    """A KeyRing with one key."""
+
+    async def active(self) -> PlainKey:
+        return PlainKey()
+
+    async def jwks(self) -> bytes:
+        return b'{"keys": []}'
+
+
+@dataclass
+class ListLedger:
+    """A Ledger in memory; unavailable when told so."""
+
+    entries: list[LedgerEntry] = field(default_factory=list)
+    down: bool = False
+
+    async def record(self, entry: LedgerEntry) -> None:
+        if self.down:
+            raise MeshError(Reason.SERVICE_UNAVAILABLE)
+        self.entries.append(entry)
+
+
+@pytest.fixture
+def ledger() -> ListLedger:
+    return ListLedger()
+
+
+@pytest.fixture
+def issue(ledger: ListLedger, clock: ManualClock) -> IssueToken:
+    return IssueToken(
+        keys=PlainRing(),
+        ledger=ledger,
+        clock=clock,
+        issuer="https://issuer.test",
+        audience="toolmesh",
+        max_lifetime=86_400,
+        max_token_bytes=16_384,
+    )
+
+
+async def violations(issue: IssueToken, asked: TokenRequest) -> list[tuple[str, str]]:
+    with pytest.raises(MeshError) as caught:
+        await issue(asked)
+    assert caught.value.reason is Reason.INVALID_REQUEST
+    return [(violation.path, violation.rule) for violation in caught.value.violations]
+
+
+async def test_the_claims_are_what_was_asked_and_nothing_else(issue: IssueToken, clock: ManualClock) -> None:
+    asked = TokenRequest(
+        subject=ALICE,
+        tools=(Grant("acme.*", "^1.2"), Grant("echo")),
+        scopes=("tools:call", "audit:read"),
+        lifetime=90.9,
+        tenant="acme",
+        groups=("ops",),
+        trust_level=70,
+        audiences=("toolmesh", "other"),
+    )
+    claims = dict((await issue(asked)).claims)
+    assert len(claims.pop("jti")) == 36
+    now = int(clock.now().timestamp())
+    assert claims == {
+        "iss": "https://issuer.test",
+        "sub": ALICE,
+        "aud": ["toolmesh", "other"],
+        "iat": now,
+        "nbf": now,
+        "exp": now + 90,
+        "tier": "user",
+        "scope": "tools:call audit:read",
+        "tools": [{"tool": "acme.*", "version": "^1.2"}, {"tool": "echo", "version": ""}],
+        "tenant": "acme",
+        "groups": ["ops"],
+        "trust": 70,
+        "act": [],
+    }
+
+
+async def test_without_a_lifetime_and_audience_it_holds_an_hour_in_this_mesh(issue: IssueToken) -> None:
+    claims = (await issue(ECHO)).claims
+    assert claims["exp"] - claims["iat"] == DEFAULT_LIFETIME
+    assert claims["aud"] == "toolmesh"
+
+
+async def test_the_default_lifetime_bows_to_a_lower_limit(issue: IssueToken) -> None:
+    strict = IssueToken(**{**issue.__dict__, "max_lifetime": 60})
+    claims = (await strict(ECHO)).claims
+    assert claims["exp"] - claims["iat"] == 60
+
+
+async def test_a_grant_of_nothing_is_refused(issue: IssueToken, ledger: ListLedger) -> None:
+    assert await violations(issue, TokenRequest(subject=ALICE)) == [("tools", "grant.empty")]
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("lifetime", [0.5, 86_400.5, 86_401, 2.0**63])
+async def test_a_lifetime_beyond_the_limits_is_refused(issue: IssueToken, lifetime: float) -> None:
+    asked = TokenRequest(subject=ALICE, scopes=("a",), lifetime=lifetime)
+    assert await violations(issue, asked) == [("lifetime", "lifetime.limit")]
+
+
+async def test_everything_that_is_wrong_is_named_at_once(issue: IssueToken) -> None:
+    asked = TokenRequest(
+        subject=ALICE,
+        tools=(Grant("ab"), Grant("echo", "^^1"), Grant("echo", "latest"), Grant("a*", "1.x")),
+        lifetime=1e9,
+        audiences=("",),
+    )
+    assert await violations(issue, asked) == [
+        ("lifetime", "lifetime.limit"),
+        ("audiences[0]", "audience.empty"),
+        ("tools[0].tool", "grant.tool"),
+        ("tools[1].version_constraint", "grant.version"),
+        ("tools[2].version_constraint", "grant.version"),
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["*", "echo", "arith*", "acme.*", "*.read_file", "core.echo"])
+async def test_patterns_of_the_contract_are_granted(issue: IssueToken, pattern: str) -> None:
+    await issue(TokenRequest(subject=ALICE, tools=(Grant(pattern, ">=1.2 <2"),)))
+
+
+async def test_a_token_that_no_verifier_would_read_is_not_minted(issue: IssueToken, ledger: ListLedger) -> None:
+    asked = TokenRequest(subject=ALICE, tools=tuple(Grant(f"a{'b' * 200}{n}") for n in range(200)))
+    assert await violations(issue, asked) == [("tools", "token.size")]
+    assert ledger.entries == []
+
+
+async def test_the_ledger_knows_the_token_but_never_holds_it(issue: IssueToken, ledger: ListLedger) -> None:
+    issued = await issue(TokenRequest(subject=ALICE, tools=(Grant("echo", "1.x"),), scopes=("a",)))
+    (entry,) = ledger.entries
+    assert (entry.token_id, entry.subject, entry.tier, entry.key_id) == (issued.claims["jti"], ALICE, "user", "plain")
+    assert (entry.scopes, entry.tools) == (("a",), (Grant("echo", "1.x"),))
+    assert entry.issued_at.timestamp() == issued.claims["iat"]
+    assert entry.expires_at.timestamp() == issued.claims["exp"]
+    assert issued.token not in repr(entry)
+    assert issued.token not in repr(issued)
+
+
+async def test_no_token_leaves_without_its_entry(issue: IssueToken, ledger: ListLedger) -> None:
+    ledger.down = True
+    with pytest.raises(MeshError) as caught:
+        await issue(ECHO)
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
