@@ -31,6 +31,7 @@ class MeshError(Exception):
         metadata: Mapping[str, str] | None = None,
         retry_after: float | None = None,
         invocation_id: str = "",
+        evidence: Sequence[str] = (),
     ) -> None:
         self.reason = reason
         self.message = message or ROWS[reason].title
@@ -38,6 +39,7 @@ class MeshError(Exception):
         self.metadata = dict(metadata or {})
         self.retry_after = retry_after
         self.invocation_id = invocation_id
+        self.evidence = tuple(evidence)
         super().__init__(f"{self.row.code} {reason.name}: {self.message}")
 
     @property

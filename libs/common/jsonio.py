@@ -19,10 +19,10 @@ MAX_DEPTH = 64
 MAX_BYTES = 3 * 1024 * 1024
 
 # In valid JSON only a key is a string followed by a colon, so this counts keys, duplicates included.
-_KEY = re.compile(rb'"(?:[^"\\]|\\.)*"\s*:')
+_KEY = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*:')
 # 18 digits always fit into 64 bits; only longer runs need a closer look.
 _LONG_DIGITS = re.compile(rb"[0-9]{19}")
-_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
 

@@ -118,5 +118,5 @@ def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(own_mesh: Mesh
     assert answered != []
     for result in answered[-40:]:
         done = cli("audit", "tail", "--invocation", result["invocation_id"], "--json", state=own_mesh.state)
-        recorded = {json.loads(line)["record"]["record_id"] for line in done.stdout.splitlines() if line.strip()}
+        recorded = {entry["record"]["record_id"] for entry in json.loads(done.stdout)["records"]}
         assert set(result["evidence_refs"]) == {f"records/{record}" for record in recorded}

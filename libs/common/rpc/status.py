@@ -43,6 +43,7 @@ def envelope(error: MeshError) -> pb.ErrorEnvelope:
         invocation_id=error.invocation_id,
         violations=[pb.Violation(path=v.path, rule=v.rule, message=v.message) for v in error.violations[:100]],
         metadata=error.metadata,
+        evidence_refs=error.evidence,
     )
     if error.retry_after is not None:
         message.retry_after.CopyFrom(_duration(error.retry_after))
@@ -89,6 +90,7 @@ def from_envelope(found: pb.ErrorEnvelope) -> MeshError:
         metadata=dict(found.metadata),
         retry_after=found.retry_after.ToMicroseconds() / 1e6 if found.HasField("retry_after") else None,
         invocation_id=found.invocation_id,
+        evidence=tuple(found.evidence_refs),
     )
 
 

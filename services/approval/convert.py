@@ -1,0 +1,130 @@
+"""Messages to the domain's own words and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.approval.v1 import ticket_pb2 as pb
+from toolmesh.approval.v1.approval_service_pb2 import CreateTicketRequest
+from toolmesh.common.v1 import caller_pb2
+
+from services.approval.domain.model import DEFAULT_LIFETIME, Requester, Ticket, TicketDraft, Verdict
+from services.approval.domain.states import TicketState
+
+_STATES: Mapping[TicketState, pb.TicketState.ValueType] = {
+    state: pb.TicketState.Value(f"TICKET_STATE_{state.name}") for state in TicketState
+}
+_STATES_BACK = {number: state for state, number in _STATES.items()}
+_TIER = "CREDENTIAL_TIER_"
+
+
+def draft_from(request: CreateTicketRequest) -> TicketDraft:
+    """Read a request, with the defaults that the contract names."""
+    return TicketDraft(
+        request_id=request.request_id,
+        tool_version=request.tool_version,
+        tool_digest=request.tool_digest,
+        arguments_digest=request.arguments_digest,
+        redacted_arguments=request.redacted_arguments or b"{}",
+        requester=_requester(request.requester),
+        invocation=request.invocation,
+        decision=request.decision,
+        policy_set_version=request.policy_set_version,
+        reason=request.reason,
+        escalation_chain=tuple(request.escalation_chain),
+        quorum=request.quorum or 1,
+        lifetime=request.lifetime.ToTimedelta() if request.HasField("lifetime") else DEFAULT_LIFETIME,
+    )
+
+
+def state_from(number: pb.TicketState.ValueType) -> TicketState | None:
+    """Read a filter; unspecified means every state."""
+    return _STATES_BACK.get(number)
+
+
+def ticket_to(ticket: Ticket) -> pb.Ticket:
+    """Build the message of a ticket."""
+    draft = ticket.draft
+    return pb.Ticket(
+        name=ticket.name,
+        state=_STATES[ticket.state],
+        tool_version=draft.tool_version,
+        tool_digest=draft.tool_digest,
+        arguments_digest=draft.arguments_digest,
+        redacted_arguments=draft.redacted_arguments,
+        preview=ticket.preview,
+        requester=_caller(draft.requester),
+        invocation=draft.invocation,
+        decision=draft.decision,
+        policy_set_version=draft.policy_set_version,
+        reason=draft.reason,
+        escalation_chain=draft.escalation_chain,
+        escalation_index=ticket.escalation_index,
+        quorum=draft.quorum,
+        verdicts=[_verdict(verdict) for verdict in ticket.verdicts],
+        create_time=_stamp(ticket.create_time),
+        expire_time=_stamp(ticket.expire_time),
+        resolve_time=_stamp(ticket.resolve_time),
+        redeem_time=_stamp(ticket.redeem_time),
+        etag=ticket.etag,
+    )
+
+
+def _requester(caller: caller_pb2.Caller) -> Requester:
+    return Requester(
+        subject=caller.subject,
+        agent=caller.agent,
+        tenant=caller.tenant,
+        tier=_tier_word(caller.tier),
+        token_id=caller.token_id,
+        delegation_chain=tuple((actor.subject, actor.token_id) for actor in caller.delegation_chain),
+        scopes=tuple(caller.scopes),
+        session_id=caller.session_id,
+        peer=caller.peer,
+        expire_time=_moment(caller.expire_time) if caller.HasField("expire_time") else None,
+    )
+
+
+def _caller(requester: Requester) -> caller_pb2.Caller:
+    return caller_pb2.Caller(
+        subject=requester.subject,
+        agent=requester.agent,
+        tenant=requester.tenant,
+        tier=caller_pb2.CredentialTier.Value(_TIER + (requester.tier or "unspecified").upper()),
+        token_id=requester.token_id,
+        delegation_chain=[caller_pb2.Actor(subject=s, token_id=t) for s, t in requester.delegation_chain],
+        scopes=requester.scopes,
+        session_id=requester.session_id,
+        peer=requester.peer,
+        expire_time=_stamp(requester.expire_time),
+    )
+
+
+def _tier_word(number: caller_pb2.CredentialTier.ValueType) -> str:
+    known = caller_pb2.CredentialTier.DESCRIPTOR.values_by_number.get(number)
+    # A tier that this build does not know is no tier: it must not read as authority.
+    return known.name.removeprefix(_TIER).lower() if known is not None and number else ""
+
+
+def _verdict(verdict: Verdict) -> pb.Verdict:
+    return pb.Verdict(
+        approver=verdict.approver,
+        approved=verdict.approved,
+        comment=verdict.comment,
+        decide_time=_stamp(verdict.decide_time),
+    )
+
+
+def _stamp(moment: datetime | None) -> Timestamp | None:
+    if moment is None:
+        return None
+    stamp = Timestamp()
+    stamp.FromDatetime(moment)
+    return stamp
+
+
+def _moment(stamp: Timestamp) -> datetime:
+    # Cut to microseconds, which is what the store keeps.
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)

@@ -1,0 +1,64 @@
+"""Opens a ticket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from libs.common.clock import Clock
+from libs.common.errors import Violation
+from libs.common.ids import new_id
+from libs.common.jsonio import parse_object
+from services.approval.domain.errors import request_id_taken, unusable_request
+from services.approval.domain.model import Ticket, TicketDraft
+from services.approval.domain.ports import Tickets
+from services.approval.domain.states import TicketState
+
+
+async def create_ticket(draft: TicketDraft, tickets: Tickets, clock: Clock) -> Ticket:
+    """Open a ticket, or return the one that the same request opened before. It is durable when this returns.
+
+    Raises ALREADY_EXISTS when the request id belongs to another call, INVALID_JSON when the arguments are not a strict
+    JSON object, and INVALID_REQUEST for what no ticket can hold.
+    """
+    _check(draft)
+    now = clock.now()
+    ticket = Ticket(
+        ticket_id=new_id(),
+        draft=draft,
+        state=TicketState.PENDING,
+        revision=1,
+        create_time=now,
+        expire_time=now + draft.lifetime,
+    )
+    stored = await tickets.add(ticket)
+    if stored.draft.call_digest != draft.call_digest:
+        raise request_id_taken(draft.request_id)
+    return stored.at(now)
+
+
+def _check(draft: TicketDraft) -> None:
+    parse_object(draft.redacted_arguments)
+    found = [Violation(path, "no_nul", "must not hold a NUL character") for path, text in _texts(draft) if "\0" in text]
+    if not draft.requester.subject:
+        # Nobody may decide about their own request, so a ticket must know whose it is.
+        found.append(Violation("requester.subject", "required", "is required"))
+    if found:
+        raise unusable_request(found)
+
+
+def _texts(draft: TicketDraft) -> Iterator[tuple[str, str]]:
+    """Yield every text with its path; the store takes all of Unicode but one character."""
+    for name in (
+        *("request_id", "tool_version", "tool_digest", "arguments_digest", "invocation"),
+        *("decision", "policy_set_version", "reason"),
+    ):
+        yield name, getattr(draft, name)
+    for index, group in enumerate(draft.escalation_chain):
+        yield f"escalation_chain[{index}]", group
+    who = draft.requester
+    for name in ("subject", "agent", "tenant", "tier", "token_id", "session_id", "peer"):
+        yield f"requester.{name}", getattr(who, name)
+    for index, scope in enumerate(who.scopes):
+        yield f"requester.scopes[{index}]", scope
+    for index, (subject, token_id) in enumerate(who.delegation_chain):
+        yield f"requester.delegation_chain[{index}]", subject + token_id

@@ -1,0 +1,18 @@
+"""Writes down what time has decided."""
+
+from __future__ import annotations
+
+from libs.common.clock import Clock
+from services.approval.domain.ports import Tickets
+
+BATCH = 500
+
+
+async def expire_tickets(tickets: Tickets, clock: Clock) -> int:
+    """Store the denial of every ticket whose time is over; return how many there were. Safe in any number of replicas."""
+    total = 0
+    while True:
+        expired = await tickets.expire(clock.now(), BATCH)
+        total += expired
+        if expired < BATCH:
+            return total

@@ -1,0 +1,18 @@
+"""Reads one ticket."""
+
+from __future__ import annotations
+
+from libs.common.clock import Clock
+from services.approval.domain.errors import ticket_not_found
+from services.approval.domain.model import Ticket
+from services.approval.domain.ports import Tickets
+
+_PREFIX = "tickets/"
+
+
+async def get_ticket(name: str, tickets: Tickets, clock: Clock) -> Ticket:
+    """Return the ticket as it is now; NOT_FOUND when there is none of this name."""
+    ticket = await tickets.find(name.removeprefix(_PREFIX))
+    if ticket is None:
+        raise ticket_not_found(name)
+    return ticket.at(clock.now())

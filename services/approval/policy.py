@@ -1,0 +1,25 @@
+"""Who may call what: one row per RPC, and a method without a row is refused."""
+
+from __future__ import annotations
+
+from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR
+from libs.common.rpc.policy import AS_PEER, Access, Policy, Row, for_caller
+
+_PREFIX = "/toolmesh.approval.v1.ApprovalService/"
+_EXECUTOR = "executor"
+_READER = for_caller("approvals:read")
+_READERS: dict[str, Access] = {
+    _EXECUTOR: AS_PEER,
+    OPERATOR: AS_PEER,
+    EDGE: _READER,
+    ORCHESTRATOR: _READER,
+    "gateway": _READER,
+}
+
+POLICY: Policy = {
+    # Only the executor knows that a call really waits; anybody else's ticket would be a trap for the approver.
+    _PREFIX + "CreateTicket": Row({_EXECUTOR: AS_PEER}, deadline=5.0, idempotent=True),
+    _PREFIX + "GetTicket": Row(_READERS, deadline=5.0, idempotent=True),
+    _PREFIX + "ListTickets": Row(_READERS, deadline=10.0, idempotent=True),
+    _PREFIX + "CancelTicket": Row({_EXECUTOR: AS_PEER, OPERATOR: AS_PEER}, deadline=5.0, idempotent=True),
+}

@@ -1,0 +1,122 @@
+"""A running approval service: real PostgreSQL, real mutual TLS, real tokens, and a clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import grpc.aio
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
+from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
+
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.clock import ManualClock
+from libs.common.rpc.chain import build_chain
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.policy import AS_PEER, Row
+from libs.common.rpc.server import RpcServer, Service
+from libs.common.settings import Address, ProcessSettings, load
+from libs.common.sql.engine import engine_for
+from libs.common.sql.migrate import migrate
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+from services.approval.adapters.postgres_tickets import PostgresTickets
+from services.approval.config import Settings
+from services.approval.wiring import MIGRATIONS, SCHEMA, compose
+
+Environment = Callable[[str], dict[str, str]]
+
+
+class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
+    """Answers the keys that the test's tokens are signed with."""
+
+    def __init__(self, signer: Any) -> None:
+        self._signer = signer
+
+    async def GetJwks(self, request: Any, context: Any) -> Any:
+        return authz_service_pb2.GetJwksResponse(jwks=await self._signer.fetch_jwks())
+
+
+@pytest.fixture
+async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[RpcServer]:
+    """The issuer of tokens, as far as approval needs it."""
+    settings = load(ProcessSettings, {**process_environment("authz"), "TOOLMESH_DRAIN_SECONDS": "0"})
+    chain = build_chain(
+        policy={"/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 2.0, True)},
+        verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
+        trust_domain=settings.trust_domain,
+        log=Log("authz", level="error", descriptor=2),
+        tracing=Tracing(),
+        sample_ratio=0.0,
+        max_concurrent_calls=100,
+    )
+    handlers = Authz(signer)  # type: ignore[abstract]  # the other RPCs keep the stubs' answer: unimplemented
+    service = Service(
+        "toolmesh.authz.v1.AuthzService",
+        lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(handlers, s),
+    )
+    server = RpcServer(settings, chain, [service])
+    await server.start()
+    yield server
+    await server.drain()
+
+
+@pytest.fixture
+def environment(process_environment: Environment, database: Callable[[str], str], authz: RpcServer) -> dict[str, str]:
+    """What an approval process needs to start, with a database of its own."""
+    return {
+        **process_environment("approval"),
+        "TOOLMESH_DATABASE_URL": database("approval"),
+        "TOOLMESH_AUTHZ_ADDRESS": f"127.0.0.1:{authz.port}",
+    }
+
+
+@pytest.fixture
+def stub_to(pki: Any) -> Callable[[str, int], Any]:
+    """Return a function that makes a stub with the certificate of one mesh name."""
+
+    def make(name: str, port: int) -> tuple[Any, grpc.aio.Channel]:
+        identity = pki.of(name)
+        files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=pki.ca)
+        channel = channel_to("approval", Address("127.0.0.1", port), files)
+        return rpc.ApprovalServiceStub(channel), channel
+
+    return make
+
+
+@pytest.fixture
+async def service(environment: dict[str, str], stub_to: Any) -> AsyncIterator[Any]:
+    """The service on a manual clock, and stubs for whoever calls it."""
+    clock = ManualClock()
+    log = Log("approval", level="error", descriptor=2)
+    application = compose(load(Settings, environment), log, Tracing(), clock)
+    await application.start()
+    channels: list[grpc.aio.Channel] = []
+
+    def stub(name: str) -> Any:
+        made, channel = stub_to(name, application.server.port)
+        channels.append(channel)
+        return made
+
+    yield SimpleNamespace(stub=stub, clock=clock, application=application)
+    for channel in channels:
+        await channel.close()
+    await application.stop()
+
+
+@pytest.fixture
+async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
+    """A database with the newest schema."""
+    made = engine_for(database("approval"), schema=SCHEMA)
+    await migrate(made, MIGRATIONS, schema=SCHEMA)
+    yield made
+    await made.dispose()
+
+
+@pytest.fixture
+def postgres_tickets(engine: AsyncEngine) -> PostgresTickets:
+    """The store on a real database."""
+    return PostgresTickets(engine)

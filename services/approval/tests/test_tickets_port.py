@@ -1,0 +1,103 @@
+"""What every store of tickets must do, held against PostgreSQL and against the one that the domain's tests use."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from services.approval.domain.model import Verdict
+from services.approval.domain.ports import Place, Tickets
+from services.approval.domain.states import TicketState, Verb
+from services.approval.tests.drafts import START, draft, ticket
+from services.approval.tests.memory import MemoryTickets
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def tickets(request: Any) -> Tickets:
+    store: Tickets = MemoryTickets() if request.param == "memory" else request.getfixturevalue("postgres_tickets")
+    return store
+
+
+async def test_a_ticket_comes_back_as_it_was_stored(tickets: Tickets) -> None:
+    verdict = Verdict("did:web:example.com:bob", True, "fine", START)
+    whole = ticket(preview=b"\x00\xff", escalation_index=1, verdicts=(verdict,))
+    await tickets.add(whole)
+    assert await tickets.find(whole.ticket_id) == whole
+    plain = ticket(draft(requester=replace(draft().requester, expire_time=None, delegation_chain=(), scopes=())))
+    await tickets.add(plain)
+    assert await tickets.find(plain.ticket_id) == plain
+
+
+async def test_an_unknown_id_finds_nothing(tickets: Tickets) -> None:
+    assert await tickets.find("none") is None
+
+
+async def test_a_request_id_opens_one_ticket_however_often_and_concurrently_it_comes(tickets: Tickets) -> None:
+    made = draft()
+    stored = await asyncio.gather(*(tickets.add(ticket(made)) for _ in range(8)))
+    assert len({t.ticket_id for t in stored}) == 1
+    assert len(await tickets.page(None, START, None, 10)) == 1
+
+
+async def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repeat(tickets: Tickets) -> None:
+    # Two of each moment, so that the id has to decide.
+    made = [ticket(create_time=START + n // 2 * HOUR) for n in range(6)]
+    for one in made:
+        await tickets.add(one)
+    wanted = sorted(made, key=lambda t: (t.create_time, t.ticket_id), reverse=True)
+    seen, after = [], None
+    while page := await tickets.page(None, START, after, 2):
+        seen += page
+        after = Place(page[-1].create_time, page[-1].ticket_id)
+    assert seen == wanted
+
+
+async def test_a_state_is_what_it_is_at_the_moment(tickets: Tickets) -> None:
+    soon, late = ticket(), ticket(draft(lifetime=3 * HOUR))
+    canceled = ticket().changed(Verb.CANCEL, START)
+    for one in (soon, late, canceled):
+        await tickets.add(one)
+
+    async def ids(state: TicketState, hours: int) -> set[str]:
+        return {t.ticket_id for t in await tickets.page(state, START + hours * HOUR, None, 10)}
+
+    assert await ids(TicketState.PENDING, 0) == {soon.ticket_id, late.ticket_id}
+    assert await ids(TicketState.AUTO_DENIED, 0) == set()
+    assert await ids(TicketState.PENDING, 1) == {late.ticket_id}
+    assert await ids(TicketState.AUTO_DENIED, 1) == {soon.ticket_id}
+    assert await ids(TicketState.CANCELED, 9) == {canceled.ticket_id}
+    assert await ids(TicketState.APPROVED, 9) == set()
+
+
+async def test_of_changes_to_one_revision_one_wins(tickets: Tickets) -> None:
+    pending = await tickets.add(ticket())
+    changes = [pending.changed(verb, START) for verb in (Verb.CANCEL, Verb.APPROVE, Verb.DENY)]
+    won = await asyncio.gather(*(tickets.change(change) for change in changes))
+    assert sorted(won) == [False, False, True]
+    assert await tickets.find(pending.ticket_id) == changes[won.index(True)]
+
+
+async def test_expiry_is_stored_as_it_was_read_and_touches_nothing_else(tickets: Tickets) -> None:
+    over = [await tickets.add(ticket()) for _ in range(3)]
+    waiting = await tickets.add(ticket(draft(lifetime=3 * HOUR)))
+    approved = await tickets.add(ticket().changed(Verb.APPROVE, START))
+    now = START + 2 * HOUR
+    assert [await tickets.expire(now, 2), await tickets.expire(now, 2), await tickets.expire(now, 2)] == [2, 1, 0]
+    assert [await tickets.find(t.ticket_id) for t in over] == [t.at(now) for t in over]
+    assert [await tickets.find(t.ticket_id) for t in (waiting, approved)] == [waiting, approved]
+
+
+async def test_replicas_that_expire_together_deny_each_ticket_once(tickets: Tickets) -> None:
+    made = [await tickets.add(ticket()) for _ in range(12)]
+    now = START + HOUR
+    # A round may leave what another has locked; whoever comes next finds it.
+    counts = await asyncio.gather(*(tickets.expire(now, 5) for _ in range(4)))
+    counts += [await tickets.expire(now, 100)]
+    assert sum(counts) == 12
+    assert {(await tickets.find(t.ticket_id)).revision for t in made} == {2}  # type: ignore[union-attr]

@@ -1,0 +1,58 @@
+"""The composition root: the only file that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
+
+from libs.common.auth.jwks import jwks_from
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.clock import Clock, SystemClock
+from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.server import Service
+from libs.common.sql.engine import engine_for
+from libs.common.sql.migrate import migrate
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+from services.approval.adapters.postgres_tickets import PostgresTickets
+from services.approval.adapters.sweeper import Sweeper
+from services.approval.config import Settings
+from services.approval.handlers import ApprovalHandlers
+from services.approval.policy import POLICY
+
+SCHEMA = "approval"
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
+    """Put the service together."""
+    return compose(settings, log, tracing, SystemClock())
+
+
+def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> RpcApplication:
+    """Put the service together, with a clock of the caller's choice."""
+    engine = engine_for(settings.database_url, schema=SCHEMA)
+    authz = channel_to(
+        "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
+    )
+    tickets = PostgresTickets(engine)
+    handlers, sweeper = ApprovalHandlers(tickets, clock), Sweeper(tickets, clock, log)
+    return RpcApplication(
+        settings,
+        log,
+        tracing,
+        policy=POLICY,
+        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
+        services=[
+            Service(
+                "toolmesh.approval.v1.ApprovalService", lambda s: rpc.add_ApprovalServiceServicer_to_server(handlers, s)
+            )
+        ],
+        resources=[
+            engine_resource(engine, lambda: migrate(engine, MIGRATIONS, schema=SCHEMA)),
+            channel_resource(authz),
+            Resource(sweeper.start, sweeper.stop),
+        ],
+    )

@@ -1,0 +1,8 @@
+"""Runs the gateway: `python -m services.gateway`."""
+
+from libs.common.process import run
+from services.gateway.config import Settings
+from services.gateway.wiring import build
+
+if __name__ == "__main__":
+    run("gateway", Settings, build)

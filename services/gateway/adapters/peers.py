@@ -1,0 +1,39 @@
+"""The gateway's peers behind their stubs, over channels that pass the caller's token, trace and deadline on."""
+
+from __future__ import annotations
+
+import grpc.aio
+from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
+from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+
+from libs.common.auth.jwks import jwks_from
+from libs.common.rpc.client import channel_to
+from services.gateway.config import Settings
+
+_READS = ("GetTool", "ListTools", "ResolveTool")
+
+
+class Peers:
+    """Holds the channels. Reads are repeated when a peer was not there; an invocation never is."""
+
+    def __init__(self, settings: Settings) -> None:
+        executor = channel_to("executor", settings.executor_address, settings)
+        registry = channel_to(
+            "registry",
+            settings.registry_address,
+            settings,
+            service="toolmesh.registry.v1.RegistryService",
+            retry=_READS,
+        )
+        authz = channel_to(
+            "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
+        )
+        self._channels: list[grpc.aio.Channel] = [executor, registry, authz]
+        self.executor = ExecutorServiceStub(executor)
+        self.registry = RegistryServiceStub(registry)
+        self.fetch_jwks = jwks_from(authz, timeout=1.0)
+
+    async def close(self) -> None:
+        """Close every channel."""
+        for channel in self._channels:
+            await channel.close()

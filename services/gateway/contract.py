@@ -1,0 +1,178 @@
+"""The methods and their parameters, in one table: it checks every call and it is what `rpc.discover` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from libs.common.errors import Violation
+from services.gateway.domain.deadline import HIGHEST_MS
+from services.gateway.domain.errors import positional_params, wrong_params
+
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter: its name, what it means, and the JSON Schema of its value."""
+
+    name: str
+    description: str
+    schema: Schema
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method as a caller sees it."""
+
+    name: str
+    summary: str
+    result: str
+    params: tuple[Param, ...] = ()
+
+
+def _text(highest: int, *, lowest: int = 0, pattern: str = "") -> Schema:
+    schema: dict[str, Any] = {"type": "string", "maxLength": highest}
+    if lowest:
+        schema["minLength"] = lowest
+    if pattern:
+        schema["pattern"] = pattern
+    return schema
+
+
+_OBJECT: Schema = {"type": "object"}
+_VISIBLE = "^[!-~]*$"
+_TOOL = Param(
+    "tool", "The tool: `echo`, `acme.send_email` or `tools/acme.send_email`.", _text(320, lowest=1), required=True
+)
+_VERSION = Param("version", "Exact, `latest`, `^1.2`, `~1.2`, `1.x` or comparisons; absent means `latest`.", _text(128))
+
+METHODS: tuple[Method, ...] = (
+    Method(
+        "tools.invoke",
+        "Runs one tool and returns its result envelope.",
+        "The result envelope: `structured_content` is the tool's own result.",
+        (
+            _TOOL,
+            _VERSION,
+            Param("arguments", "The tool's arguments; absent means `{}`.", _OBJECT),
+            Param("idempotency_key", "Makes a repeated call answer the first result.", _text(255, pattern=_VISIBLE)),
+            Param("session_id", "The session that the caller groups its calls by.", _text(128, pattern=_VISIBLE)),
+            Param("task_id", "The task that the call is a part of.", _text(128)),
+            Param("native_call_id", "The id that the caller's own protocol gave the call.", _text(255)),
+            Param(
+                "timeout_ms",
+                "How long the call may take; the `x-deadline-ms` header bounds it too.",
+                {"type": "integer", "minimum": 1, "maximum": HIGHEST_MS},
+            ),
+        ),
+    ),
+    Method(
+        "tools.list",
+        "Lists tools in order of their names, a page at a time.",
+        "`tools`, each with the `version` that `latest` means, and `next_page_token`, empty after the last page.",
+        (
+            Param(
+                "page_size", "How many at most; absent means 100.", {"type": "integer", "minimum": 1, "maximum": 1000}
+            ),
+            Param("page_token", "Where to continue: the `next_page_token` of the same query.", _text(1024)),
+            Param("namespace", "Only tools of this namespace.", _text(63)),
+            Param("tags", "Only tools with all of these tags.", {"type": "array", "items": _text(64), "maxItems": 16}),
+        ),
+    ),
+    Method(
+        "tools.get",
+        "Returns one tool and its versions.",
+        "`tool` and its `versions`, the highest first.",
+        (_TOOL,),
+    ),
+    Method(
+        "tools.resolve",
+        "Says which version a reference means, and the digest that pins it.",
+        "The version, with `input_schema` and `output_schema`.",
+        (_TOOL, _VERSION),
+    ),
+    Method("rpc.discover", "Describes this interface, in the form of OpenRPC.", "The OpenRPC document."),
+)
+
+
+class Parameters:
+    """Checks the parameters of one method."""
+
+    def __init__(self, method: Method) -> None:
+        self._validator = jsonschema_rs.Draft202012Validator(schema_of(method), mask="the value", offline=True)
+        # Their content is checked by whoever knows their schema. To look at it here would walk every byte once more.
+        self._opaque = tuple(param.name for param in method.params if param.schema is _OBJECT)
+
+    def check(self, params: dict[str, Any] | list[Any]) -> dict[str, Any]:
+        """Return the parameters, or raise INVALID_PARAMS with everything that is wrong with them."""
+        if type(params) is not dict:
+            raise positional_params()
+        shown = params
+        for name in self._opaque:
+            if type(params.get(name)) is dict:
+                shown = {**params, name: {}}
+        if self._validator.is_valid(shown):
+            return params
+        found = [v for error in self._validator.iter_errors(shown) for v in _violations(error)]
+        raise wrong_params(found)
+
+
+def schema_of(method: Method) -> dict[str, Any]:
+    """Return the JSON Schema of a method's parameters; a parameter that is not declared is refused."""
+    return {
+        "type": "object",
+        "properties": {param.name: dict(param.schema) for param in method.params},
+        "required": [param.name for param in method.params if param.required],
+        "additionalProperties": False,
+    }
+
+
+def describe(methods: Iterable[Method]) -> dict[str, Any]:
+    """Return the OpenRPC document of the methods."""
+    return {
+        "openrpc": "1.3.2",
+        "info": {"title": "Toolmesh", "version": "1.0.0", "description": "Governed tool calls over JSON-RPC 2.0."},
+        "methods": [_described(method) for method in methods],
+    }
+
+
+def _described(method: Method) -> dict[str, Any]:
+    params = [
+        {
+            "name": param.name,
+            "description": param.description,
+            "required": param.required,
+            "schema": dict(param.schema),
+        }
+        for param in method.params
+    ]
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "paramStructure": "by-name",
+        "params": params,
+        "result": {"name": "result", "description": method.result, "schema": {"type": "object"}},
+    }
+
+
+def _violations(error: Any) -> list[Violation]:
+    kind = error.kind
+    place = "".join(f"/{_escaped(str(step))}" for step in error.instance_path)
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+        # The names are the caller's own; a bound keeps an absurd request from becoming an absurd answer.
+        return [
+            Violation(f"{place}/{_escaped(name[:100])}", "additionalProperties", "is not a parameter of this method")
+            for name in kind.unexpected[:50]
+        ]
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
+        return [Violation(f"{place}/{_escaped(kind.property)}", "required", "is required")]
+    return [Violation(place, str(error.schema_path[-1]), error.message)]
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,32 @@
+"""A row per JSON-RPC method, and the peers that may connect at all. A method without a row is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from libs.common.auth.peers import EDGE, OPERATOR
+
+# Who may open a connection: the edge for callers, the operator to look at a sick mesh. What a caller may do is decided
+# behind the gateway, by the services that verify its token.
+PEERS = frozenset({EDGE, OPERATOR})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The policy of one method."""
+
+    deadline: float
+    """Seconds a call may take when its caller names no deadline."""
+    idempotent: bool
+    """True if repeating the call has no further effect."""
+
+
+POLICY: Mapping[str, Row] = {
+    # Idempotent only with a key, so the gateway itself never repeats it.
+    "tools.invoke": Row(deadline=30.0, idempotent=False),
+    "tools.list": Row(deadline=10.0, idempotent=True),
+    "tools.get": Row(deadline=10.0, idempotent=True),
+    "tools.resolve": Row(deadline=10.0, idempotent=True),
+    "rpc.discover": Row(deadline=5.0, idempotent=True),
+}

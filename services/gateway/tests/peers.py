@@ -1,0 +1,205 @@
+"""The gateway's peers as servers of their own: real mutual TLS and the real chain around handlers that a test can steer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
+from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
+from toolmesh.executor.v1.result_envelope_pb2 import RESULT_STATUS_SUCCEEDED, ResultEnvelope
+from toolmesh.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
+from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
+
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.call import Call, serving
+from libs.common.rpc.chain import build_chain
+from libs.common.rpc.policy import AS_PEER, Policy, Row, for_caller
+from libs.common.rpc.server import RpcServer, Service
+from libs.common.settings import ProcessSettings, load
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+
+HUGE = 2**64 - 1
+
+
+class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
+    """Echoes; or does what the name of the tool says: `slow` never ends, `fail_<reason>` fails, `held` waits for `release`."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.seen: list[tuple[Any, Call]] = []
+        self.arrived = asyncio.Event()
+        self.canceled = asyncio.Event()
+        self.release = asyncio.Event()
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def reached(self, calls: int) -> None:
+        """Return when so many calls are under way at once."""
+        while self.at_once < calls:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+    async def Invoke(self, request: Any, context: Any) -> Any:
+        self.seen.append((request, serving()))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.arrived.set()
+        try:
+            await self._act(request.tool)
+        except asyncio.CancelledError:
+            self.canceled.set()
+            raise
+        finally:
+            self.at_once -= 1
+        result = ResultEnvelope(status=RESULT_STATUS_SUCCEEDED, structured_content=request.arguments)
+        return executor_service_pb2.InvokeResponse(result=result)
+
+    async def _act(self, tool: str) -> None:
+        if tool == "slow":
+            await asyncio.Event().wait()
+        elif tool == "held":
+            await self.release.wait()
+        elif tool == "crash":
+            raise ZeroDivisionError("a secret inside")
+        elif tool.startswith("fail_"):
+            reason = Reason[tool.removeprefix("fail_").upper()]
+            raise MeshError(reason, metadata={"hint": "here"}, retry_after=1.5, invocation_id="inv-1")
+        else:
+            # Lets the calls of a batch overlap.
+            await asyncio.sleep(0)
+
+
+class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
+    """Knows one tool."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.seen: list[Any] = []
+
+    async def ListTools(self, request: Any, context: Any) -> Any:
+        self.seen.append(request)
+        response = registry_service_pb2.ListToolsResponse(next_page_token="more")
+        listed = response.tools.add()
+        listed.tool.name = "tools/core.echo"
+        _fill(listed.version)
+        response.tools.add().tool.name = "tools/core.gone"
+        return response
+
+    async def GetTool(self, request: Any, context: Any) -> Any:
+        self.seen.append(request)
+        if request.name != "echo":
+            raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": request.name})
+        response = registry_service_pb2.GetToolResponse()
+        response.tool.name = "tools/core.echo"
+        _fill(response.versions.add())
+        return response
+
+    async def ResolveTool(self, request: Any, context: Any) -> Any:
+        self.seen.append(request)
+        response = registry_service_pb2.ResolveToolResponse()
+        _fill(response.version)
+        return response
+
+
+class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
+    """Answers a key set."""
+
+    async def GetJwks(self, request: Any, context: Any) -> Any:
+        return authz_service_pb2.GetJwksResponse(jwks=b'{"keys":[]}')
+
+
+def _fill(version: Any) -> None:
+    version.name = "tools/core.echo/versions/1.0.0"
+    version.digest = "sha256:00"
+    version.state = LIFECYCLE_STATE_AVAILABLE
+    version.manifest.input.schema = b'{"type":"object","properties":{"n":{"maximum":18446744073709551615}}}'
+    version.manifest.output.schema = b'{"type":"object"}'
+    version.manifest.execution.checkpoint.micro_interval.seconds = 30
+
+
+def _row(*scopes: str) -> Row:
+    return Row({"gateway": for_caller(*scopes)}, 30.0, True)
+
+
+EXECUTOR_POLICY: Policy = {"/toolmesh.executor.v1.ExecutorService/Invoke": _row("tools:call")}
+REGISTRY_POLICY: Policy = {
+    f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
+    for rpc in ("ListTools", "GetTool", "ResolveTool")
+}
+AUTHZ_POLICY: Policy = {"/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 5.0, True)}
+
+
+class Peers:
+    """The three peers, running."""
+
+    def __init__(self, environment: Callable[[str], dict[str, str]], signer: Any) -> None:
+        self.executor = Executor()
+        # The RPCs that the gateway never calls keep the answer that the stubs give: unimplemented.
+        self.registry, self.authz = Registry(), Authz()  # type: ignore[abstract]
+        self.servers: dict[str, RpcServer] = {}
+        self._environment, self._signer = environment, signer
+
+    async def start(self) -> None:
+        """Start every peer on a port of the kernel's choice."""
+        await self._start(
+            "executor",
+            "toolmesh.executor.v1.ExecutorService",
+            lambda s: executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(self.executor, s),
+            EXECUTOR_POLICY,
+        )
+        await self._start(
+            "registry",
+            "toolmesh.registry.v1.RegistryService",
+            lambda s: registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(self.registry, s),
+            REGISTRY_POLICY,
+        )
+        await self._start(
+            "authz",
+            "toolmesh.authz.v1.AuthzService",
+            lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(self.authz, s),
+            AUTHZ_POLICY,
+        )
+
+    async def stop(self) -> None:
+        """Stop every peer that still runs."""
+        for name in list(self.servers):
+            await self.stop_one(name)
+
+    async def stop_one(self, name: str) -> None:
+        """Stop one peer."""
+        await self.servers.pop(name).drain()
+
+    def addresses(self) -> dict[str, str]:
+        """Return the settings that lead to them."""
+        return {f"TOOLMESH_{name.upper()}_ADDRESS": f"127.0.0.1:{server.port}" for name, server in self.servers.items()}
+
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.executor.forget()
+        self.registry.forget()
+
+    async def _start(self, name: str, service: str, add: Callable[[Any], None], policy: Policy) -> None:
+        settings = load(ProcessSettings, {**self._environment(name), "TOOLMESH_DRAIN_SECONDS": "0"})
+        chain = build_chain(
+            policy=policy,
+            verifier=TokenVerifier(self._signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
+            trust_domain=settings.trust_domain,
+            log=Log(name, level="error", descriptor=2),
+            tracing=Tracing(),
+            sample_ratio=0.0,
+            max_concurrent_calls=1000,
+        )
+        server = RpcServer(settings, chain, [Service(service, add)])
+        await server.start()
+        await server.set_ready(True)
+        self.servers[name] = server

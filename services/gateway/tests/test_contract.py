@@ -1,0 +1,88 @@
+"""The table of methods: complete, consistent with the contract of the peers, and unable to leak what a caller sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from buf.validate import validate_pb2
+from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
+from toolmesh.registry.v1.registry_service_pb2 import GetToolRequest, ListToolsRequest, ResolveToolRequest
+
+from libs.common.errors import MeshError, Reason
+from services.gateway.contract import METHODS, Parameters, describe, schema_of
+from services.gateway.handlers import Handlers
+from services.gateway.policy import POLICY
+
+BY_NAME = {method.name: method for method in METHODS}
+
+
+def test_every_method_has_a_row_a_handler_and_a_description() -> None:
+    handlers = Handlers(*[None] * 3).by_method()  # type: ignore[arg-type]
+    described = [method["name"] for method in describe(METHODS)["methods"]]
+    assert set(POLICY) == set(handlers) == set(described) == set(BY_NAME)
+
+
+def test_no_deadline_exceeds_what_a_caller_could_ask_for() -> None:
+    assert all(0 < row.deadline <= 300 for row in POLICY.values())
+
+
+@pytest.mark.parametrize(
+    ("method", "message", "renamed"),
+    [
+        ("tools.invoke", InvokeRequest, {}),
+        ("tools.list", ListToolsRequest, {}),
+        ("tools.get", GetToolRequest, {"tool": "name"}),
+        ("tools.resolve", ResolveToolRequest, {"version": "version_constraint"}),
+    ],
+)
+def test_what_the_table_allows_the_peers_contract_allows_too(
+    method: str, message: Any, renamed: dict[str, str]
+) -> None:
+    fields = message.DESCRIPTOR.fields_by_name
+    own = {"timeout_ms", "arguments"}
+    for name, schema in schema_of(BY_NAME[method])["properties"].items():
+        if name in own:
+            continue
+        rules = fields[renamed.get(name, name)].GetOptions().Extensions[validate_pb2.field]
+        if rules.HasField("string"):
+            assert schema["maxLength"] == rules.string.max_len
+            assert schema.get("minLength", 0) == rules.string.min_len
+            assert schema.get("pattern", "") == rules.string.pattern
+        elif rules.HasField("int32"):
+            assert (schema["minimum"], schema["maximum"]) == (rules.int32.gte + 1, rules.int32.lte)
+        else:
+            assert schema["maxItems"] == rules.repeated.max_items
+
+
+def check(method: str, params: Any) -> Any:
+    return Parameters(BY_NAME[method]).check(params)
+
+
+def refusal(method: str, params: Any) -> MeshError:
+    with pytest.raises(MeshError) as caught:
+        check(method, params)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    return caught.value
+
+
+def test_good_parameters_come_back_unchanged() -> None:
+    params = {"tool": "echo", "arguments": {"deep": [{"n": 2**64 - 1}]}, "timeout_ms": 300_000}
+    assert check("tools.invoke", params) is params
+
+
+def test_positional_parameters_are_refused() -> None:
+    assert [v.path for v in refusal("tools.get", ["echo"]).violations] == [""]
+
+
+def test_violations_point_into_the_parameters_and_never_show_the_value() -> None:
+    secret = "s3cret" * 100
+    error = refusal("tools.list", {"tags": ["fine", secret], "namespace": secret, "page_size": True})
+    assert {v.path for v in error.violations} == {"/tags/1", "/namespace", "/page_size"}
+    assert "s3cret" not in " ".join(v.message for v in error.violations)
+
+
+def test_absurdly_many_unknown_parameters_make_a_bounded_answer() -> None:
+    error = refusal("rpc.discover", {("x" * 1000) + str(n): n for n in range(500)})
+    assert len(error.violations) == 50
+    assert all(len(v.path) < 200 for v in error.violations)

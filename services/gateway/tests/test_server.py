@@ -1,0 +1,130 @@
+"""Who may connect, what else is served, and how the gateway ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from libs.common.auth.peers import EDGE
+from services.gateway.tests.conftest import Client, run_mesh
+from services.gateway.transport.peercheck import certificate_name
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "executor", "gateway"])
+async def test_a_peer_of_another_name_is_cut_off_before_its_request_is_read(mesh: Any, name: str) -> None:
+    with pytest.raises(httpx.TransportError):
+        await mesh.client(name).call("rpc.discover")
+    assert [(line["event"], line["peer"]) for line in mesh.lines()] == [("peer refused", name)]
+
+
+async def test_the_operator_may_look(mesh: Any) -> None:
+    assert (await mesh.client("operator").call("rpc.discover")).status_code == 200
+
+
+async def _exchange(mesh: Any, context: ssl.SSLContext) -> bytes:
+    """Return what a plain request is answered with; nothing when the connection does not hold."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", mesh.port, ssl=context)
+        writer.write(HEALTH)
+        answer = await reader.read(1000)
+        writer.close()
+    except (ssl.SSLError, ConnectionError):
+        return b""
+    return answer
+
+
+def _context(mesh: Any, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(mesh.pki.ca))
+    if name:
+        identity = mesh.pki.of(name)
+        context.load_cert_chain(identity.cert, identity.key)
+    return context
+
+
+async def test_only_a_client_with_a_certificate_gets_an_answer(mesh: Any) -> None:
+    assert (await _exchange(mesh, _context(mesh, EDGE))).startswith(b"HTTP/1.1 200")
+    assert await _exchange(mesh, _context(mesh, "")) == b""
+
+
+async def test_an_old_tls_is_refused(mesh: Any) -> None:
+    context = _context(mesh, EDGE)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert await _exchange(mesh, context) == b""
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "name"),
+    [
+        ((("URI", "spiffe://toolmesh.local/edge"), ("DNS", "edge")), "edge"),
+        ((("DNS", "spiffe://toolmesh.local/edge"),), ""),
+        ((("URI", "spiffe://elsewhere/edge"),), ""),
+        ((("URI", "spiffe://toolmesh.local/edge"), ("URI", "spiffe://toolmesh.local/operator")), ""),
+        ((), ""),
+    ],
+)
+async def test_the_name_is_the_one_uri_of_the_trust_domain(alternatives: Any, name: str) -> None:
+    assert certificate_name("toolmesh.local", {"subjectAltName": alternatives}) == name
+
+
+async def test_no_certificate_is_no_name() -> None:
+    assert certificate_name("toolmesh.local", None) == ""
+
+
+async def test_the_keys_of_the_mesh_are_public(mesh: Any) -> None:
+    response = await mesh.client(token="").http.get("/.well-known/jwks.json")
+    assert (response.status_code, response.json()) == (200, {"keys": []})
+    assert response.headers["content-type"] == "application/json"
+
+
+async def test_the_root_points_to_the_description(mesh: Any) -> None:
+    pointer = (await mesh.client(token="").http.get("/")).json()
+    answer = await mesh.client(token="").http.post(pointer["rpc"], json=pointer["describe"])
+    assert answer.json()["result"]["openrpc"]
+
+
+async def test_an_unknown_path_gets_an_envelope(mesh: Any) -> None:
+    response = await mesh.client().http.get("/no/such")
+    assert (response.status_code, response.json()["error"]["data"]["reason"]) == (404, "METHOD_NOT_FOUND")
+
+
+async def test_pages_are_only_read(mesh: Any) -> None:
+    client = mesh.client()
+    response = await client.http.post("/healthz")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
+    assert (await client.http.head("/healthz")).status_code == 200
+
+
+async def test_malformed_http_does_not_harm_the_next_request(mesh: Any) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", mesh.port, ssl=_context(mesh, EDGE))
+    writer.write(b"\x00\x01 nonsense\r\n\r\n")
+    assert (await reader.read(1000)).startswith(b"HTTP/1.1 400")
+    writer.close()
+    assert (await mesh.client().http.get("/healthz")).status_code == 200
+
+
+async def test_what_was_accepted_is_finished_while_health_says_goodbye(pki: Any, signer: Any, tmp_path: Path) -> None:
+    async with run_mesh(pki, signer, tmp_path) as mesh:
+        client = mesh.client()
+        assert (await client.http.get("/healthz")).status_code == 200
+        held = asyncio.create_task(client.invoke("held"))
+        await mesh.peers.executor.reached(1)
+        stopping = asyncio.create_task(mesh.application.server.drain())
+        await asyncio.sleep(0)
+        late = Client(pki, mesh.port, EDGE, signer.mint())
+        assert (await late.http.get("/healthz")).status_code == 503
+        answer = await late.call("rpc.discover")
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        mesh.peers.executor.release.set()
+        assert (await held).json()["result"]["status"] == "succeeded"
+        await asyncio.wait_for(stopping, 20)
+        with pytest.raises(httpx.ConnectError):
+            await late.http.get("/healthz")
+        await late.http.aclose()

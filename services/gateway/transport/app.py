@@ -1,0 +1,65 @@
+"""The ASGI application: a few paths, each with its own endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from libs.common.errors import MeshError, Reason
+from libs.common.jsonio import dump
+from libs.common.telemetry.log import Log
+from services.gateway.transport.asgi import Receive, Scope, Send
+from services.gateway.transport.load import Load
+from services.gateway.transport.reply import Reply, refusal, respond
+from services.gateway.transport.rpc import RpcEndpoint
+
+_POINTER = dump(
+    {
+        "service": "toolmesh gateway",
+        "rpc": "/rpc",
+        "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
+        "keys": "/.well-known/jwks.json",
+    }
+)
+_HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
+
+
+class App:
+    """Routes requests. Whatever an endpoint did not foresee is logged here and answered by the server with 500."""
+
+    def __init__(self, rpc: RpcEndpoint, keys: Callable[[], Awaitable[bytes]], load: Load, log: Log) -> None:
+        self._rpc, self._keys, self._load, self._log = rpc, keys, load, log
+        self._pages = {"/": self._pointer, "/healthz": self._health, "/.well-known/jwks.json": self._jwks}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._route(scope, receive, send)
+        except Exception as error:
+            self._log.error("unforeseen", path=scope["path"][:200], cause=error)
+            raise
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/rpc":
+            await self._rpc(scope, receive, send)
+        else:
+            await respond(send, await self._page(scope["path"], scope["method"]))
+
+    async def _page(self, path: str, verb: str) -> Reply:
+        page = self._pages.get(path)
+        if page is None:
+            return refusal(MeshError(Reason.METHOD_NOT_FOUND), "", status=404)
+        if verb not in ("GET", "HEAD"):
+            error = MeshError(Reason.INVALID_REQUEST, message="this path is only read")
+            return refusal(error, "", status=405, headers=[(b"allow", b"GET, HEAD")])
+        return await page()
+
+    async def _pointer(self) -> Reply:
+        return Reply(200, [], _POINTER)
+
+    async def _health(self) -> Reply:
+        return Reply(200, [], _HEALTHY) if self._load.serving else Reply(503, [], _DRAINING)
+
+    async def _jwks(self) -> Reply:
+        try:
+            return Reply(200, [(b"cache-control", b"public, max-age=2")], await self._keys())
+        except MeshError as error:
+            return refusal(error, "", status=503)

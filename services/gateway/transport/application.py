@@ -1,0 +1,32 @@
+"""The gateway put together: operator's port, server and peers, started in order and stopped in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from libs.common.ops import OpsServer
+from libs.common.settings import ProcessSettings
+from services.gateway.transport.load import Load
+from services.gateway.transport.server import HttpServer
+
+
+class GatewayApplication:
+    """Ready from the moment the listener answers until the process begins to end."""
+
+    def __init__(
+        self, settings: ProcessSettings, server: HttpServer, load: Load, release: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.server, self.load = server, load
+        self.ops = OpsServer(settings.ops_listen, lambda: load.serving)
+        self._release = release
+
+    async def start(self) -> None:
+        """Return when the process takes requests."""
+        self.ops.start()
+        await self.server.start()
+
+    async def stop(self) -> None:
+        """Let what was accepted finish, then release everything."""
+        await self.server.drain()
+        await self._release()
+        self.ops.stop()

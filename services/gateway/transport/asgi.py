@@ -1,0 +1,17 @@
+"""The types of ASGI that this room uses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+Headers: TypeAlias = list[Header]
+
+
+class DisconnectedError(Exception):
+    """The client went away before its request was complete."""

@@ -1,0 +1,54 @@
+"""The body of a request, counted while it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+
+from libs.common.errors import MeshError, Reason
+from services.gateway.transport.asgi import DisconnectedError, Receive
+
+# A body that trickles in slower than this is not worth its place.
+READ_SECONDS = 30.0
+
+
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int, deadline_ms: int | None) -> bytes:
+    """Return the whole body.
+
+    Raises PAYLOAD_TOO_LARGE as soon as the declared or the counted length exceeds the limit, DEADLINE_EXCEEDED when the
+    body is not there in time, and DisconnectedError when the client goes away.
+    """
+    declared = headers.get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    event = await receive()
+    if event["type"] == "http.request" and not event.get("more_body", False):
+        body: bytes = event.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    try:
+        async with asyncio.timeout(min((deadline_ms or math.inf) / 1000, READ_SECONDS)):
+            return await _rest(receive, event, limit)
+    except TimeoutError:
+        raise MeshError(Reason.DEADLINE_EXCEEDED) from None
+
+
+async def _rest(receive: Receive, event: Mapping[str, object], limit: int) -> bytes:
+    parts = bytearray()
+    while True:
+        if event["type"] == "http.disconnect":
+            raise DisconnectedError
+        part = event.get("body", b"")
+        assert isinstance(part, bytes)
+        parts += part
+        if len(parts) > limit:
+            raise _too_large(limit)
+        if not event.get("more_body", False):
+            return bytes(parts)
+        event = await receive()
+
+
+def _too_large(limit: int) -> MeshError:
+    return MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(limit)})

@@ -1,0 +1,98 @@
+"""`POST /rpc`: from a body to an answer, for as long as the client stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.call import Call, enter
+from services.gateway.domain.dispatch import dispatch
+from services.gateway.domain.model import Answer, Entry, Message
+from services.gateway.domain.parse import MAX_BYTES, parse
+from services.gateway.transport.arrival import Arrival, is_json, read_arrival
+from services.gateway.transport.asgi import DisconnectedError, Header, Receive, Scope, Send
+from services.gateway.transport.body import read_body
+from services.gateway.transport.calls import Calls, begin_call, entry_call
+from services.gateway.transport.load import Load
+from services.gateway.transport.reply import Reply, refusal, reply_to, respond
+
+
+class RpcEndpoint:
+    """Answers JSON-RPC 2.0 over HTTP."""
+
+    def __init__(self, calls: Calls, load: Load, sample_ratio: float) -> None:
+        self._calls, self._load, self._sample_ratio = calls, load, sample_ratio
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        arrival = read_arrival(scope, headers, self._sample_ratio)
+        call = begin_call(arrival)
+        enter(call)
+        try:
+            with self._load.place():
+                reply = await self._reply(scope["method"], headers, arrival, call, receive)
+                await respond(send, reply, *self._marks(arrival))
+        except DisconnectedError:
+            return
+        except MeshError as error:
+            await respond(send, self._refused(call, error), *self._marks(arrival))
+
+    async def _reply(
+        self, verb: str, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
+    ) -> Reply:
+        if verb != "POST":
+            error = MeshError(Reason.INVALID_REQUEST, message="JSON-RPC is called with POST")
+            return self._refused(call, error, status=405, headers=[(b"allow", b"POST")])
+        if not is_json(headers):
+            error = MeshError(Reason.INVALID_REQUEST, message="the body must be application/json in UTF-8")
+            return self._refused(call, error, status=415)
+        try:
+            message = parse(await read_body(receive, headers, MAX_BYTES, arrival.deadline_ms))
+        except MeshError as error:
+            return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
+        answers = await _while_connected(receive, lambda: self._answers(message, call, arrival))
+        return reply_to(answers, batch=message.batch, trace_id=arrival.trace.trace_id)
+
+    async def _answers(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
+        async def answering(entry: Entry) -> Answer | None:
+            return await self._calls.answer(entry, entry_call(arrival) if message.batch else call, arrival)
+
+        return await dispatch(message, answering)
+
+    def _refused(self, call: Call, error: MeshError, **reply: Any) -> Reply:
+        self._calls.refused(call, error)
+        return refusal(error, call.trace.trace_id, **reply)
+
+    def _marks(self, arrival: Arrival) -> list[Header]:
+        marks = [(b"x-request-id", arrival.request_id.encode()), (b"x-trace-id", arrival.trace.trace_id.encode())]
+        if not self._load.serving:
+            # The process is about to end: the client should take its next request elsewhere.
+            marks.append((b"connection", b"close"))
+        return marks
+
+
+async def _while_connected(receive: Receive, work: Callable[[], Awaitable[list[Answer]]]) -> list[Answer]:
+    """Do the work unless the client goes away first: then the work is cancelled, down to the last hop."""
+    serving = asyncio.current_task()
+    assert serving is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        gone = True
+        serving.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        return await work()
+    except asyncio.CancelledError:
+        if gone:
+            serving.uncancel()
+            raise DisconnectedError from None
+        raise
+    finally:
+        watcher.cancel()
