@@ -164,7 +164,7 @@ def _occupied(state: State) -> str:
 
 def _report(events: int | None, *, as_json: bool) -> Report:
     if events is not None:
-        return _report_in_background(report_to_file(sys.stdout), report_to_pipe(events))
+        return _report_in_background(report_to_file(sys.stdout), unfailing(report_to_pipe(events)))
     if as_json:
         return _report_as_json(report_to_terminal(sys.stderr))
     return report_to_terminal(sys.stdout)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 class Settings:
     """The choices of one run. Every field has the value that suits a laptop."""
 
-    log_level: str = "INFO"
+    log_level: str = "info"
     drain_seconds: float = 5.0
     otlp_endpoint: str | None = None
     trace_sample_ratio: float = 1.0

@@ -14,7 +14,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 def test_every_setting_can_be_chosen() -> None:
     chosen = settings_from(
         {
-            "TOOLMESH_LOG_LEVEL": "DEBUG",
+            "TOOLMESH_LOG_LEVEL": "debug",
             "TOOLMESH_DRAIN_SECONDS": "1.5",
             "TOOLMESH_OTLP_ENDPOINT": "http://127.0.0.1:4317",
             "TOOLMESH_TRACE_SAMPLE_RATIO": "0.1",
@@ -22,7 +22,7 @@ def test_every_setting_can_be_chosen() -> None:
             "TOOLMESH_EDGE_BURST": "8",
         }
     )
-    assert chosen == Settings("DEBUG", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8)
+    assert chosen == Settings("debug", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8)
 
 
 def test_a_number_that_is_none_is_refused() -> None:

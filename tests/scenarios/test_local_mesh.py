@@ -75,7 +75,7 @@ def test_the_printed_call_works_by_copy_and_paste_and_ctrl_c_leaves_nothing(tmp_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; everybody else is one already")
 def test_an_ordinary_user_runs_it_too(tmp_path: Path, repository: Path) -> None:
-    home = Path("/var/tmp") / f"toolmesh-test-{os.getpid()}"  # noqa: S108  (a place that the other user may enter)
+    home = Path("/var/tmp") / f"toolmesh-test-{os.getpid()}"
     home.mkdir(mode=0o755)
     os.chown(home, 65534, 65534)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TOOLMESH_STATE": str(home / "state")}
