@@ -1,0 +1,87 @@
+"""The command line as a whole: its help, its plugins, and what happens when something unforeseen does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toolmesh_sdk.cli.main import build
+from toolmesh_sdk.cli.plugins import GROUP
+from typer.testing import CliRunner
+
+PLUGINS = '''
+import typer
+def good(app):
+    @app.command()
+    def greet():
+        """Greets."""
+        typer.echo("hello")
+def half(app):
+    @app.command()
+    def ghost():
+        """Haunts."""
+    raise RuntimeError("broken on the way")
+'''
+
+
+def run(*arguments: str, plugins: Any = ()) -> Any:
+    return CliRunner().invoke(build(plugins=plugins), list(arguments))
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    (tmp_path / "commands_for_test.py").write_text(PLUGINS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    targets = {
+        "missing": "no_such_module:register",
+        "half": "commands_for_test:half",
+        "good": "commands_for_test:good",
+    }
+    return [EntryPoint(name, target, GROUP) for name, target in targets.items()]
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    text = run("--help").stdout
+    for word in ("call", "tools", "token", "audit", "doctor", "version", "TOOLMESH_URL", "Exit codes", "5  "):
+        assert word in text
+    assert run("-h").stdout == text
+
+
+def test_plugins_add_commands_and_a_broken_one_breaks_nothing(plugins: list[EntryPoint], tmp_path: Path) -> None:
+    assert run("greet", plugins=plugins).stdout == "hello\n"
+    text = run("--help", plugins=plugins).stdout
+    assert "greet" in text
+    assert "ghost" not in text
+    ran = run("doctor", "--json", "--state", str(tmp_path / "new"), plugins=plugins)
+    found = {check["name"]: check["status"] for check in json.loads(ran.stdout)["checks"]}
+    assert [found[f"commands:{name}"] for name in ("missing", "half", "good")] == ["fail", "fail", "ok"]
+    assert ran.exit_code == 1
+
+
+def test_the_version_is_the_packages() -> None:
+    document = json.loads(run("version", "--json").stdout)
+    assert set(document) == {"toolmesh", "python", "platform"}
+    assert document["toolmesh"] in run("version").stdout
+    assert run("--version").stdout == f"toolmesh {document['toolmesh']}\n"
+
+
+@pytest.mark.parametrize("arguments", [["tools"], ["token"], ["audit"], []])
+def test_a_group_without_a_command_shows_its_help(arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert ran.exit_code == 2
+    assert "Commands:" in ran.output
+
+
+def test_what_nobody_foresaw_is_one_line(tmp_path: Path) -> None:
+    # A runtime document of another shape is such a case: its text cannot be trusted to make sense.
+    (tmp_path / "runtime.json").write_text(json.dumps({"runner_pid": os.getpid(), "grpc": 5}))
+    argv = [sys.executable, "-m", "toolmesh_sdk", "tools", "list", "--state", str(tmp_path)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLMESH_")}
+    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)

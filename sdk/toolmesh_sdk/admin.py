@@ -1,0 +1,144 @@
+"""What only the operator may do, with the operator's certificate: mint tokens and ask about them.
+
+Run as `python -m toolmesh_sdk.admin mint ...` it prints just the token. Everything it needs about the mesh is in the
+`runtime` document: `ca`, `operator.cert`, `operator.key` and the address of the service `authz`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from toolmesh.authz.v1 import authz_service_pb2, capability_token_pb2
+from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
+
+from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.errors import ToolmeshError
+from toolmesh_sdk.transport import Options, Transport
+
+TIMEOUT = 10.0
+
+
+def mint_token(
+    runtime: Mapping[str, Any],
+    *,
+    sub: str,
+    tools: Iterable[str],
+    scopes: Iterable[str],
+    ttl_seconds: int,
+    tenant: str = "",
+    groups: Iterable[str] = (),
+    trust: int = 0,
+    audience: Iterable[str] = (),
+    timeout: float = TIMEOUT,
+) -> str:
+    """Return a new user-tier token. A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`.
+
+    Raises ToolmeshError, and KeyError where the runtime document lacks what is needed.
+    """
+    request = authz_service_pb2.IssueTokenRequest(
+        subject=sub,
+        tools=[_grant(tool) for tool in tools],
+        scopes=list(scopes),
+        lifetime=Duration(seconds=ttl_seconds),
+        tenant=tenant,
+        groups=list(groups),
+        trust_level=trust,
+        audiences=list(audience),
+    )
+    with _operator(runtime) as (transport, stub):
+        # Minting twice makes two tokens of the same authority, which the contract allows.
+        return transport.unary(stub.IssueToken, request, timeout, repeatable=True).token
+
+
+def introspect_token(
+    runtime: Mapping[str, Any], token: str, *, timeout: float = TIMEOUT
+) -> authz_service_pb2.IntrospectTokenResponse:
+    """Return whether the mesh accepts a token now, and why not. Raises ToolmeshError and KeyError like `mint_token`."""
+    request = authz_service_pb2.IntrospectTokenRequest(token=token)
+    with _operator(runtime) as (transport, stub):
+        return transport.unary(stub.IntrospectToken, request, timeout, repeatable=True)
+
+
+def service_address(runtime: Mapping[str, Any], name: str) -> str:
+    """Return where a service of the mesh listens. Raises KeyError when the document does not say."""
+    for service in runtime["services"]:
+        if service["name"] == name and service.get("address"):
+            return str(service["address"])
+    raise KeyError(f"address of {name}")
+
+
+@contextmanager
+def _operator(runtime: Mapping[str, Any]) -> Iterator[tuple[Transport, AuthzServiceStub]]:
+    identity = runtime["operator"]
+    tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name="authz")
+    transport = Transport(service_address(runtime, "authz"), tls, Options())
+    try:
+        yield transport, AuthzServiceStub(transport.channel)
+    finally:
+        transport.close()
+
+
+def _grant(pattern: str) -> capability_token_pb2.ToolGrant:
+    tool, _, version = pattern.partition("@")
+    return capability_token_pb2.ToolGrant(tool=tool, version_constraint=version)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0 with the token on stdout, 1 with the reason on stderr."""
+    asked = _parser().parse_args(arguments)
+    try:
+        runtime = json.loads(asked.runtime.read_bytes())
+        token = mint_token(
+            runtime,
+            sub=asked.sub,
+            tools=_listed(asked.tools),
+            scopes=_listed(asked.scopes),
+            ttl_seconds=asked.ttl,
+            tenant=asked.tenant,
+            groups=_listed(asked.groups),
+            trust=asked.trust,
+            audience=_listed(asked.audience),
+        )
+    except ToolmeshError as error:
+        return _fail(f"{error} {error.metadata.get('transport', '')}".rstrip())
+    except KeyError as error:
+        return _fail(f"{asked.runtime} does not say: {error}")
+    except (OSError, ValueError) as error:
+        return _fail(str(error))
+    sys.stdout.write(token + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m toolmesh_sdk.admin", description="Operator calls to a mesh.")
+    mint = parser.add_subparsers(dest="command", required=True).add_parser("mint", help="mint a token and print it")
+    mint.add_argument("--runtime", type=Path, required=True, help="the runtime.json of the mesh")
+    mint.add_argument("--sub", required=True, help="whose authority it is, a DID")
+    mint.add_argument("--tools", default="", help="patterns, separated by commas")
+    mint.add_argument("--scopes", default="", help="scopes, separated by commas")
+    mint.add_argument("--ttl", type=int, default=3600, help="lifetime in seconds")
+    mint.add_argument("--tenant", default="")
+    mint.add_argument("--groups", default="", help="groups, separated by commas")
+    mint.add_argument("--trust", type=int, default=0, help="0 to 100")
+    mint.add_argument("--audience", default="", help="audiences, separated by commas")
+    return parser
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _fail(reason: str) -> int:
+    sys.stderr.write(f"no token: {reason}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The client for asyncio: the surface of `client.py`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+import grpc
+from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
+from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
+from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
+from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+
+from toolmesh_sdk import requests
+from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.requests import RecordFilters
+from toolmesh_sdk.result import Result, result_of
+from toolmesh_sdk.retry import RetryPolicy
+from toolmesh_sdk.status import error_from_rpc
+from toolmesh_sdk.trace import new_traceparent, trace_id_of
+from toolmesh_sdk.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token
+from toolmesh_sdk.watch import Watch
+
+if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
+    from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
+    from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub
+    from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
+
+
+class AsyncClient:
+    """Calls tools and reads what the mesh knows, on one event loop. Close it, or use it as an async context manager.
+
+    The parameters are those of `Client`. Cancelling a task cancels its call.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        token: Token = "",
+        tls: Tls | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        retry: RetryPolicy | None = None,
+        traceparent: Callable[[], str] = new_traceparent,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        options = Options(token=token, timeout=timeout, retry=retry or RetryPolicy(), traceparent=traceparent)
+        self._transport = AsyncTransport(target, tls, options, pause)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        await self._transport.close()
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        version: str = "",
+        idempotency_key: str | None = None,
+        session_id: str = "",
+        task_id: str = "",
+        native_call_id: str = "",
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> Result:
+        """Call a tool. With an idempotency key the effect happens once, however often the call is repeated.
+
+        Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
+        """
+        request = requests.invoke(tool, arguments, version, idempotency_key, session_id, task_id, native_call_id)
+        response = await self._transport.unary(
+            self._executor.Invoke, request, timeout, repeatable=bool(idempotency_key), traceparent=traceparent
+        )
+        return result_of(response.result)
+
+    async def list_tools(
+        self, *, namespace: str = "", tags: Iterable[str] = (), page_size: int = 100, timeout: float | None = None
+    ) -> AsyncIterator[registry_service_pb2.ListedTool]:
+        """Iterate over all tools in order of their names, page by page; the timeout bounds each page."""
+        request = requests.list_tools(namespace, tags, page_size)
+        while True:
+            page = await self._transport.unary(self._registry.ListTools, request, timeout, repeatable=True)
+            for tool in page.tools:
+                yield tool
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def get_tool(self, name: str, *, timeout: float | None = None) -> registry_service_pb2.GetToolResponse:
+        """Return a tool and its versions, the highest first."""
+        request = registry_service_pb2.GetToolRequest(name=name)
+        return await self._transport.unary(self._registry.GetTool, request, timeout, repeatable=True)
+
+    async def resolve_tool(
+        self, tool: str, version: str = "", *, timeout: float | None = None
+    ) -> tool_version_pb2.ToolVersion:
+        """Return the version that a reference and a constraint mean; its digest pins what would run."""
+        request = registry_service_pb2.ResolveToolRequest(tool=tool, version_constraint=version)
+        return (await self._transport.unary(self._registry.ResolveTool, request, timeout, repeatable=True)).version
+
+    async def get_record(self, name: str, *, timeout: float | None = None) -> audit_record_pb2.LoggedRecord:
+        """Return one audit record, by its name in the log or as `records/{record_id}`."""
+        request = audit_service_pb2.GetRecordRequest(name=name)
+        return (await self._transport.unary(self._audit.GetRecord, request, timeout, repeatable=True)).record
+
+    async def query_records(
+        self,
+        *,
+        ascending: bool = False,
+        page_size: int = 100,
+        timeout: float | None = None,
+        **filters: Unpack[RecordFilters],
+    ) -> AsyncIterator[audit_record_pb2.LoggedRecord]:
+        """Iterate over audit records, newest first unless ascending; the timeout bounds each page."""
+        request = requests.query_records(filters, page_size, ascending=ascending)
+        while True:
+            page = await self._transport.unary(self._audit.QueryRecords, request, timeout, repeatable=True)
+            for record in page.records:
+                yield record
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def watch_records(
+        self, *, from_sequence: int | None = None, timeout: float | None = None, **filters: Unpack[RecordFilters]
+    ) -> AsyncIterator[audit_record_pb2.LoggedRecord]:
+        """Iterate over records in log order as they are appended, from now on if no sequence is given.
+
+        Nothing is missed or repeated when a connection is lost. Ends when the timeout passes; without one, only when the
+        caller stops.
+        """
+        # Asked for once: a stream that is lost before its first record would otherwise begin later than this moment.
+        begin = (await self.checkpoint()).tree_size if from_sequence is None else from_sequence
+        watch = Watch(requests.watch_records(filters, begin), self._transport.options.retry, timeout)
+        while (seconds := watch.next_stream()) is not None:
+            trace, error = self._transport.options.traceparent(), None
+            metadata = self._transport.options.metadata(trace)
+            stream = self._audit.WatchRecords(watch.request, timeout=seconds, metadata=metadata)
+            try:
+                async for response in stream:
+                    watch.saw(response.record)
+                    yield response.record
+            except grpc.RpcError as failure:
+                error = error_from_rpc(failure, trace_id_of(trace))
+            finally:
+                stream.cancel()
+            await self._transport.pause(watch.wait_after(error))
+
+    async def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
+        """Return the log's signed word about everything it holds now."""
+        request = audit_service_pb2.GetCheckpointRequest()
+        return (await self._transport.unary(self._audit.GetCheckpoint, request, timeout, repeatable=True)).checkpoint
+
+    @cached_property
+    def _executor(self) -> ExecutorServiceAsyncStub:
+        return ExecutorServiceStub(self._transport.channel)
+
+    @cached_property
+    def _registry(self) -> RegistryServiceAsyncStub:
+        return RegistryServiceStub(self._transport.channel)
+
+    @cached_property
+    def _audit(self) -> AuditServiceAsyncStub:
+        return AuditServiceStub(self._transport.channel)

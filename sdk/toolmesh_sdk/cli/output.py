@@ -1,0 +1,92 @@
+"""What is printed and where: machines read stdout, people read both, and nothing is cut off without saying so."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_UPPER_CONTROL = re.compile(r"[\x7f-\x9f]")
+
+
+def print_json(document: Any, *, lines: bool = False) -> None:
+    """Print one JSON document to stdout, indented, or on one line where many follow each other."""
+    sys.stdout.write(_json_text(document, None if lines else 2) + "\n")
+    if lines:
+        sys.stdout.flush()
+
+
+def printable(words: str) -> str:
+    """Return the words with control characters shown instead of sent: tools and errors are written by others."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", words)
+
+
+def text(*parts: str | tuple[str, str]) -> Text:
+    """Return one line of the parts, each plain or with a style."""
+    from rich.text import Text
+
+    styled = [part if isinstance(part, tuple) else (part, "") for part in parts]
+    return Text.assemble(*((printable(words), style) for words, style in styled))
+
+
+def out() -> Console:
+    """The console of results."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """The console of remarks and failures."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_content(content: Any) -> None:
+    """Print a result for a person: indented JSON, coloured where the terminal wants that, whole however large it is."""
+    console = out()
+    if not console.is_terminal:
+        print_json(content)
+        return
+    from rich.highlighter import JSONHighlighter
+
+    console.print(JSONHighlighter()(_json_text(content, 2)))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows. A terminal gets columns that fold inside its width; a pipe gets lines that never wrap."""
+    console = out()
+    if not console.is_terminal:
+        _print_columns(headings, rows)
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(text(cell) for cell in row))
+    console.print(table, soft_wrap=False)
+
+
+def _json_text(document: Any, indent: int | None) -> str:
+    # Where the stream cannot carry every character, escapes can; JSON itself leaves the upper control characters alone.
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    written = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
+    return _UPPER_CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", written)
+
+
+def _print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    shown = [headings, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in shown) for index in range(len(headings))]
+    for row in shown:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")

@@ -1,0 +1,169 @@
+"""The client for threads. `aio.py` has the same surface for asyncio; what they share is in the modules they import."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Unpack
+
+import grpc
+from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
+from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
+from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
+from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+
+from toolmesh_sdk import requests
+from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.requests import RecordFilters
+from toolmesh_sdk.result import Result, result_of
+from toolmesh_sdk.retry import RetryPolicy
+from toolmesh_sdk.status import error_from_rpc
+from toolmesh_sdk.trace import new_traceparent, trace_id_of
+from toolmesh_sdk.transport import DEFAULT_TIMEOUT, Options, Token, Transport
+from toolmesh_sdk.watch import Watch
+
+
+class Client:
+    """Calls tools and reads what the mesh knows. Threads may share one; close it, or use it as a context manager.
+
+    `target` is `host:port` or a URL; see `connection.endpoint_of`. `token` is a capability token, or a function that
+    returns a fresh one. Every call has a deadline: `timeout` seconds unless the call says otherwise, retries included.
+    `traceparent` supplies the trace that each call belongs to. Every failure is a ToolmeshError.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        token: Token = "",
+        tls: Tls | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        retry: RetryPolicy | None = None,
+        traceparent: Callable[[], str] = new_traceparent,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        options = Options(token=token, timeout=timeout, retry=retry or RetryPolicy(), traceparent=traceparent)
+        self._transport = Transport(target, tls, options, pause)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        self._transport.close()
+
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        version: str = "",
+        idempotency_key: str | None = None,
+        session_id: str = "",
+        task_id: str = "",
+        native_call_id: str = "",
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> Result:
+        """Call a tool. With an idempotency key the effect happens once, however often the call is repeated.
+
+        Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
+        """
+        request = requests.invoke(tool, arguments, version, idempotency_key, session_id, task_id, native_call_id)
+        response = self._transport.unary(
+            self._executor.Invoke, request, timeout, repeatable=bool(idempotency_key), traceparent=traceparent
+        )
+        return result_of(response.result)
+
+    def list_tools(
+        self, *, namespace: str = "", tags: Iterable[str] = (), page_size: int = 100, timeout: float | None = None
+    ) -> Iterator[registry_service_pb2.ListedTool]:
+        """Iterate over all tools in order of their names, page by page; the timeout bounds each page."""
+        request = requests.list_tools(namespace, tags, page_size)
+        while True:
+            page = self._transport.unary(self._registry.ListTools, request, timeout, repeatable=True)
+            yield from page.tools
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def get_tool(self, name: str, *, timeout: float | None = None) -> registry_service_pb2.GetToolResponse:
+        """Return a tool and its versions, the highest first."""
+        request = registry_service_pb2.GetToolRequest(name=name)
+        return self._transport.unary(self._registry.GetTool, request, timeout, repeatable=True)
+
+    def resolve_tool(
+        self, tool: str, version: str = "", *, timeout: float | None = None
+    ) -> tool_version_pb2.ToolVersion:
+        """Return the version that a reference and a constraint mean; its digest pins what would run."""
+        request = registry_service_pb2.ResolveToolRequest(tool=tool, version_constraint=version)
+        return self._transport.unary(self._registry.ResolveTool, request, timeout, repeatable=True).version
+
+    def get_record(self, name: str, *, timeout: float | None = None) -> audit_record_pb2.LoggedRecord:
+        """Return one audit record, by its name in the log or as `records/{record_id}`."""
+        request = audit_service_pb2.GetRecordRequest(name=name)
+        return self._transport.unary(self._audit.GetRecord, request, timeout, repeatable=True).record
+
+    def query_records(
+        self,
+        *,
+        ascending: bool = False,
+        page_size: int = 100,
+        timeout: float | None = None,
+        **filters: Unpack[RecordFilters],
+    ) -> Iterator[audit_record_pb2.LoggedRecord]:
+        """Iterate over audit records, newest first unless ascending; the timeout bounds each page."""
+        request = requests.query_records(filters, page_size, ascending=ascending)
+        while True:
+            page = self._transport.unary(self._audit.QueryRecords, request, timeout, repeatable=True)
+            yield from page.records
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def watch_records(
+        self, *, from_sequence: int | None = None, timeout: float | None = None, **filters: Unpack[RecordFilters]
+    ) -> Iterator[audit_record_pb2.LoggedRecord]:
+        """Iterate over records in log order as they are appended, from now on if no sequence is given.
+
+        Nothing is missed or repeated when a connection is lost. Ends when the timeout passes; without one, only when the
+        caller stops.
+        """
+        # Asked for once: a stream that is lost before its first record would otherwise begin later than this moment.
+        begin = self.checkpoint().tree_size if from_sequence is None else from_sequence
+        watch = Watch(requests.watch_records(filters, begin), self._transport.options.retry, timeout)
+        while (seconds := watch.next_stream()) is not None:
+            trace, error = self._transport.options.traceparent(), None
+            metadata = self._transport.options.metadata(trace)
+            stream = self._audit.WatchRecords(watch.request, timeout=seconds, metadata=metadata)
+            try:
+                for response in stream:
+                    watch.saw(response.record)
+                    yield response.record
+            except grpc.RpcError as failure:
+                error = error_from_rpc(failure, trace_id_of(trace))
+            finally:
+                stream.cancel()
+            self._transport.pause(watch.wait_after(error))
+
+    def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
+        """Return the log's signed word about everything it holds now."""
+        request = audit_service_pb2.GetCheckpointRequest()
+        return self._transport.unary(self._audit.GetCheckpoint, request, timeout, repeatable=True).checkpoint
+
+    @cached_property
+    def _executor(self) -> ExecutorServiceStub:
+        return ExecutorServiceStub(self._transport.channel)
+
+    @cached_property
+    def _registry(self) -> RegistryServiceStub:
+        return RegistryServiceStub(self._transport.channel)
+
+    @cached_property
+    def _audit(self) -> AuditServiceStub:
+        return AuditServiceStub(self._transport.channel)

@@ -1,0 +1,112 @@
+"""Where a client connects and how it proves who is on either side."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import grpc
+import grpc.aio
+
+Pem: TypeAlias = Path | str | bytes
+_PLAIN, _SECURE = {"http": 80, "grpc": 80}, {"https": 443, "grpcs": 443}
+_OPTIONS: Sequence[tuple[str, Any]] = (
+    # The contract bounds what is sent; what comes back is never cut here.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A restarted mesh is found again within a moment, not after gRPC's usual two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificates, each as the path of a PEM file or as its bytes.
+
+    `ca` issues the server's certificate; None means the public authorities. `cert` and `key` are this side's own, for a
+    service inside the mesh. `server_name` is the name that the server must prove, where it is not the host of the target.
+    """
+
+    ca: Pem | None = None
+    cert: Pem | None = None
+    key: Pem | None = None
+    server_name: str = ""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Read the files now and return what gRPC needs."""
+        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address and the protection of the way to it."""
+
+    address: str
+    tls: Tls | None
+
+    def channel(self) -> grpc.Channel:
+        """Open a channel for threads. Nothing is sent yet."""
+        if self.tls is None:
+            return grpc.insecure_channel(self.address, options=self.options())
+        return grpc.secure_channel(self.address, self.tls.credentials(), options=self.options())
+
+    def aio_channel(self) -> grpc.aio.Channel:
+        """Open a channel of the running event loop. Nothing is sent yet."""
+        if self.tls is None:
+            return grpc.aio.insecure_channel(self.address, options=self.options())
+        return grpc.aio.secure_channel(self.address, self.tls.credentials(), options=self.options())
+
+    def options(self) -> list[tuple[str, Any]]:
+        """Return the channel's options."""
+        options = list(_OPTIONS)
+        if self.tls and self.tls.server_name:
+            options.append(("grpc.ssl_target_name_override", self.tls.server_name))
+        if _is_local(self.address):
+            # gRPC would send even loopback traffic through the proxy that the environment names.
+            options.append(("grpc.enable_http_proxy", 0))
+        return options
+
+
+def endpoint_of(target: str, tls: Tls | None = None) -> Endpoint:
+    """Read a target: `host:port`, or a URL with http, https, grpc or grpcs.
+
+    Without a scheme, TLS is used if `tls` is given, and plaintext only to this machine: a token never crosses a network
+    in the clear because somebody forgot a letter. Raises ValueError for what is ambiguous or no target.
+    """
+    scheme, found, rest = target.partition("://")
+    if not found:
+        if tls is None and not _is_local(target):
+            raise ValueError(
+                f"{target} is not on this machine: write https://{target}, or http://{target} for plaintext"
+            )
+        return Endpoint(target, tls)
+    port = {**_PLAIN, **_SECURE}.get(scheme)
+    parts = urlsplit(target)
+    if port is None or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise ValueError(f"{target} is not a target; write host:port or a URL such as https://{rest.split('/')[0]}")
+    if tls is not None and scheme in _PLAIN:
+        raise ValueError(f"{scheme} is plaintext and certificates were given; write https")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return Endpoint(f"{host}:{parts.port or port}", (tls or Tls()) if scheme in _SECURE else None)
+
+
+def _is_local(target: str) -> bool:
+    if target.startswith("unix:"):
+        return True
+    host = target.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read(pem: Pem | None) -> bytes | None:
+    return pem if pem is None or isinstance(pem, bytes) else Path(pem).expanduser().read_bytes()

@@ -1,0 +1,125 @@
+"""One call over the wire, for threads and for asyncio: deadline, token, trace, retries. Nothing here knows a service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+
+from toolmesh_sdk.connection import Tls, endpoint_of
+from toolmesh_sdk.retry import Attempts, RetryPolicy
+from toolmesh_sdk.status import error_from_rpc
+from toolmesh_sdk.trace import new_traceparent, trace_id_of
+
+Response = TypeVar("Response")
+Token: TypeAlias = str | Callable[[], str]
+Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+DEFAULT_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a client calls, beside where: see `Client` for what each means."""
+
+    token: Token = ""
+    timeout: float = DEFAULT_TIMEOUT
+    retry: RetryPolicy = RetryPolicy()
+    traceparent: Callable[[], str] = new_traceparent
+
+    def begin(self, timeout: float | None, *, repeatable: bool) -> Attempts:
+        """Begin the attempts of one call."""
+        return Attempts(self.retry, self.timeout if timeout is None else timeout, repeatable=repeatable)
+
+    def metadata(self, traceparent: str) -> Metadata:
+        """Return what travels beside a request. The token is read now, so that a renewed one is used at once."""
+        token = self.token if isinstance(self.token, str) else self.token()
+        trace: Metadata = (("traceparent", traceparent),)
+        return (*trace, ("authorization", f"Bearer {token}")) if token else trace
+
+
+class Transport:
+    """A channel and the rules for calling over it. Threads may share one."""
+
+    def __init__(
+        self, target: str, tls: Tls | None, options: Options, pause: Callable[[float], object] = time.sleep
+    ) -> None:
+        self.options, self.pause = options, pause
+        self.channel = endpoint_of(target, tls).channel()
+
+    def unary(
+        self,
+        method: Callable[..., Response],
+        request: Any,
+        timeout: float | None,
+        *,
+        repeatable: bool,
+        traceparent: str | None = None,
+    ) -> Response:
+        """Make one call and its retries. Raises ToolmeshError."""
+        trace = traceparent or self.options.traceparent()
+        attempts = self.options.begin(timeout, repeatable=repeatable)
+        while True:
+            try:
+                return method(request, timeout=attempts.begin(), metadata=self.options.metadata(trace))
+            except grpc.RpcError as failure:
+                error = error_from_rpc(failure, trace_id_of(trace))
+            wait = attempts.wait_after(error)
+            if wait is None:
+                raise error
+            self.pause(wait)
+
+    def close(self) -> None:
+        """Close the channel; calls under way fail."""
+        self.channel.close()
+
+
+class AsyncTransport:
+    """The same for asyncio. It belongs to the event loop that first uses it."""
+
+    def __init__(
+        self,
+        target: str,
+        tls: Tls | None,
+        options: Options,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.options, self.pause = options, pause
+        self._endpoint = endpoint_of(target, tls)
+
+    @cached_property
+    def channel(self) -> grpc.aio.Channel:
+        """The channel, opened on first use: gRPC ties it to the loop that is running then."""
+        return self._endpoint.aio_channel()
+
+    async def unary(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: Any,
+        timeout: float | None,
+        *,
+        repeatable: bool,
+        traceparent: str | None = None,
+    ) -> Response:
+        """Make one call and its retries. Raises ToolmeshError; cancelling the task cancels the call."""
+        trace = traceparent or self.options.traceparent()
+        attempts = self.options.begin(timeout, repeatable=repeatable)
+        while True:
+            try:
+                return await method(request, timeout=attempts.begin(), metadata=self.options.metadata(trace))
+            except grpc.RpcError as failure:
+                error = error_from_rpc(failure, trace_id_of(trace))
+            wait = attempts.wait_after(error)
+            if wait is None:
+                raise error
+            await self.pause(wait)
+
+    async def close(self) -> None:
+        """Close the channel; calls under way fail."""
+        if "channel" in self.__dict__:
+            await self.channel.close()
