@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from localmesh import composition
+from localmesh import composition, greeting
 from localmesh.composition import SERVICES, Mesh
 from localmesh.part import Part
 
 PROGRAM = Path(__file__).with_name("standin.py")
+TOKEN = "stand-in.token"
 
 
 def whole_mesh(mesh: Mesh) -> Sequence[Part]:
@@ -37,6 +38,8 @@ def one_that_fails(mesh: Mesh) -> Sequence[Part]:
 
 
 def _stand_in(part: Part, extra: dict[str, str]) -> Part:
+    # Nobody here can mint: in the runner that lists these parts, another program answers instead of the client library.
+    greeting.MINT = ("-S", "-c", f"print({TOKEN!r})")
     environment = {**part.launch.environment, **extra}
     launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)
     return replace(part, launch=launch)

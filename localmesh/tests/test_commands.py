@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localmesh.tests.harness import Commands, all_gone, pids
+from localmesh.tests.standins import TOKEN
 
 
 def test_nothing_to_stop_is_fine(commands: Commands) -> None:
@@ -29,6 +30,8 @@ def test_up_prints_what_status_prints_and_down_ends_it(commands: Commands) -> No
     assert started.keys() - commands.status().keys() == {"token"}
     runtime = json.loads((commands.state / "runtime.json").read_text())
     assert "token" not in runtime
+    assert started["token"] == TOKEN
+    assert not any(TOKEN in path.read_text(errors="replace") for path in commands.state.rglob("*") if path.is_file())
     finished = commands.run("down", "--json")
     assert json.loads(finished.stdout)["stopped"] is True
     assert all_gone(pids(started))

@@ -78,7 +78,7 @@ def test_a_failed_step_shows_its_reason(toolmesh: Any, log: Any) -> None:
 def test_records_as_json_are_one_document(toolmesh: Any) -> None:
     records = json.loads(toolmesh("audit", "tail", "--json", "-n", "3").stdout)["records"]
     assert [each["sequence"] for each in records] == [7, 8, 9]
-    assert records[0]["record"]["event_class"] == "INVOCATION_SUCCEEDED"
+    assert records[0]["record"]["event_class"] == "invocation_succeeded"
     assert records[0]["record"]["event_time"] == "2027-01-15T08:00:00.000Z"
 
 

@@ -62,7 +62,7 @@ def test_the_list_as_json_has_words_and_parsed_schemas(toolmesh: Any) -> None:
     tools = json.loads(toolmesh("tools", "list", "--json").stdout)["tools"]
     assert [each["tool"]["name"] for each in tools] == ["tools/acme.send", "tools/core.echo"]
     manifest = tools[0]["version"]["manifest"]
-    assert manifest["mutation_class"] == "READ_ONLY"
+    assert manifest["mutation_class"] == "read_only"
     assert manifest["input"]["schema"]["maximum"] == 2**64 - 1
     assert "version" not in tools[1]
 
@@ -82,7 +82,7 @@ def test_one_tool_is_shown_with_its_latest_version(toolmesh: Any, mesh: Any) -> 
     assert all(word in shown for word in ("core.echo", "Says back", "sha256:abc", "1.2.0 (available)", "quarantined"))
     document = json.loads(toolmesh("tools", "show", "echo", "--json").stdout)
     assert document["version"]["manifest"]["version"] == "1.2.0"
-    assert [each["state"] for each in document["versions"]] == ["QUARANTINED", "AVAILABLE"]
+    assert [each["state"] for each in document["versions"]] == ["quarantined", "available"]
 
 
 def test_another_version_is_resolved(toolmesh: Any, mesh: Any) -> None:

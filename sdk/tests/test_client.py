@@ -68,7 +68,7 @@ async def test_a_result_is_read_whole(drive: Any, mesh: Any, serve: Callable[...
     result = await drive(serve()).do("call", "arith")
     assert result.content == {"sum": 2**64 - 1}
     assert result.raw == RESULT.structured_content
-    assert (result.invocation_id, result.result_id, result.status) == ("inv-1", "res-1", "SUCCEEDED")
+    assert (result.invocation_id, result.result_id, result.status) == ("inv-1", "res-1", "succeeded")
     assert (result.tool_version, result.digest) == ("tools/core.arith/versions/1.0.0", "sha256:00")
     assert (result.replayed, result.trace_id, result.duration) == (True, "t" * 32, 0.0015)
     assert (result.phases, result.attempts) == ({"execute": 0.00025}, 1)

@@ -57,7 +57,7 @@ def result_of(envelope: pb.ResultEnvelope) -> Result:
         raw=envelope.structured_content,
         invocation_id=envelope.invocation_id,
         result_id=envelope.result_id,
-        status=pb.ResultStatus.Name(envelope.status).removeprefix("RESULT_STATUS_"),
+        status=pb.ResultStatus.Name(envelope.status).removeprefix("RESULT_STATUS_").lower(),
         tool_version=envelope.provenance.tool_version,
         digest=envelope.provenance.tool_digest,
         replayed=envelope.replayed,

@@ -130,7 +130,7 @@ def _event(record: pb.AuditRecord) -> str:
 
     from toolmesh_sdk.cli.documents import word
 
-    return word(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class).lower()
+    return word(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class)
 
 
 def _outcome(record: pb.AuditRecord) -> tuple[str, str]:
@@ -144,7 +144,7 @@ def _outcome(record: pb.AuditRecord) -> tuple[str, str]:
     allowed = word(audit_record_pb2.AuthorizationOutcome.DESCRIPTOR, record.authorization)
     if reason:
         return reason, "red"
-    return (status or allowed).lower(), "green" if status == "SUCCESS" or allowed == "ALLOW" else "yellow"
+    return status or allowed, "green" if status == "success" or allowed == "allow" else "yellow"
 
 
 def _tool(name: str) -> str:

@@ -32,12 +32,16 @@ def document(message: Message, *, without: frozenset[str] = frozenset()) -> dict
 
 
 def word(enum: EnumDescriptor, number: int) -> str:
-    """Return the own part of an enum value's name: SUCCESS for RECORD_STATUS_SUCCESS; empty for zero."""
+    """Return the own part of an enum value's name: success for RECORD_STATUS_SUCCESS; empty for zero.
+
+    Reasons and categories of the error table keep their capitals: those are the names that errors are known by.
+    """
     if not number:
         return ""
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
     value = enum.values_by_number.get(number)
-    return value.name.removeprefix(prefix) if value else str(number)
+    name = value.name.removeprefix(prefix) if value else str(number)
+    return name if enum.name in ("ErrorReason", "ErrorCategory") else name.lower()
 
 
 def moment(stamp: Timestamp) -> str:

@@ -85,7 +85,7 @@ def _effect_and_state(version: tool_version_pb2.ToolVersion) -> tuple[str, str]:
     from toolmesh_sdk.cli.documents import word
 
     effect = word(tool_manifest_pb2.MutationClass.DESCRIPTOR, version.manifest.mutation_class)
-    return effect.lower(), word(tool_version_pb2.LifecycleState.DESCRIPTOR, version.state).lower()
+    return effect, word(tool_version_pb2.LifecycleState.DESCRIPTOR, version.state)
 
 
 def _describe(found: registry_service_pb2.GetToolResponse, chosen: tool_version_pb2.ToolVersion | None) -> None:
