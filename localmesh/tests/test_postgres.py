@@ -58,7 +58,7 @@ def test_a_service_has_no_rights_elsewhere(urls: dict[str, str], statement: str)
     with psycopg.connect(urls["registry"], autocommit=True) as registry:
         registry.execute("CREATE TABLE IF NOT EXISTS secret_table (id int)")
     with psycopg.connect(urls["audit"]) as audit, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        audit.execute(statement)  # type: ignore[call-overload]
+        audit.execute(statement)
 
 
 def test_a_service_reaches_no_other_database_and_no_wrong_password_works(urls: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ def test_what_was_written_survives_a_kill(commands: Commands) -> None:
     client = redis.Redis.from_url(url(commands))
     client.set("kept", "yes")
     # 1 of 1: the file on disk has everything up to here.
-    assert client.waitaof(1, 0, 5000)[0] == 1  # type: ignore[no-untyped-call, index]
+    assert client.waitaof(1, 0, 5000)[0] == 1
     os.kill(commands.part("valkey")["pid"], signal.SIGKILL)
     eventually(lambda: commands.part("valkey")["restarts"] == 1 and commands.part("valkey")["ready"])
     assert redis.Redis.from_url(url(commands)).get("kept") == b"yes"
