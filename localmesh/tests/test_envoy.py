@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 from dataclasses import replace
@@ -11,6 +12,8 @@ from string import Template
 import pytest
 from toolmesh.common.v1.error_table import ROWS, Reason
 
+from libs.common.errors import MeshError
+from libs.common.rpc.status import trailing_details
 from localmesh import wheels
 from localmesh.certificates import issue_certificates
 from localmesh.parts.envoy import TEMPLATE, EnvoyPlan, render
@@ -74,6 +77,14 @@ def test_every_refusal_of_the_edge_is_a_row_of_the_error_table() -> None:
         assert refusal["message"] == row.title
         assert refusal["resolution"] == row.resolution
         assert (refusal["retryable"] == "true") == row.retryable
+
+
+def test_every_grpc_refusal_of_the_edge_carries_the_envelope_of_its_row() -> None:
+    found = re.findall(r"grpc-status-details-bin, value: (\S+?)\}\}\] # (\w+)", TEMPLATE.read_text())
+    assert len(found) > 10
+    for value, name in found:
+        sent = base64.b64decode(value + "=" * (-len(value) % 4))
+        assert sent == dict(trailing_details(MeshError(Reason[name])))["grpc-status-details-bin"], name
 
 
 def validate(plan: EnvoyPlan, text: str) -> subprocess.CompletedProcess[str]:

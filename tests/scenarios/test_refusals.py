@@ -11,10 +11,12 @@ import grpc
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
+from google.rpc import status_pb2
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as audit_rpc
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
+from toolmesh.common.v1 import error_reason_pb2
 
 from libs.common.ids import new_id
 from localmesh.certificates import issue_certificates
@@ -58,28 +60,42 @@ def test_the_spoiled_tokens_differ_from_a_good_one_only_in_what_spoils_them(
     assert mesh.rpc("tools.invoke", {"tool": "echo", "arguments": {"text": "x"}}, token=spoil()).json().get("result")
 
 
-@pytest.mark.parametrize("kind", ["missing", "forged", "expired", "wrong audience", "garbage"])
+CODES = {"missing": "E3005", "forged": "E3202", "expired": "E3201", "wrong audience": "E3208", "garbage": "E3203"}
+
+
+def code_of(error: Any) -> str:
+    """Return the code in the envelope that a gRPC refusal carries."""
+    status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
+    envelope = error_reason_pb2.ErrorEnvelope()
+    assert [detail for detail in status.details if detail.Unpack(envelope)] != []
+    return str(envelope.code)
+
+
+@pytest.mark.parametrize("kind", CODES)
 def test_over_json_rpc(mesh: Mesh, spoil: Callable[..., str], signer: Any, kind: str) -> None:
     answer = mesh.rpc(
         "tools.invoke", {"tool": "echo", "arguments": {"text": "x"}}, token=tokens(mesh, spoil, signer)[kind]
     )
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == -32001
+    assert answer.json()["error"]["data"]["code"] == CODES[kind]
     assert answer.json()["jsonrpc"] == "2.0"
 
 
-@pytest.mark.parametrize("kind", ["missing", "forged", "expired", "wrong audience", "garbage"])
+@pytest.mark.parametrize("kind", CODES)
 def test_over_grpc_through_the_edge(mesh: Mesh, spoil: Callable[..., str], signer: Any, kind: str) -> None:
     with mesh.edge_channel() as channel, pytest.raises(grpc.RpcError) as caught:
         invoke(channel, "echo", b'{"text":"x"}', token=tokens(mesh, spoil, signer)[kind])
-    assert caught.value.code() is (DENIED if kind == "wrong audience" else UNAUTHENTICATED)
+    assert caught.value.code() is UNAUTHENTICATED
+    assert code_of(caught.value) == CODES[kind]
 
 
-@pytest.mark.parametrize("kind", ["missing", "forged", "expired", "wrong audience", "garbage"])
+@pytest.mark.parametrize("kind", CODES)
 def test_over_grpc_straight_to_the_executor(mesh: Mesh, spoil: Callable[..., str], signer: Any, kind: str) -> None:
     with mesh.direct_channel("executor") as channel, pytest.raises(grpc.RpcError) as caught:
         invoke(channel, "echo", b'{"text":"x"}', token=tokens(mesh, spoil, signer)[kind])
     assert caught.value.code() is UNAUTHENTICATED
+    assert code_of(caught.value) == CODES[kind]
 
 
 def test_a_peer_without_a_certificate_gets_no_connection(mesh: Mesh) -> None:
