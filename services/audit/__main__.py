@@ -1,0 +1,8 @@
+"""Runs the audit service."""
+
+from libs.common.process import run
+from services.audit.config import Settings
+from services.audit.wiring import build
+
+if __name__ == "__main__":
+    run("audit", Settings, build)

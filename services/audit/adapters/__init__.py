@@ -1,0 +1,1 @@
+"""PostgreSQL, the signing key and the metrics behind the domain's ports."""

@@ -1,0 +1,31 @@
+"""The end of the log, measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from services.audit import metrics
+from services.audit.domain.model import Appended, Entry
+from services.audit.domain.ports import LogWriter
+
+
+class MeteredWriter:
+    """Counts and times the commits of another writer."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        self._writer = writer
+
+    async def append(self, entries: Sequence[Entry]) -> Appended:
+        """Keep the promise of the port."""
+        started = time.monotonic()
+        try:
+            appended = await self._writer.append(entries)
+        except Exception:
+            metrics.commits_failed_total.inc()
+            raise
+        metrics.commit_seconds.observe(time.monotonic() - started)
+        metrics.commit_records.observe(len(entries))
+        metrics.records_appended_total.inc(appended.added)
+        metrics.records_repeated_total.inc(len(entries) - appended.added)
+        return appended

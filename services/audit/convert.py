@@ -1,0 +1,311 @@
+"""Messages to the domain and back. The canonical form of a record is defined here, field by field.
+
+The form is JSON by RFC 8785 with the contract's own field names. Fields that are not set are left out; words stand for
+enum values, text in UTC with microseconds for moments, whole microseconds for the latency. Summaries are embedded as the
+JSON that they are. What the form cannot say is refused rather than dropped, because only what is in it is attested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import checkpoint_pb2 as checkpoint_pb
+from toolmesh.common.v1 import caller_pb2, error_reason_pb2
+
+from libs.common.canonical import canonical
+from libs.common.errors import MeshError
+from libs.common.jsonio import dump, parse
+from services.audit.domain.errors import record_without_form, time_out_of_range
+from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
+from services.audit.domain.query_records import Answer, Query
+
+# A record is sent to its readers twice in one message, as fields and as bytes; this leaves room for both.
+MAX_CANONICAL_BYTES = 1024 * 1024
+
+# Fields whose JSON form is their own value.
+_AS_IS = (
+    "record_id",
+    "trace_id",
+    "invocation_id",
+    "tool_version",
+    "tool_digest",
+    "operation",
+    "mutation_class",
+    "arguments_digest",
+    "result_digest",
+    "decision",
+    "policy_set_version",
+    "ticket",
+    "idempotency_key",
+    "replayed",
+    "sandbox",
+    "cost_micros",
+    "follows",
+    "previous_state",
+    "state",
+    "attempt",
+    "task_id",
+    "executor_id",
+)
+_LISTS = ("determining_policies", "side_effects")
+_SUMMARIES = ("arguments_summary", "result_summary")
+_CALLER_AS_IS = ("subject", "agent", "tenant", "token_id", "session_id", "peer")
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items() if number}
+
+
+_EVENT_CLASSES = _words(record_pb.EventClass, "EVENT_CLASS_")
+_OUTCOMES = _words(record_pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_")
+_STATUSES = _words(record_pb.RecordStatus, "RECORD_STATUS_")
+_TIERS = _words(caller_pb2.CredentialTier, "CREDENTIAL_TIER_")
+# The code is the number; the name beside it is for the reader. A reason newer than this build has no name here yet.
+_REASONS = {n: f"E{n} {word.upper()}" for n, word in _words(error_reason_pb2.ErrorReason, "ERROR_REASON_").items()}
+
+_ENUMS: tuple[tuple[str, dict[int, str]], ...] = (
+    ("event_class", _EVENT_CLASSES),
+    ("authorization", _OUTCOMES),
+    ("status", _STATUSES),
+)
+_NUMBERS = {name: {word: number for number, word in words.items()} for name, words in _ENUMS}
+_TIER_NUMBERS = {word: number for number, word in _TIERS.items()}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _NoFormError(Exception):
+    """A value that the canonical form cannot say: where it is, and which rule it breaks."""
+
+    def __init__(self, path: str, rule: str) -> None:
+        self.path, self.rule = path, rule
+        super().__init__(f"{path}: {rule}")
+
+
+# ---- records on their way in
+
+
+def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
+    """Return the batch as entries, with `writer` as the writer of each. One record without a canonical form raises
+    AUDIT_RECORD_INVALID for the whole batch."""
+    return [_entry(record, writer, place) for place, record in enumerate(request.records)]
+
+
+def _entry(record: record_pb.AuditRecord, writer: str, place: int) -> Entry:
+    try:
+        form = canonical_form(record, writer)
+        payload = orjson.dumps(form, option=orjson.OPT_SORT_KEYS)
+        if len(payload) > MAX_CANONICAL_BYTES:
+            raise _NoFormError("", "record.max_bytes")
+        event_time = _moment(record.event_time, "event_time")
+    except _NoFormError as error:
+        path = f"records[{place}].{error.path}".rstrip(".")
+        raise record_without_form(record.record_id, path, error.rule) from error
+    return Entry(
+        record_id=record.record_id,
+        canonical=payload,
+        event_time=event_time,
+        subject=searchable(record.caller.subject),
+        tool_version=searchable(record.tool_version),
+        trace_id=searchable(record.trace_id),
+        invocation_id=searchable(record.invocation_id),
+        authorization=form.get("authorization", ""),
+        status=form.get("status", ""),
+        ticket=searchable(record.ticket),
+    )
+
+
+def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]:
+    """Return the record as the object whose sorted JSON is hashed. Its keys are ASCII and its own values are text, integers
+    and booleans, for which orjson's sorted form is RFC 8785; the summaries are in it as bytes that are canonical already."""
+    _refuse_unknown_fields(record, "")
+    form: dict[str, Any] = {name: value for name in _AS_IS if (value := getattr(record, name))}
+    form["writer"] = writer
+    form["event_time"] = _moment_text(record.event_time, "event_time")
+    for name, words in _ENUMS:
+        if number := getattr(record, name):
+            form[name] = _word(words, number, name)
+    for name in _LISTS:
+        if items := getattr(record, name):
+            form[name] = list(items)
+    for name in _SUMMARIES:
+        if payload := getattr(record, name):
+            form[name] = _embedded(payload, name)
+    if record.HasField("caller"):
+        form["caller"] = _caller_form(record.caller)
+    if reason := record.error_reason:
+        form["error_reason"] = _REASONS.get(reason, f"E{reason}")
+    if record.HasField("latency"):
+        form["latency_us"] = record.latency.seconds * 1_000_000 + int(record.latency.nanos / 1000)
+    return form
+
+
+def _caller_form(caller: caller_pb2.Caller) -> dict[str, Any]:
+    _refuse_unknown_fields(caller, "caller")
+    form: dict[str, Any] = {name: value for name in _CALLER_AS_IS if (value := getattr(caller, name))}
+    if caller.tier:
+        form["tier"] = _word(_TIERS, caller.tier, "caller.tier")
+    if caller.delegation_chain:
+        form["delegation_chain"] = [_actor_form(actor) for actor in caller.delegation_chain]
+    if caller.scopes:
+        form["scopes"] = list(caller.scopes)
+    if caller.HasField("expire_time"):
+        form["expire_time"] = _moment_text(caller.expire_time, "caller.expire_time")
+    return form
+
+
+def _actor_form(actor: caller_pb2.Actor) -> dict[str, str]:
+    _refuse_unknown_fields(actor, "caller.delegation_chain")
+    return {name: value for name in ("subject", "token_id") if (value := getattr(actor, name))}
+
+
+def _embedded(payload: bytes, path: str) -> orjson.Fragment:
+    try:
+        return orjson.Fragment(canonical(parse(payload)))
+    except MeshError as error:
+        raise _NoFormError(path, error.reason.name.lower()) from error
+
+
+def _word(words: Mapping[int, str], number: int, path: str) -> str:
+    try:
+        return words[number]
+    except KeyError:
+        raise _NoFormError(path, "enum.defined_only") from None
+
+
+def _refuse_unknown_fields(message: Any, path: str) -> None:
+    # A writer that is newer than the log may say things that this build would leave out of the evidence.
+    if len(UnknownFieldSet(message)):
+        raise _NoFormError(path, "message.known_fields")
+
+
+def _moment(stamp: Timestamp, path: str) -> datetime:
+    if not 0 <= stamp.nanos < 1_000_000_000:
+        raise _NoFormError(path, "timestamp.range")
+    try:
+        return _EPOCH + timedelta(0, stamp.seconds, stamp.nanos // 1000)
+    except OverflowError:
+        raise _NoFormError(path, "timestamp.range") from None
+
+
+def _moment_text(stamp: Timestamp, path: str) -> str:
+    if not 0 <= stamp.nanos < 1_000_000_000:
+        raise _NoFormError(path, "timestamp.range")
+    try:
+        return f"{_second_text(stamp.seconds)}.{stamp.nanos // 1000:06d}Z"
+    except OverflowError:
+        raise _NoFormError(path, "timestamp.range") from None
+
+
+@lru_cache(maxsize=256)
+def _second_text(seconds: int) -> str:
+    # Remembered because the records of a batch nearly always share their second, and writing a date out is slow.
+    return (_EPOCH + timedelta(0, seconds)).replace(tzinfo=None).isoformat()
+
+
+# ---- records on their way out
+
+
+def record_of(payload: bytes) -> record_pb.AuditRecord:
+    """Return the record that a canonical form describes. Giving it a canonical form again yields the same bytes."""
+    form = orjson.loads(payload)
+    fields: dict[str, Any] = {name: form[name] for name in ("writer", *_AS_IS, *_LISTS) if name in form}
+    fields.update((name, numbers[form[name]]) for name, numbers in _NUMBERS.items() if name in form)
+    fields.update((name, dump(form[name])) for name in _SUMMARIES if name in form)
+    record = record_pb.AuditRecord(event_time=_stamp(datetime.fromisoformat(form["event_time"])), **fields)
+    if "caller" in form:
+        record.caller.CopyFrom(_caller_of(form["caller"]))
+    if "error_reason" in form:
+        code = int(form["error_reason"].partition(" ")[0].removeprefix("E"))
+        record.error_reason = error_reason_pb2.ErrorReason.ValueType(code)
+    if "latency_us" in form:
+        record.latency.FromMicroseconds(form["latency_us"])
+    return record
+
+
+def _caller_of(form: dict[str, Any]) -> caller_pb2.Caller:
+    caller = caller_pb2.Caller(
+        delegation_chain=[caller_pb2.Actor(**actor) for actor in form.get("delegation_chain", ())],
+        scopes=form.get("scopes", ()),
+        **{name: form[name] for name in _CALLER_AS_IS if name in form},
+    )
+    if "tier" in form:
+        caller.tier = caller_pb2.CredentialTier.ValueType(_TIER_NUMBERS[form["tier"]])
+    if "expire_time" in form:
+        caller.expire_time.CopyFrom(_stamp(datetime.fromisoformat(form["expire_time"])))
+    return caller
+
+
+def _stamp(moment: datetime) -> Timestamp:
+    since = moment - _EPOCH
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
+
+
+def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
+    """Return a record in its place as its readers receive it."""
+    return record_pb.LoggedRecord(
+        name=f"logs/{logged.log_id}/records/{logged.sequence}",
+        sequence=logged.sequence,
+        record=record_of(logged.canonical),
+        canonical_json=logged.canonical,
+        leaf_hash=logged.leaf_hash,
+        log_time=_stamp(logged.log_time),
+    )
+
+
+# ---- questions and answers
+
+
+def query_of(request: pb.QueryRecordsRequest) -> Query:
+    """Return the query that a request describes."""
+    return Query(filter_of(request.filter), request.ascending, request.page_size, request.page_token)
+
+
+def filter_of(message: pb.RecordFilter) -> RecordFilter:
+    """Return the filter that a message describes; a moment outside the calendar raises INVALID_REQUEST."""
+    return RecordFilter(
+        from_time=_bound(message, "from_time"),
+        to_time=_bound(message, "to_time"),
+        subject=searchable(message.subject),
+        tool_prefix=searchable(message.tool_prefix),
+        trace_id=searchable(message.trace_id),
+        invocation_id=searchable(message.invocation_id),
+        authorization=_OUTCOMES.get(message.authorization, ""),
+        status=_STATUSES.get(message.status, ""),
+        ticket=searchable(message.ticket),
+    )
+
+
+def _bound(message: pb.RecordFilter, name: str) -> datetime | None:
+    if not message.HasField(name):  # type: ignore[arg-type]
+        return None
+    try:
+        return _moment(getattr(message, name), name)
+    except _NoFormError:
+        raise time_out_of_range(f"filter.{name}") from None
+
+
+def page_message(answer: Answer) -> pb.QueryRecordsResponse:
+    """Return a page as its reader receives it."""
+    return pb.QueryRecordsResponse(
+        records=[logged_record(record) for record in answer.records], next_page_token=answer.next_page_token
+    )
+
+
+def checkpoint_message(signed: SignedCheckpoint) -> checkpoint_pb.Checkpoint:
+    """Return a checkpoint as its reader receives it."""
+    return checkpoint_pb.Checkpoint(
+        log_id=signed.head.log_id,
+        tree_size=signed.head.tree.size,
+        root_hash=signed.root,
+        sign_time=_stamp(signed.sign_time),
+        note=signed.note,
+        key_id=signed.key_id,
+    )

@@ -1,0 +1,116 @@
+"""The nouns of the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import NamedTuple
+
+from services.audit.domain.merkle import CompactRange
+
+SEARCHABLE_CHARACTERS = 512
+LAST_SEQUENCE = 2**63 - 1
+
+
+def searchable(text: str) -> str:
+    """Return the form under which a text is found again: bounded for the index, and without the one character that
+    PostgreSQL's text cannot hold. The record itself keeps the text as it is."""
+    return text[:SEARCHABLE_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+class Entry(NamedTuple):
+    """A record on its way into the log: the bytes that are hashed, and what it can be found by. A tuple, because a commit
+    turns many of them into columns."""
+
+    record_id: str
+    canonical: bytes
+    event_time: datetime
+    subject: str
+    tool_version: str
+    trace_id: str
+    invocation_id: str
+    authorization: str
+    status: str
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of a commit: each entry's place in the log, in the order given, and how the log grew."""
+
+    sequences: list[int]
+    added: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecord:
+    """A record in its place."""
+
+    log_id: str
+    sequence: int
+    canonical: bytes
+    leaf_hash: bytes
+    log_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHead:
+    """The whole log in a few hashes."""
+
+    log_id: str
+    tree: CompactRange
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """What to look for; what is empty does not narrow."""
+
+    from_time: datetime | None = None
+    to_time: datetime | None = None
+    subject: str = ""
+    tool_prefix: str = ""
+    trace_id: str = ""
+    invocation_id: str = ""
+    authorization: str = ""
+    status: str = ""
+    ticket: str = ""
+
+    def terms(self) -> dict[str, str]:
+        """Return what narrows, as text that is equal for equal filters."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in found.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the log, from `first` to just before `end`, read from one of its ends."""
+
+    first: int
+    end: int
+    ascending: bool
+
+    def after(self, sequence: int) -> Span:
+        """Return what is left once everything up to this record has been read."""
+        if self.ascending:
+            return Span(sequence + 1, self.end, self.ascending)
+        return Span(self.first, sequence, self.ascending)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records of a span, and whether the span holds more of them."""
+
+    records: list[LoggedRecord]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCheckpoint:
+    """The log's signed word about its content."""
+
+    head: TreeHead
+    root: bytes
+    note: str
+    key_id: str
+    sign_time: datetime

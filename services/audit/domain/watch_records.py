@@ -1,0 +1,48 @@
+"""Following the log as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from services.audit.domain.model import LoggedRecord, RecordFilter, Span
+from services.audit.domain.ports import LogReader
+from services.audit.domain.tail import Tail
+
+FROM_THE_NEXT = -1
+PAGE_SIZE = 200
+POLL_SECONDS = 0.5
+PACE_SECONDS = 0.02
+
+
+class WatchRecords:
+    """Sends every matching record once, in log order. Commits of this process wake it; those of other replicas are found
+    by looking every `poll` seconds."""
+
+    def __init__(self, log: LogReader, tail: Tail, *, poll: float = POLL_SECONDS, pace: float = PACE_SECONDS) -> None:
+        self._log, self._tail = log, tail
+        self._poll, self._pace = poll, pace
+
+    async def begin(self, from_sequence: int) -> int:
+        """Return the place where a watch begins: the one asked for, or the end of the log as it is now."""
+        if from_sequence != FROM_THE_NEXT:
+            return from_sequence
+        return (await self._log.head()).tree.size
+
+    async def follow(self, position: int, wanted: RecordFilter) -> AsyncIterator[LoggedRecord]:
+        """Yield the matching records from `position` onward, without end."""
+        while True:
+            # The size is read first: what the page does not show below it is not there, so it is safe to go on from it.
+            span = Span(position, (await self._log.head()).tree.size, ascending=True)
+            more = span.first < span.end
+            while more:
+                page = await self._log.page(wanted, span, PAGE_SIZE)
+                for record in page.records:
+                    yield record
+                more = page.more
+                if more:
+                    span = span.after(page.records[-1].sequence)
+            position = max(position, span.end)
+            await self._tail.beyond(position, self._poll)
+            # On a busy log every commit would wake every watch: reading at a steady pace costs the writers far less.
+            await asyncio.sleep(self._pace)

@@ -1,0 +1,59 @@
+"""The RPCs, in the order of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
+
+from libs.common.rpc.call import serving
+from services.audit import convert
+from services.audit.domain.append_records import AppendRecords
+from services.audit.domain.get_checkpoint import GetCheckpoint
+from services.audit.domain.get_record import get_record
+from services.audit.domain.ports import LogReader
+from services.audit.domain.query_records import query_records
+from services.audit.domain.watch_records import WatchRecords
+from services.audit.streams import OpenStreams
+
+
+@dataclass(frozen=True)
+class AuditHandlers(rpc.AuditServiceServicer):
+    """Answers the calls of the audit service."""
+
+    log: LogReader
+    append: AppendRecords
+    watch: WatchRecords
+    checkpoint: GetCheckpoint
+    streams: OpenStreams
+
+    async def AppendRecords(
+        self, request_iterator: AsyncIterator[pb.AppendRecordsRequest], context: Any
+    ) -> AsyncIterator[pb.AppendRecordsResponse]:
+        writer = serving().peer
+        async for request in self.streams.until_closed(request_iterator):
+            last = await self.append(convert.entries_of(request, writer))
+            yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
+
+    async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
+        found = await get_record(self.log, request.name)
+        return pb.GetRecordResponse(record=convert.logged_record(found))
+
+    async def QueryRecords(self, request: pb.QueryRecordsRequest, context: Any) -> pb.QueryRecordsResponse:
+        return convert.page_message(await query_records(self.log, convert.query_of(request)))
+
+    async def WatchRecords(
+        self, request: pb.WatchRecordsRequest, context: Any
+    ) -> AsyncIterator[pb.WatchRecordsResponse]:
+        wanted = convert.filter_of(request.filter)
+        position = await self.watch.begin(request.from_sequence)
+        # Tells the watcher that from now on nothing passes it by, before there is anything to send.
+        await context.send_initial_metadata(())
+        async for logged in self.streams.until_closed(self.watch.follow(position, wanted)):
+            yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
+
+    async def GetCheckpoint(self, request: pb.GetCheckpointRequest, context: Any) -> pb.GetCheckpointResponse:
+        return pb.GetCheckpointResponse(checkpoint=convert.checkpoint_message(await self.checkpoint()))

@@ -1,0 +1,194 @@
+"""The end of the log, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+from toolmesh.common.v1 import caller_pb2
+
+from libs.common.errors import MeshError, Reason
+from services.audit.adapters.writer import PostgresWriter, connect
+from services.audit.tests.conftest import QUIET
+from services.audit.tests.database import check_log, head_locked, kill_writers, sql, writer_waits
+from services.audit.tests.sample import an_entry
+from tests.harness.stores import wait_until
+
+Writers = Callable[[], Awaitable[PostgresWriter]]
+
+
+@pytest.fixture
+async def writers(log_url: str) -> AsyncIterator[Writers]:
+    started: list[PostgresWriter] = []
+
+    async def start() -> PostgresWriter:
+        started.append(PostgresWriter(log_url, QUIET))
+        await started[-1].start()
+        return started[-1]
+
+    yield start
+    for writer in started:
+        await writer.stop()
+
+
+async def failure(appending: Awaitable[Any]) -> MeshError:
+    with pytest.raises(MeshError) as caught:
+        await appending
+    return caught.value
+
+
+async def test_entries_are_stored_in_their_order(log_url: str, writers: Writers) -> None:
+    writer = await writers()
+    entries = [an_entry() for _ in range(5)]
+    first = await writer.append(entries[:2])
+    second = await writer.append(entries[2:])
+    assert (first.sequences, first.added, first.size) == ([0, 1], 2, 2)
+    assert (second.sequences, second.added, second.size) == ([2, 3, 4], 3, 5)
+    assert check_log(log_url, 5) == [entry.record_id for entry in entries]
+
+
+async def test_a_record_id_is_stored_once_and_keeps_its_place(log_url: str, writers: Writers) -> None:
+    writer = await writers()
+    a, b, c = an_entry(), an_entry(), an_entry()
+    assert (await writer.append([a, b, a])).sequences == [0, 1, 0]
+    again = await writer.append([b, c, a, c])
+    assert (again.sequences, again.added) == ([1, 2, 0, 2], 1)
+    nothing_new = await writer.append([c, a])
+    assert (nothing_new.sequences, nothing_new.added, nothing_new.size) == ([2, 0], 0, 3)
+    assert check_log(log_url, 3) == [a.record_id, b.record_id, c.record_id]
+
+
+async def test_a_writer_that_lost_the_race_goes_again_behind_the_other(log_url: str, writers: Writers) -> None:
+    one, other = await writers(), await writers()
+    assert (await one.append([an_entry()])).sequences == [0]
+    assert (await other.append([an_entry(), an_entry()])).sequences == [1, 2]
+    assert (await one.append([an_entry()])).sequences == [3]
+    check_log(log_url, 4)
+
+
+async def test_a_writer_that_lost_the_race_absorbs_what_the_other_stored(log_url: str, writers: Writers) -> None:
+    one, other = await writers(), await writers()
+    shared, own = an_entry(), an_entry()
+    await one.append([shared])
+    late = await other.append([shared, own])
+    assert (late.sequences, late.added) == ([0, 1], 1)
+    assert check_log(log_url, 2) == [shared.record_id, own.record_id]
+
+
+async def test_writers_at_the_same_time_leave_one_dense_log(log_url: str, writers: Writers) -> None:
+    shared = [an_entry() for _ in range(10)]
+
+    async def write(writer: PostgresWriter) -> None:
+        for place in range(30):
+            await writer.append([an_entry(), shared[place % 10], an_entry()])
+
+    await asyncio.gather(write(await writers()), write(await writers()), write(await writers()))
+    assert len(set(check_log(log_url, 3 * 60 + 10))) == 190
+
+
+async def test_a_connection_killed_within_a_commit_stores_nothing_and_the_next_commit_recovers(
+    log_url: str, writers: Writers
+) -> None:
+    writer = await writers()
+    await writer.append([an_entry()])
+    entry = an_entry()
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append([entry]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+        assert not appending.done()
+        kill_writers(log_url)
+        assert (await failure(appending)).reason is Reason.AUDIT_UNAVAILABLE
+    check_log(log_url, 1)
+    assert (await writer.append([entry])).sequences == [1]
+    check_log(log_url, 2)
+
+
+async def test_a_commit_whose_answer_was_lost_is_not_stored_twice(
+    log_url: str, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await writers()
+    entry = an_entry()
+    insert = psycopg.Connection.execute
+
+    def lose_the_answer(self: Any, query: Any, *parts: Any, **named: Any) -> Any:
+        answer = insert(self, query, *parts, **named)
+        if "insert into records" in query:
+            raise psycopg.OperationalError("the connection broke after the commit")
+        return answer
+
+    monkeypatch.setattr(psycopg.Connection, "execute", lose_the_answer)
+    assert (await failure(writer.append([entry]))).reason is Reason.AUDIT_UNAVAILABLE
+    monkeypatch.undo()
+    again = await writer.append([entry, an_entry()])
+    assert (again.sequences, again.added) == ([0, 1], 1)
+    check_log(log_url, 2)
+
+
+async def test_a_replica_that_freezes_with_the_head_in_its_hand_does_not_stop_the_log(
+    log_url: str, writers: Writers
+) -> None:
+    writer, frozen = await writers(), connect(log_url)
+    frozen.execute("begin")
+    frozen.execute("select from tree_head for update")
+    assert (await writer.append([an_entry()])).sequences == [0]
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        frozen.execute("commit")
+
+
+async def test_a_log_that_is_away_is_a_typed_failure_until_it_is_back(log_url: str, writers: Writers) -> None:
+    writer = await writers()
+    sql(log_url, "alter table tree_head rename to away")
+    assert (await failure(writer.append([an_entry()]))).reason is Reason.AUDIT_UNAVAILABLE
+    assert (await failure(writer.append([an_entry()]))).reason is Reason.AUDIT_UNAVAILABLE
+    sql(log_url, "alter table away rename to tree_head")
+    assert (await writer.append([an_entry()])).sequences == [0]
+    check_log(log_url, 1)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update records set status = 'error'",
+        "update records set canonical = canonical where false",
+        "delete from records",
+        "truncate records",
+        "delete from tree_head",
+        "truncate tree_head",
+        "insert into tree_head (log_id, size, hashes) values ('another', 0, '{}')",
+    ],
+)
+async def test_history_cannot_be_changed_by_the_services_own_role(
+    log_url: str, writers: Writers, statement: str
+) -> None:
+    await (await writers()).append([an_entry(), an_entry()])
+    with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation)):
+        sql(log_url, statement)
+    check_log(log_url, 2)
+
+
+async def test_text_that_postgres_or_an_index_cannot_hold_is_no_reason_to_fail(log_url: str, writers: Writers) -> None:
+    awkward = caller_pb2.Caller(subject="did:web:\0" + "\N{GRINNING FACE}" * 5000)
+    entry = an_entry(caller=awkward, tool_version="\0\0", trace_id="", ticket="\0")
+    await (await writers()).append([entry])
+    [(stored, trace)] = sql(log_url, "select canonical, trace_id from records")
+    assert (bytes(stored), trace) == (entry.canonical, None)
+
+
+async def test_commits_are_on_disk_whatever_the_servers_default(log_url: str) -> None:
+    sql(log_url, "alter role audit set synchronous_commit = off")
+    try:
+        with connect(log_url) as connection:
+            assert connection.execute("show synchronous_commit").fetchone() == ("on",)
+    finally:
+        sql(log_url, "alter role audit reset synchronous_commit")
+
+
+async def test_the_event_loop_is_free_while_a_commit_waits(log_url: str, writers: Writers) -> None:
+    writer = await writers()
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append([an_entry()]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+    assert (await appending).sequences == [0]
