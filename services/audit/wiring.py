@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
@@ -34,24 +33,7 @@ SCHEMA = "audit"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-@dataclass(frozen=True)
-class AuditApplication:
-    """A gRPC process whose streams end when it does, instead of holding it until the last moment."""
-
-    process: RpcApplication
-    streams: OpenStreams
-
-    async def start(self) -> None:
-        """Return when the process takes calls."""
-        await self.process.start()
-
-    async def stop(self) -> None:
-        """End the streams that only wait, let the rest finish, and release everything."""
-        self.streams.close()
-        await self.process.stop()
-
-
-async def build(settings: Settings, log: Log, tracing: Tracing) -> AuditApplication:
+async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Put the service together. Nothing is connected yet."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
     authz = channel_to(
@@ -66,7 +48,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> AuditApplicat
     async def announce() -> None:
         log.info("log open", verifier_key=await checkpoint.verifier_key())
 
-    process = RpcApplication(
+    return RpcApplication(
         settings,
         log,
         tracing,
@@ -82,5 +64,5 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> AuditApplicat
             Resource(append.start, append.stop),
             Resource(start=announce),
         ],
+        before_drain=streams.close,
     )
-    return AuditApplication(process, streams)

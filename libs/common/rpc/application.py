@@ -56,7 +56,9 @@ class RpcApplication:
         verifier: TokenVerifier,
         services: Sequence[Service],
         resources: Sequence[Resource] = (),
+        before_drain: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_drain` sends away whoever holds a stream that never ends by itself; it would hold the drain to its limit."""
         chain = build_chain(
             policy=policy,
             verifier=verifier,
@@ -69,6 +71,7 @@ class RpcApplication:
         self.server = RpcServer(settings, chain, services)
         self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready)
         self._resources = list(resources)
+        self._before_drain = before_drain
 
     async def start(self) -> None:
         """Return when the process takes calls."""
@@ -80,6 +83,7 @@ class RpcApplication:
 
     async def stop(self) -> None:
         """Let what was accepted finish, then release everything in reverse order."""
+        self._before_drain()
         await self.server.drain()
         for resource in reversed(self._resources):
             await resource.stop()

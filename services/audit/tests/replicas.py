@@ -16,11 +16,11 @@ from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 
 from libs.common.errors import MeshError, Reason
+from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address
 from services.audit.tests.database import sql
-from services.audit.wiring import AuditApplication
 
 
 class Keys(authz_rpc.AuthzServiceServicer):
@@ -36,7 +36,7 @@ class Keys(authz_rpc.AuthzServiceServicer):
 class Replica:
     """One audit process on a database, and stubs to reach it by."""
 
-    def __init__(self, application: AuditApplication, url: str, pki: Any) -> None:
+    def __init__(self, application: RpcApplication, url: str, pki: Any) -> None:
         self.application, self.url = application, url
         self._pki = pki
         self._channels: list[grpc.aio.Channel] = []
@@ -46,7 +46,7 @@ class Replica:
         """Return a stub that calls as the peer of this name."""
         identity = self._pki.of(name)
         files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=self._pki.ca)
-        self._channels.append(channel_to("audit", Address("127.0.0.1", self.application.process.server.port), files))
+        self._channels.append(channel_to("audit", Address("127.0.0.1", self.application.server.port), files))
         return rpc.AuditServiceStub(self._channels[-1])
 
     async def append(self, *records: record_pb.AuditRecord) -> int:
