@@ -55,9 +55,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@# uv installs the lock several times faster than pip; it comes from the same lock, under the same hashes.
 	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	@$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes -r requirements.lock || \
+	@# Compiled here, once: six services that start together would otherwise each compile the same modules.
+	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock || \
 		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q gen libs services localmesh sdk
 	@$(BIN)/python tools/protodeps.py .cache/protodeps
 	@touch $@
 

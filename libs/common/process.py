@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -69,9 +70,7 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     except Exception as error:
         log.error("could not start", cause=error)
         return 1
-    # What was made while starting lives as long as the process: no collection ever needs to look at it again.
-    gc.collect()
-    gc.freeze()
+    _settle_memory()
     log.info("ready")
     await stopping
     log.info("stopping")
@@ -81,6 +80,16 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     tracing.shutdown()
     log.info("stopped")
     return code
+
+
+def _settle_memory() -> None:
+    """What was made while starting lives as long as the process: no collection needs to look at it again, and what starting
+    left over goes back to the system."""
+    gc.collect()
+    gc.freeze()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 async def _start(
