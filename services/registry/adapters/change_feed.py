@@ -1,0 +1,137 @@
+"""The one poller of a process: reads the log for all watchers, and wakes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from prometheus_client import Counter, Gauge
+
+from libs.common.telemetry.log import Log
+from services.registry.domain.changes import Change, Horizon, Position
+from services.registry.domain.errors import watch_ended, watch_fell_behind
+from services.registry.domain.ports import ChangeLog
+
+# Also how often a watcher hears a heartbeat: each look at the log that finds nothing new is told as one. A look that
+# fails is not, so silence means that nothing is known.
+POLL_SECONDS = 2.0
+# How many changes are held for watchers that are a little behind; those further behind read the log themselves.
+HELD_CHANGES = 128
+_LOOK_SECONDS = 10.0
+
+polls_total = Counter("toolmesh_registry_polls_total", "Looks at the change log, by outcome.", ["outcome"])
+watchers = Gauge("toolmesh_registry_watchers", "Watchers that wait for changes.")
+
+
+class PolledChangeFeed:
+    """Looks at the log when woken and every `interval` seconds anyway, so that a lost call to wake up only delays."""
+
+    def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
+        self._source, self._log, self._interval = source, log, interval
+        self._horizon = Horizon("", 0, 0)
+        self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
+        self._woken = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._ended = False
+        self._failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Look once, then go on looking in the background."""
+        await self._look()
+        self._task = asyncio.create_task(self._run(), name="change-feed")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        self.end()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def wake(self) -> None:
+        """Look at the log soon."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Send every watcher away; they come back to another replica, or to this one's successor."""
+        self._ended = True
+        self._tell()
+
+    async def beyond(self, position: Position) -> Sequence[Change]:
+        """Return what follows a position, waiting for the next look if nothing does."""
+        if position.sequence >= self._horizon.last and not self._ended:
+            with watchers.track_inprogress():
+                await self._looked.wait()
+        if self._ended:
+            raise watch_ended()
+        horizon = self._horizon
+        if position.sequence > horizon.last:
+            # The watcher read the log itself, later than the last look did; unless the log itself went back.
+            horizon = await self._source.horizon()
+        if not horizon.reaches(position):
+            raise watch_fell_behind()
+        held = self._held_beyond(position)
+        return held if held or position.sequence >= horizon.last else await self._read(position)
+
+    def _held_beyond(self, position: Position) -> Sequence[Change]:
+        if not self._held or self._held[0].sequence > position.sequence + 1:
+            return []
+        return [change for change in self._held if change.sequence > position.sequence]
+
+    async def _read(self, position: Position) -> Sequence[Change]:
+        stretch = await self._source.since(position.sequence, HELD_CHANGES)
+        if not stretch.horizon.reaches(position):
+            raise watch_fell_behind()
+        return stretch.changes
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._look()
+            except Exception as error:
+                # Whatever it was, the next look may succeed; a feed that died would leave watchers waiting forever.
+                self._report(error)
+            else:
+                polls_total.labels("done").inc()
+                self._failing = False
+
+    async def _look(self) -> None:
+        horizon = await self._source.horizon()
+        known = self._horizon
+        if horizon.epoch != known.epoch or horizon.last < known.last:
+            # The first look, or another history than the one followed so far: nothing that is held belongs to it.
+            self._held.clear()
+            known = horizon
+        if horizon.last > known.last:
+            stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
+            horizon = self._hold(stretch.changes, horizon)
+        self._horizon = horizon
+        self._tell()
+
+    def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:
+        """Keep the changes, and return the horizon that they show; some may be newer than the one they were asked for."""
+        if not changes:
+            return horizon
+        if self._held and changes[0].sequence != self._held[-1].sequence + 1:
+            self._held.clear()
+        self._held.extend(changes)
+        return replace(horizon, last=changes[-1].sequence)
+
+    def _tell(self) -> None:
+        # Whoever waits now holds the old event; whoever comes next waits for the next look.
+        told, self._looked = self._looked, asyncio.Event()
+        told.set()
+
+    def _report(self, error: Exception) -> None:
+        polls_total.labels("failed").inc()
+        if not self._failing:
+            self._failing = True
+            self._log.error("change log cannot be read", cause=error)

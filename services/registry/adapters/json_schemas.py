@@ -1,0 +1,62 @@
+"""JSON Schema 2020-12 by jsonschema-rs: formats asserted, regular expressions bounded, nothing ever fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from libs.common.jsonio import JsonValue
+from services.registry.domain.ports import Finding
+from services.registry.domain.schema_shape import escape
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# A caller mends a few things at a time; a hostile value must not become a page of text.
+MAX_FINDINGS = 20
+# Stands in messages where the offending value would.
+_MASK = "the value"
+
+
+class JsonSchemaChecker:
+    """Checks schemas against the meta-schema, and values against schemas."""
+
+    def __init__(self) -> None:
+        self._meta = _validator({"$ref": DIALECT})
+
+    def schema_findings(self, schema: JsonValue) -> Sequence[Finding]:
+        """Return what keeps a value from being a schema: the meta-schema, or what only compiling it shows."""
+        found = _findings(self._meta.iter_errors(schema))
+        return found or _compiled(schema)[1]
+
+    def value_findings(self, schema: Mapping[str, Any], value: JsonValue) -> Sequence[Finding]:
+        """Return where a value breaks a schema; a schema that cannot be compiled breaks on every value."""
+        validator, found = _compiled(dict(schema))
+        return found if validator is None else _findings(validator.iter_errors(value))
+
+
+def _compiled(schema: Any) -> tuple[Any, list[Finding]]:
+    try:
+        return _validator(schema), []
+    except jsonschema_rs.ValidationError as error:
+        # The library's text quotes addresses and patterns, so it is not passed on.
+        return None, [Finding(_pointer(error), "compilation", "cannot be compiled")]
+
+
+def _validator(schema: Any) -> Any:
+    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, retriever=_refuse, mask=_MASK)
+
+
+def _findings(errors: Iterable[Any]) -> list[Finding]:
+    found = (Finding(_pointer(error), error.kind.name, error.message) for error in islice(errors, MAX_FINDINGS))
+    # The meta-schema is made of vocabularies, each of which would say the same.
+    return list(dict.fromkeys(found))
+
+
+def _pointer(error: Any) -> str:
+    return "".join(f"/{escape(str(step))}" for step in error.instance_path)
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError("references to other documents are not followed")

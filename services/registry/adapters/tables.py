@@ -1,0 +1,88 @@
+"""The tables of the registry, as its queries see them. The migrations make them."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
+
+metadata = MetaData()
+_MOMENT = TIMESTAMP(timezone=True)
+# Names compare by their bytes, on every machine alike: pages are in this order.
+_NAME = Text(collation="C")
+
+# One row. Whoever changes the registry takes its lock first and holds it to the end of the transaction, so numbers are
+# given in the order in which changes become visible, without a gap.
+change_counter = Table(
+    "change_counter",
+    metadata,
+    Column("single", Boolean, primary_key=True),
+    Column("epoch", Text, nullable=False),
+    Column("last", BigInteger, nullable=False),
+)
+
+namespaces = Table(
+    "namespaces",
+    metadata,
+    Column("namespace", _NAME, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("create_time", _MOMENT, nullable=False),
+)
+
+tools = Table(
+    "tools",
+    metadata,
+    # `acme.send_email`
+    Column("name", _NAME, primary_key=True),
+    Column("namespace", _NAME, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("tags", ARRAY(Text), nullable=False),
+    Column("latest_version", Text, nullable=False),
+    Column("aliases", ARRAY(Text), nullable=False),
+    Column("create_time", _MOMENT, nullable=False),
+    Column("update_time", _MOMENT, nullable=False),
+)
+
+# Every name and alias, and the one tool it leads to.
+tool_names = Table(
+    "tool_names",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("tool", _NAME, nullable=False),
+)
+
+tool_versions = Table(
+    "tool_versions",
+    metadata,
+    Column("tool", _NAME, primary_key=True),
+    Column("version", Text, primary_key=True),
+    # The version without its build: of each there is one.
+    Column("number", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    # The manifest twice: once to be queried, and once as the bytes that are answered, in the order their author wrote.
+    Column("manifest", JSONB, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("registered_by", Text, nullable=False),
+    Column("registered_through", Text, nullable=False),
+    Column("create_time", _MOMENT, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("state_reason", Text, nullable=False),
+    Column("deprecation", JSONB),
+    Column("update_time", _MOMENT, nullable=False),
+    # The number of the change that made the standing what it is.
+    Column("sequence", BigInteger, nullable=False),
+)
+
+# What each change left behind; a change without a state removed the version.
+changes = Table(
+    "changes",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True),
+    Column("tool", _NAME, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("state", Text),
+    Column("state_reason", Text),
+    Column("deprecation", JSONB),
+    Column("update_time", _MOMENT, nullable=False),
+)

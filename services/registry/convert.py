@@ -1,0 +1,96 @@
+"""Between the contract's messages and the domain, without a decision in either direction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.registry.v1 import registry_service_pb2 as pb
+from toolmesh.registry.v1 import tool_pb2, tool_version_pb2
+
+from libs.common.rpc.call import Call
+from services.registry.domain.list_tools import Listed, Page, Selection
+from services.registry.domain.model import Deprecation, LifecycleState, Registrar, Tool, ToolVersion
+from services.registry.domain.register_tool import Registration
+from services.registry.domain.watch_tools import Event, Heartbeat, Removed, Upserted
+from services.registry.manifests import message_of
+
+
+def registrar_of(call: Call) -> Registrar:
+    return Registrar(call.peer, call.identity.subject if call.identity else "")
+
+
+def selection_of(request: pb.ListToolsRequest) -> Selection:
+    return Selection(request.namespace, tuple(request.tags))
+
+
+def registered(registration: Registration) -> pb.RegisterToolResponse:
+    return pb.RegisterToolResponse(version=tool_version(registration.version), created=registration.created)
+
+
+def listed(page: Page) -> pb.ListToolsResponse:
+    return pb.ListToolsResponse(tools=[_listed_tool(item) for item in page.tools], next_page_token=page.next_token)
+
+
+def tool(found: Tool) -> tool_pb2.Tool:
+    return tool_pb2.Tool(
+        name=found.name.resource,
+        tool_id=found.name.tool_id,
+        namespace=found.name.namespace,
+        provider=found.provider,
+        title=found.title,
+        latest_version=found.latest_version,
+        aliases=found.aliases,
+        create_time=_timestamp(found.create_time),
+        update_time=_timestamp(found.update_time),
+    )
+
+
+def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
+    head, standing = version.head, version.head.standing
+    return tool_version_pb2.ToolVersion(
+        name=head.name,
+        manifest=message_of(version.manifest) if version.manifest else None,
+        digest=head.digest,
+        state=_state(standing.state),
+        state_reason=standing.state_reason,
+        deprecation=_deprecation(standing.deprecation) if standing.deprecation else None,
+        create_time=_timestamp(head.create_time),
+        update_time=_timestamp(standing.update_time),
+        etag=standing.etag,
+        registered_by=head.registered_by,
+    )
+
+
+def watch_step(event: Event) -> pb.WatchToolsResponse:
+    token = event.at.token() if event.at else ""
+    if isinstance(event, Upserted):
+        return pb.WatchToolsResponse(upserted=tool_version(event.version), resume_token=token)
+    if isinstance(event, Removed):
+        return pb.WatchToolsResponse(removed=event.name, resume_token=token)
+    if isinstance(event, Heartbeat):
+        return pb.WatchToolsResponse(heartbeat=pb.Heartbeat(), resume_token=token)
+    return pb.WatchToolsResponse(snapshot_complete=pb.SnapshotComplete(), resume_token=token)
+
+
+def _listed_tool(item: Listed) -> pb.ListedTool:
+    return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version) if item.version else None)
+
+
+def _state(state: LifecycleState) -> tool_version_pb2.LifecycleState.ValueType:
+    return tool_version_pb2.LifecycleState.Value(f"LIFECYCLE_STATE_{state.name}")
+
+
+def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:
+    return tool_version_pb2.Deprecation(
+        deprecate_time=_timestamp(deprecation.deprecate_time),
+        sunset_time=_timestamp(deprecation.sunset_time) if deprecation.sunset_time else None,
+        successor=deprecation.successor,
+        migration_guide_url=deprecation.migration_guide_url,
+    )
+
+
+def _timestamp(moment: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(moment)
+    return message

@@ -1,0 +1,83 @@
+"""ListTools: pages of tools in order of their names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from libs.common import pagetokens
+from libs.common.clock import Clock
+from libs.common.names import ToolName
+from services.registry.domain.errors import page_token_invalid
+from services.registry.domain.model import Tool, ToolVersion, VersionHead
+from services.registry.domain.ports import Catalogue
+from services.registry.domain.resolve import latest
+from services.registry.domain.room import fitting
+
+DEFAULT_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which tools are asked for."""
+
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> list[object]:
+        """What a page token is bound to."""
+        return ["ListTools", self.namespace, sorted(set(self.tags))]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool and the version that `latest` means; None when nothing may run."""
+
+    tool: Tool
+    version: ToolVersion | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing and where it continues; an empty token ends it."""
+
+    tools: Sequence[Listed]
+    next_token: str
+
+
+async def list_tools(
+    selection: Selection, page_size: int, page_token: str, *, catalogue: Catalogue, clock: Clock
+) -> Page:
+    """Return the page after a token. A page may hold fewer than asked for when their manifests are large."""
+    limit = page_size or DEFAULT_PAGE
+    # One more than asked for tells whether there is another page.
+    found = await catalogue.tools(
+        namespace=selection.namespace, tags=selection.tags, after=_cursor(selection, page_token), limit=limit + 1
+    )
+    tools = found[:limit]
+    heads = await _latest_heads(tools, catalogue, clock)
+    shown = tools[: fitting(head.size if head else 0 for head in heads)]
+    versions = await catalogue.with_manifests([head for head in heads[: len(shown)] if head])
+    by_tool = {version.head.tool: version for version in versions}
+    listed = [Listed(tool, by_tool.get(tool.name)) for tool in shown]
+    more = len(shown) < len(found)
+    return Page(listed, pagetokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
+
+
+async def _latest_heads(tools: Sequence[Tool], catalogue: Catalogue, clock: Clock) -> list[VersionHead | None]:
+    by_tool: dict[ToolName, list[VersionHead]] = defaultdict(list)
+    for head in await catalogue.heads([tool.name for tool in tools]):
+        by_tool[head.tool].append(head)
+    now = clock.now()
+    return [latest(by_tool[tool.name], now) for tool in tools]
+
+
+def _cursor(selection: Selection, page_token: str) -> str:
+    cursor = pagetokens.decode(selection.query, page_token)
+    if cursor is None:
+        return ""
+    if len(cursor) != 1 or not isinstance(cursor[0], str) or "\0" in cursor[0]:
+        raise page_token_invalid()
+    return cursor[0]

@@ -1,0 +1,119 @@
+"""What the domain needs from the world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from libs.common.jsonio import JsonValue
+from libs.common.names import ToolName
+from services.registry.domain.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.model import Tool, ToolVersion, VersionHead
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong inside a JSON value: where, which keyword says so, and a sentence without the value."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+class SchemaChecker(Protocol):
+    """Knows JSON Schema 2020-12. Fetches nothing, whatever a schema refers to."""
+
+    def schema_findings(self, schema: JsonValue) -> Sequence[Finding]:
+        """Return what keeps a value from being a schema; nothing if it is one. What refers to another document is none."""
+        ...
+
+    def value_findings(self, schema: Mapping[str, Any], value: JsonValue) -> Sequence[Finding]:
+        """Return where a value breaks a valid schema; nothing if it does not."""
+        ...
+
+
+class Ledger(Protocol):
+    """The registry while one writer holds it: what is read here cannot change before it is written."""
+
+    async def tool(self, name: ToolName) -> Tool | None:
+        """Return the tool of exactly this name."""
+        ...
+
+    async def heads(self, name: ToolName) -> Sequence[VersionHead]:
+        """Return the versions of a tool."""
+        ...
+
+    async def namespace_provider(self, namespace: str) -> str | None:
+        """Return who owns a namespace; None while nobody does."""
+        ...
+
+    async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
+        """Return the tool that each name leads to; names that lead nowhere are missing."""
+        ...
+
+    async def next_sequence(self) -> int:
+        """Return the number of the change that this writer makes."""
+        ...
+
+    async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
+        """Store a new version, its tool as it now is, and the change."""
+        ...
+
+
+class Catalogue(Protocol):
+    """Everything that was admitted."""
+
+    def writing(self) -> AbstractAsyncContextManager[Ledger]:
+        """Hold the registry for one change, alone among all replicas; all of it is stored at the end, or nothing."""
+        ...
+
+    async def tool(self, name: ToolName) -> Tool | None:
+        """Return the tool that a name or an alias leads to."""
+        ...
+
+    async def tools(self, *, namespace: str, tags: Sequence[str], after: str, limit: int) -> Sequence[Tool]:
+        """Return tools in order of their qualified names, beginning after one."""
+        ...
+
+    async def heads(self, names: Sequence[ToolName]) -> Sequence[VersionHead]:
+        """Return all versions of these tools, without their manifests."""
+        ...
+
+    async def with_manifests(self, heads: Sequence[VersionHead]) -> Sequence[ToolVersion]:
+        """Return the versions with their manifests, in the order given."""
+        ...
+
+
+class ChangeLog(Protocol):
+    """Every committed change under its number, as far back as it is kept."""
+
+    async def horizon(self) -> Horizon:
+        """Return how far the log reaches now."""
+        ...
+
+    async def since(self, sequence: int, limit: int) -> Stretch:
+        """Return up to `limit` changes after a number, in order, and the horizon they were read under."""
+        ...
+
+    async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
+        """Return versions whose last change has a number in (after, until], in order of that number."""
+        ...
+
+
+class ChangeFeed(Protocol):
+    """The changes of the log as they come, read once for all watchers of a process."""
+
+    async def beyond(self, position: Position) -> Sequence[Change]:
+        """Return what follows a position. If nothing does, wait until the log was looked at again: an empty answer
+        means that it still says nothing new. Raises when the log cannot be followed from there."""
+        ...
+
+
+class Bell(Protocol):
+    """Tells every replica that something changed."""
+
+    def ring(self) -> None:
+        """Ring, without waiting and without failing."""
+        ...

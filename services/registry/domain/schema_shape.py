@@ -1,0 +1,145 @@
+"""How a JSON Schema 2020-12 is built: where its subschemas are, what its references mean, and what it declares.
+
+Only references within the schema are understood here, because only those are admitted. The schema need not be valid:
+what is not where a subschema belongs is passed over, and whoever asks about validity asks someone else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+Schema: TypeAlias = Mapping[str, Any]
+
+# Keywords that apply their subschemas to the very value the schema is applied to.
+_IN_PLACE = ("if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas")
+_ONE = (
+    "if", "then", "else", "not", "additionalProperties", "unevaluatedProperties", "propertyNames", "items",
+    "unevaluatedItems", "contains", "contentSchema",
+)  # fmt: skip
+_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+_DEFINITIONS = ("$defs", "definitions")
+_NAMED = ("properties", "patternProperties", "dependentSchemas", *_DEFINITIONS)
+_REFERENCES = ("$ref", "$dynamicRef")
+_DEEPEST_CHAIN = 200
+# What the schemas `true` and `false` mean.
+_ANYTHING: Schema = {}
+_NOTHING: Schema = {"not": {}}
+
+
+class SchemaShape:
+    """A schema with every subschema it holds, each at its JSON Pointer."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        self.places: dict[str, Schema] = dict(_walk(root, ""))
+        anchored = ((s.get(k), s) for s in self.places.values() for k in ("$anchor", "$dynamicAnchor"))
+        self._anchors = {anchor: schema for anchor, schema in anchored if isinstance(anchor, str)}
+
+    def target(self, reference: str) -> Schema | None:
+        """Return the subschema that `#`, `#/a/pointer` or `#anchor` means; None if it means none of this schema."""
+        if not reference.startswith("#"):
+            return None
+        fragment = unquote(reference[1:])
+        return self.places.get(fragment) if fragment[:1] in ("", "/") else self._anchors.get(fragment)
+
+    def in_place(self, *starts: Schema) -> Iterator[Schema]:
+        """Yield schemas, or else the root, and all that apply to the same value through combination or reference,
+        each once."""
+        waiting, seen = list(starts or [self.root]), set[int]()
+        while waiting:
+            current = waiting.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            yield current
+            waiting.extend(child for keyword, _, child in _children(current) if keyword in _IN_PLACE)
+            waiting.extend(self._referred(current))
+
+    def declares(self, pointer: str) -> bool:
+        """Say whether the schema declares the value at a JSON Pointer: a property by its name, an array's element by
+        any index, `-` or `*`."""
+        level = [self.root]
+        for token in pointer.split("/")[1:]:
+            wanted = {("properties", token)}
+            if token in ("-", "*") or token.isdigit():
+                wanted |= {("items", ""), ("prefixItems", token)}
+            level = [
+                child
+                for schema in self.in_place(*level)
+                for keyword, key, child in _children(schema)
+                # A property of schema `false` is forbidden, not declared.
+                if (keyword, key) in wanted and child is not _NOTHING
+            ]
+            if not level:
+                return False
+        return True
+
+    def evaluations(self, limit: int) -> int:
+        """Return how many subschemas one evaluation visits with every reference followed, or `limit` if it is more.
+
+        References that fan out double with every level: a small schema can keep a validator busy for years. A schema
+        that refers back to itself is counted once, because it goes on only as deep as the value does.
+        """
+        known: dict[int, int] = {}
+
+        def cost(schema: Schema, depth: int) -> int:
+            if depth > _DEEPEST_CHAIN:
+                return limit
+            if id(schema) not in known:
+                known[id(schema)] = 1
+                below = [child for keyword, _, child in _children(schema) if keyword not in _DEFINITIONS]
+                total = sum(cost(child, depth + 1) for child in (*below, *self._referred(schema)))
+                known[id(schema)] = min(limit, 1 + total)
+            return known[id(schema)]
+
+        return cost(self.root, 0)
+
+    def _referred(self, schema: Schema) -> Iterator[Schema]:
+        for reference in references(schema):
+            found = self.target(reference)
+            if found is not None:
+                yield found
+
+
+def references(schema: Schema) -> Iterator[str]:
+    """Yield what a schema itself refers to."""
+    for keyword in _REFERENCES:
+        if isinstance(schema.get(keyword), str):
+            yield schema[keyword]
+
+
+def escape(token: str) -> str:
+    """Write a key as a step of a JSON Pointer."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def _walk(schema: Schema, pointer: str) -> Iterator[tuple[str, Schema]]:
+    yield pointer, schema
+    for keyword, key, child in _children(schema):
+        step = f"/{keyword}/{key}" if key or keyword in _NAMED else f"/{keyword}"
+        yield from _walk(child, pointer + step)
+
+
+def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
+    """Yield the subschemas directly below: keyword, escaped key or index where the keyword holds several, schema."""
+    for keyword in _ONE:
+        yield from _child(keyword, "", schema.get(keyword))
+    for keyword in _MANY:
+        listed = schema.get(keyword)
+        for index, child in enumerate(listed if isinstance(listed, list) else ()):
+            yield from _child(keyword, str(index), child)
+    for keyword in _NAMED:
+        named = schema.get(keyword)
+        for key, child in (named if isinstance(named, dict) else {}).items():
+            yield from _child(keyword, escape(key), child)
+
+
+def _child(keyword: str, key: str, value: Any) -> Iterator[tuple[str, str, Schema]]:
+    if value is True:
+        yield keyword, key, _ANYTHING
+    elif value is False:
+        yield keyword, key, _NOTHING
+    elif isinstance(value, dict):
+        yield keyword, key, value

@@ -1,0 +1,32 @@
+"""What a tool looks like from outside, given its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from services.registry.domain.model import Tool, ToolVersion, VersionHead
+from services.registry.domain.resolve import latest_for_new_work
+
+
+def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVersion) -> Tool:
+    """Return the tool as it is once a version joined the others. Title and tags are those of the latest version;
+    while no version is the latest, those of the highest."""
+    manifest, head = added.manifest, added.head
+    if manifest is None:
+        raise ValueError("a version is added with its manifest")
+    everyone = [*heads, head]
+    newest = latest_for_new_work(everyone)
+    face = newest or max(everyone, key=lambda each: each.version)
+    held = tool or Tool(
+        manifest.name, manifest.provider, manifest.title, manifest.tags, "", (), head.create_time, head.create_time
+    )
+    aliases = sorted({*held.aliases, *(alias.tool_id for alias in manifest.aliases)})
+    joined = replace(
+        held,
+        latest_version=str(newest.version) if newest else "",
+        aliases=tuple(aliases),
+        update_time=head.standing.update_time,
+    )
+    # A new version changes no other's standing, so the face is either the newcomer or whoever it was before.
+    return replace(joined, title=manifest.title, tags=manifest.tags) if face is head else joined

@@ -1,0 +1,79 @@
+"""The RPCs of the registry, in the order of the contract: convert, one domain call, convert back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from toolmesh.registry.v1 import registry_service_pb2 as pb
+from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
+
+from libs.common.clock import Clock
+from libs.common.rpc.call import serving
+from libs.common.telemetry.log import Log
+from services.registry import convert
+from services.registry.domain.get_tool import get_tool
+from services.registry.domain.list_tools import list_tools
+from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker
+from services.registry.domain.register_tool import register_tool
+from services.registry.domain.resolve_tool import resolve_tool
+from services.registry.domain.watch_tools import watch_tools
+from services.registry.manifests import manifest_of
+
+
+class RegistryHandlers(rpc.RegistryServiceServicer):
+    """Answers the registry's callers; the chain above has already refused whom it must."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        log: ChangeLog,
+        feed: ChangeFeed,
+        schemas: SchemaChecker,
+        bell: Bell,
+        clock: Clock,
+        journal: Log,
+    ) -> None:
+        self._journal = journal
+        self._catalogue, self._log, self._feed = catalogue, log, feed
+        self._schemas, self._bell, self._clock = schemas, bell, clock
+
+    async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
+        registration = await register_tool(
+            manifest_of(request.manifest),
+            convert.registrar_of(serving()),
+            catalogue=self._catalogue,
+            schemas=self._schemas,
+            bell=self._bell,
+            clock=self._clock,
+        )
+        head, created = registration.version.head, registration.created
+        self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
+        return convert.registered(registration)
+
+    async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
+        tool, versions = await get_tool(request.name, catalogue=self._catalogue)
+        return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
+
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
+        page = await list_tools(
+            convert.selection_of(request),
+            request.page_size,
+            request.page_token,
+            catalogue=self._catalogue,
+            clock=self._clock,
+        )
+        return convert.listed(page)
+
+    async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> pb.ResolveToolResponse:
+        version = await resolve_tool(
+            request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
+        )
+        return pb.ResolveToolResponse(version=convert.tool_version(version))
+
+    async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
+        async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:
+            async for event in events:
+                yield convert.watch_step(event)

@@ -1,0 +1,5 @@
+"""Entry of Alembic for the registry's schema."""
+
+from libs.common.sql.environment import run
+
+run()

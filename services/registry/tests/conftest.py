@@ -1,0 +1,133 @@
+"""Fixtures of the registry: its real wiring behind real mutual TLS, on a real PostgreSQL and a real Valkey."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import grpc.aio
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
+from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
+from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
+
+from libs.common.auth.peers import SERVICES
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.rpc.chain import build_chain
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.policy import AS_PEER, Row
+from libs.common.rpc.server import RpcServer, Service
+from libs.common.settings import Address, ProcessSettings, load
+from libs.common.sql.engine import engine_for
+from libs.common.sql.migrate import migrate
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+from services.registry.config import Settings
+from services.registry.wiring import MIGRATIONS, RegistryApplication, build
+
+QUIET = Log("test", level="error")
+# Nobody listens there.
+DEAD_BUS = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
+    """An issuer that answers GetJwks over mutual TLS, and nothing else."""
+
+    class Keys(authz_rpc.AuthzServiceServicer):
+        async def GetJwks(self, request: Any, context: Any) -> Any:
+            return authz_pb.GetJwksResponse(jwks=await signer.fetch_jwks())
+
+    settings = load(ProcessSettings, process_environment("authz"))
+    name = "toolmesh.authz.v1.AuthzService"
+    chain = build_chain(
+        policy={f"/{name}/GetJwks": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True)},
+        verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
+        trust_domain=settings.trust_domain,
+        log=QUIET,
+        tracing=Tracing(),
+        sample_ratio=0.0,
+        max_concurrent_calls=10,
+    )
+    service = Service(name, lambda server: authz_rpc.add_AuthzServiceServicer_to_server(Keys(), server))  # type: ignore[abstract]
+    server = RpcServer(settings, chain, [service])
+    await server.start()
+    yield Address("127.0.0.1", server.port)
+    await server.drain()
+
+
+@dataclass
+class Replica:
+    """A running registry and stubs that reach it under any name of the mesh."""
+
+    application: RegistryApplication
+    pki: Any
+    channels: list[grpc.aio.Channel] = field(default_factory=list)
+
+    def stub(self, peer: str = "operator") -> Any:
+        """Return a stub whose certificate bears the peer's name."""
+        identity = self.pki.of(peer)
+        files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=self.pki.ca)
+        self.channels.append(channel_to("registry", Address("127.0.0.1", self.application.server.port), files))
+        return rpc.RegistryServiceStub(self.channels[-1])
+
+    async def stop(self) -> None:
+        """Close the stubs and stop the registry."""
+        for channel in self.channels:
+            await channel.close()
+        await self.application.stop()
+
+
+Start = Callable[..., Awaitable[Replica]]
+
+
+@pytest.fixture
+def database_url(database: Callable[[str], str]) -> str:
+    """A fresh database that all replicas of a test share."""
+    return database("registry")
+
+
+@pytest.fixture
+async def start(
+    pki: Any,
+    process_environment: Callable[[str], dict[str, str]],
+    database_url: str,
+    valkey_url: str,
+    authz_address: Address,
+) -> AsyncIterator[Start]:
+    """Return a function that starts one more replica on the same database."""
+    replicas: list[Replica] = []
+
+    async def one(*, redis_url: str = valkey_url, poll_seconds: float = 0.05) -> Replica:
+        environment = {
+            **process_environment("registry"),
+            "TOOLMESH_DATABASE_URL": database_url,
+            "TOOLMESH_REDIS_URL": redis_url,
+            "TOOLMESH_AUTHZ_ADDRESS": str(authz_address),
+        }
+        application = await build(load(Settings, environment), QUIET, Tracing(), poll_seconds=poll_seconds)
+        await application.start()
+        replicas.append(Replica(application, pki))
+        return replicas[-1]
+
+    yield one
+    for replica in replicas:
+        await replica.stop()
+
+
+@pytest.fixture
+async def registry(start: Start) -> Replica:
+    """One running registry."""
+    return await start()
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    """The registry's own database, at its newest revision."""
+    made = engine_for(database_url, schema="registry")
+    await migrate(made, MIGRATIONS, schema="registry")
+    yield made
+    await made.dispose()

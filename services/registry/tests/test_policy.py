@@ -1,0 +1,46 @@
+"""The policy covers exactly the contract."""
+
+from __future__ import annotations
+
+import pytest
+from toolmesh.registry.v1 import registry_service_pb2 as pb
+
+from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
+from libs.common.rpc.policy import AS_PEER, for_caller
+from services.registry.policy import POLICY
+
+SERVICE = pb.DESCRIPTOR.services_by_name["RegistryService"]
+
+
+def row(method: str) -> dict[str, object]:
+    return dict(POLICY[f"/{SERVICE.full_name}/{method}"].allow)
+
+
+def test_every_method_has_a_row_and_every_row_a_method() -> None:
+    assert set(POLICY) == {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+
+
+def test_only_the_stream_has_no_deadline() -> None:
+    assert [method for method, row in POLICY.items() if row.deadline is None] == [f"/{SERVICE.full_name}/WatchTools"]
+
+
+def test_who_may_register() -> None:
+    carried = for_caller("tools:register")
+    assert row("RegisterTool") == {
+        OPERATOR: AS_PEER,
+        "executor": AS_PEER,
+        EDGE: carried,
+        ORCHESTRATOR: carried,
+        "gateway": carried,
+    }
+
+
+@pytest.mark.parametrize("method", ["GetTool", "ListTools", "ResolveTool"])
+def test_who_may_read(method: str) -> None:
+    carried = for_caller("tools:read")
+    own = {name: AS_PEER for name in SERVICES if name != "gateway"}
+    assert row(method) == {**own, OPERATOR: AS_PEER, EDGE: carried, ORCHESTRATOR: carried, "gateway": carried}
+
+
+def test_who_may_watch() -> None:
+    assert row("WatchTools") == dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
