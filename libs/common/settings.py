@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 PREFIX = "TOOLMESH_"
 # Variables of the local runner and the client, which a service's environment may hold without meaning anything to it.
-FOREIGN = {"TOOLMESH_STATE", "TOOLMESH_TOKEN", "TOOLMESH_URL"}
+FOREIGN = {"TOOLMESH_STATE", "TOOLMESH_TOKEN", "TOOLMESH_URL", "TOOLMESH_CA"}
 T = TypeVar("T")
 
 

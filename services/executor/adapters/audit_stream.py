@@ -1,0 +1,233 @@
+"""The one stream to the log that all calls share.
+
+One message carries many records, and one message is under way at a time: a message costs as much with one record in it
+as with thirty. While a message is under way, records gather for the next. When several calls are active the next one
+also lingers a little, because company is about to arrive; a call that is alone never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.status import from_rpc_error
+from libs.common.telemetry.log import Log
+from services.executor.adapters.records import RecordWriter
+from services.executor.domain import errors
+from services.executor.domain.model import Record
+
+METHOD = "/toolmesh.audit.v1.AuditService/AppendRecords"
+# With no more calls than this under way, nobody is worth waiting for.
+COMPANY = 3
+BATCH_RECORDS, BATCH_BYTES = 500, 1024 * 1024
+# Longer than the log itself waits for its storage, so that a slow log is not also asked twice.
+ACK_SECONDS = 15.0
+FLUSH_SECONDS = 1.5
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_REFUSALS = frozenset({Reason.AUDIT_RECORD_INVALID, Reason.INVALID_REQUEST})
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A record that was handed over. It stays until the log has it, whether or not somebody still waits."""
+
+    record_id: str
+    fragment: bytes
+    waiter: asyncio.Future[None] | None
+
+
+class AuditStream:
+    """Makes records durable. Never says so without the log's word, and never drops what it took."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        writer: RecordWriter,
+        log: Log,
+        *,
+        active: Callable[[], int],
+        linger: float,
+        capacity: int = 10_000,
+        ack_seconds: float = ACK_SECONDS,
+    ) -> None:
+        # Batches are bytes already, so nothing is left to serialise.
+        self._open: Any = channel.stream_stream(METHOD, response_deserializer=pb.AppendRecordsResponse.FromString)
+        self._writer, self._log, self._active = writer, log, active
+        self._linger, self._capacity, self._ack_seconds = linger, capacity, ack_seconds
+        self._queue: deque[_Entry] = deque()
+        self._sent: list[_Entry] = []
+        self._doubtful = 0
+        """So many records at the head of the queue were refused together; they go one by one, to find the culprit."""
+        self._stream: object | None = None
+        """The stream that may take batches; what is left of an older one must not."""
+        self._due, self._empty = asyncio.Event(), asyncio.Event()
+        self._lingering: asyncio.TimerHandle | None = None
+        self._patience: asyncio.Timeout | None = None
+        self._number = 0
+        self._acknowledged = 0
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many records the log has not confirmed."""
+        return len(self._queue) + len(self._sent)
+
+    async def start(self) -> None:
+        """Begin to send; does not wait for the log."""
+        self._running = asyncio.create_task(self._run_forever(), name="audit-stream")
+
+    async def stop(self) -> None:
+        """Send what is left, as far as the log takes it in a moment, and end."""
+        if self._running is None:
+            return
+        self._linger = 0.0
+        self._due.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                while self.waiting:
+                    self._empty.clear()
+                    await self._empty.wait()
+        if self.waiting:
+            self._log.error("records left unsent", count=self.waiting)
+        self._running.cancel()
+        await asyncio.wait([self._running])
+
+    async def append(self, record: Record, *, within: float) -> None:
+        """Return once the record is durable; raises AUDIT_UNAVAILABLE after so many seconds, and keeps the record."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._take(record, waiter)
+        timer = loop.call_later(within, _give_up, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+    def leave(self, record: Record) -> None:
+        """Take a record that nobody waits for."""
+        try:
+            self._take(record, None)
+        except MeshError:
+            self._log.error("record dropped: the log is behind", record_id=record.record_id)
+
+    def _take(self, record: Record, waiter: asyncio.Future[None] | None) -> None:
+        # What follows a decision has already happened; it gets room that new work does not.
+        if self.waiting >= (2 * self._capacity if record.follows else self._capacity):
+            raise errors.log_behind()
+        self._queue.append(_Entry(record.record_id, self._writer.fragment(record), waiter))
+        self._prompt()
+
+    def _prompt(self) -> None:
+        """Have the queue sent: at once when alone, a little later when others are about to join."""
+        if self._linger and self._active() > COMPANY:
+            if self._lingering is None:
+                self._lingering = asyncio.get_running_loop().call_later(self._linger, self._lingered)
+        elif not self._sent:
+            self._due.set()
+
+    def _lingered(self) -> None:
+        self._lingering = None
+        if not self._sent:
+            self._due.set()
+
+    async def _run_forever(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            before = self._acknowledged
+            try:
+                await self._converse()
+                self._log.warning("audit stream ended", waiting=self.waiting)
+            except grpc.aio.AioRpcError as error:
+                self._broken(from_rpc_error(error).reason)
+            except TimeoutError:
+                self._broken(Reason.DEADLINE_EXCEEDED)
+            except Exception as error:
+                self._log.error("audit stream failed", cause=error)
+            self._queue.extendleft(reversed(self._sent))
+            self._sent = []
+            pause = _FIRST_PAUSE if self._acknowledged > before else min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  (spread out, not a secret)
+
+    async def _converse(self) -> None:
+        """Send batches and take their acknowledgements until the stream ends, or one of them stays away too long."""
+        stream = self._stream = object()
+        self._number = 0
+        self._due.set()
+        call = self._open(self._batches(stream))
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                async for ack in call:
+                    self._acknowledge(ack.batch)
+        finally:
+            self._stream = self._patience = None
+            self._due.set()
+            call.cancel()
+
+    async def _batches(self, stream: object) -> AsyncIterator[bytes]:
+        while True:
+            await self._due.wait()
+            if self._stream is not stream:
+                return
+            self._due.clear()
+            if self._queue and not self._sent:
+                yield self._next_batch()
+
+    def _next_batch(self) -> bytes:
+        size, room = 0, 1 if self._doubtful else BATCH_RECORDS
+        while self._queue and len(self._sent) < room and size < BATCH_BYTES:
+            entry = self._queue.popleft()
+            self._sent.append(entry)
+            size += len(entry.fragment)
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._ack_seconds)
+        self._number += 1
+        number = pb.AppendRecordsRequest(batch=self._number).SerializeToString()
+        return number + b"".join([entry.fragment for entry in self._sent])
+
+    def _acknowledge(self, number: int) -> None:
+        if number != self._number or not self._sent:
+            raise ValueError("the log acknowledged a batch that was not sent")
+        if self._patience is not None:
+            self._patience.reschedule(None)
+        sent, self._sent = self._sent, []
+        self._acknowledged += len(sent)
+        self._doubtful = max(0, self._doubtful - len(sent))
+        for entry in sent:
+            if entry.waiter is not None and not entry.waiter.done():
+                entry.waiter.set_result(None)
+        if self._queue:
+            self._prompt()
+        else:
+            self._empty.set()
+
+    def _broken(self, reason: Reason) -> None:
+        """Note why a stream ended. A refused batch goes again record by record; a record that is refused alone is dropped."""
+        self._log.warning("audit stream broke", reason=reason.name, waiting=self.waiting)
+        if reason not in _REFUSALS or not self._sent:
+            return
+        if len(self._sent) > 1:
+            self._doubtful = len(self._sent)
+            return
+        self._doubtful = max(0, self._doubtful - 1)
+        refused = self._sent.pop()
+        self._log.error("record refused by the log", record_id=refused.record_id)
+        if refused.waiter is not None and not refused.waiter.done():
+            refused.waiter.set_exception(errors.record_refused())
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(errors.not_recorded())

@@ -1,0 +1,36 @@
+"""Runs the tools that ship with the executor, in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from libs.common.errors import MeshError
+from libs.common.telemetry.log import Log
+from services.executor.builtin.tool import BuiltinTool, version_name
+from services.executor.domain.errors import execution_failed
+from services.executor.domain.model import Tool
+
+SANDBOX = "in_process"
+
+
+class BuiltinRunner:
+    """Knows its tools by the full name of their version, so that no other manifest can borrow their code."""
+
+    def __init__(self, tools: Iterable[BuiltinTool], log: Log) -> None:
+        self._tools = {version_name(tool.manifest): tool for tool in tools}
+        self._log = log
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        """Name the sandbox, if this build ships the version."""
+        return SANDBOX if tool.name in self._tools else None
+
+    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+        """Call the tool. These tools are bounded to a moment, so there is nothing to interrupt."""
+        try:
+            return self._tools[tool.name].call(arguments)
+        except MeshError:
+            raise
+        except Exception as cause:
+            self._log.error("tool failed", tool=tool.name, cause=cause)
+            raise execution_failed("the tool failed") from cause

@@ -1,0 +1,25 @@
+"""Finds the runner for a tool by the kind that its manifest names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.executor.domain.model import Tool
+from services.executor.domain.ports import Runner
+
+
+class RunnersByKind:
+    """One runner made of several. A kind that is not among them cannot run here."""
+
+    def __init__(self, runners: Mapping[str, Runner]) -> None:
+        self._runners = dict(runners)
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        """Ask the runner of the tool's kind; None when there is no such runner."""
+        runner = self._runners.get(tool.runner)
+        return None if runner is None else runner.sandbox_for(tool)
+
+    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+        """Run the tool where its kind runs."""
+        return await self._runners[tool.runner].run(tool, arguments, seconds=seconds)

@@ -1,0 +1,93 @@
+"""JSON Schema 2020-12, compiled once: nothing is fetched, formats are checked, and no message repeats a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from libs.common.errors import Violation
+from libs.common.jsonio import parse
+from services.executor.domain.model import Contract, Default
+from services.executor.domain.redaction import Redactor
+
+# Enough to repair a call; a caller that breaks more rules than this will come back anyway.
+_MAX_VIOLATIONS = 100
+
+
+class SchemaError(Exception):
+    """A manifest whose schema cannot be compiled, so its tool cannot be called."""
+
+
+def input_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
+    """Return the contract of arguments. An argument that the schema does not declare breaks it, said or unsaid."""
+    parsed = _parsed(schema)
+    return Contract(_checker(_closed(parsed)), Redactor.of(parsed, sensitive))
+
+
+def output_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
+    """Return the contract of results, exactly as its schema says."""
+    parsed = _parsed(schema)
+    return Contract(_checker(parsed), Redactor.of(parsed, sensitive))
+
+
+def defaults_of(schema: bytes) -> tuple[Default, ...]:
+    """Return the defaults that the schema names for arguments at its top level."""
+    properties = _parsed(schema).get("properties", {})
+    return tuple(
+        Default(name, _pointer([name]), part["default"])
+        for name, part in properties.items()
+        if isinstance(part, dict) and "default" in part
+    )
+
+
+def _parsed(schema: bytes) -> dict[str, Any]:
+    parsed = parse(schema)
+    if not isinstance(parsed, dict):
+        raise SchemaError("the schema is not an object")
+    return parsed
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what is undeclared. A schema for further properties declares them; a bare `true` declares nothing."""
+    closed = {key: value for key, value in schema.items() if key != "additionalProperties" or value not in (True, {})}
+    closed.setdefault("unevaluatedProperties", False)
+    return closed
+
+
+def _checker(schema: dict[str, Any]) -> Any:
+    try:
+        # Always this draft, whatever `$schema` claims: an older one would ignore the keyword that closes the schema.
+        validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, offline=True, mask="the value")
+    except ValueError as error:
+        raise SchemaError(str(error)[:300]) from None
+
+    def violations(value: Any) -> Sequence[Violation]:
+        if validator.is_valid(value):
+            return ()
+        found: list[Violation] = []
+        for error in validator.iter_errors(value):
+            found.extend(_violations(error))
+            if len(found) >= _MAX_VIOLATIONS:
+                break
+        return found[:_MAX_VIOLATIONS]
+
+    return violations
+
+
+def _violations(error: jsonschema_rs.ValidationError) -> Iterable[Violation]:
+    kind, path = error.kind, error.instance_path
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
+        return [Violation(_pointer([*path, kind.property]), "required", "is required")]
+    if isinstance(
+        kind,
+        jsonschema_rs.ValidationErrorKind.UnevaluatedProperties
+        | jsonschema_rs.ValidationErrorKind.AdditionalProperties,
+    ):
+        return [Violation(_pointer([*path, name]), kind.name, "is not declared") for name in kind.unexpected]
+    return [Violation(_pointer(path), kind.name, error.message[:300])]
+
+
+def _pointer(path: Iterable[str | int]) -> str:
+    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in path)

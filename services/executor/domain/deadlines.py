@@ -1,0 +1,64 @@
+"""One deadline: how long a run may take, and how much is kept back to record its end and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from libs.common.clock import Clock
+from libs.common.errors import MeshError
+from services.executor.domain import errors
+from services.executor.domain.model import Request, TimeoutClass, Tool
+
+CLASS_SECONDS = {
+    TimeoutClass.INTERACTIVE: 0.5,
+    TimeoutClass.STANDARD: 5.0,
+    TimeoutClass.LONG_RUNNING: 300.0,
+    # Longer than five minutes; this is the longest limit that a manifest can name.
+    TimeoutClass.ASYNC: 86_400.0,
+}
+_FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many seconds a run gets, and what it means when they are over."""
+
+    seconds: float
+    exceeded: Callable[[], MeshError]
+
+
+class Deadline:
+    """The instants of one call, on the monotonic clock: when running must end and when waiting for the log must."""
+
+    __slots__ = ("answer_by", "run_until")
+
+    def __init__(self, request: Request, now: float) -> None:
+        deadline = request.deadline
+        if deadline is None:
+            self.run_until = self.answer_by = _FOREVER
+            return
+        reserve = _reserve(deadline - now)
+        self.run_until = deadline - reserve
+        self.answer_by = deadline - 0.6 * reserve
+
+
+def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:
+    """Return the least of what the tool allows itself, what the caller has left, and how long its authority lasts.
+
+    Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when nothing is left to run in.
+    """
+    left = deadline.run_until - clock.monotonic()
+    if left <= 0:
+        raise errors.deadline_exceeded()
+    authority = request.caller.authority_ends - clock.now().timestamp()
+    if authority <= 0:
+        raise errors.authority_ended()
+    if tool.own_limit <= left and tool.own_limit <= authority:
+        return Limit(tool.own_limit, lambda: errors.tool_timed_out(tool.own_limit))
+    return Limit(left, errors.deadline_exceeded) if left <= authority else Limit(authority, errors.authority_ended)
+
+
+def _reserve(left: float) -> float:
+    """A fifth of what is left, between 2 and 100 ms: twice what the server keeps back, so the domain answers first."""
+    return min(max(left * 0.2, 0.002), 0.1)

@@ -1,0 +1,120 @@
+"""One invocation under way: what is known about it so far, where it is, and how long each phase took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from libs.common.clock import Clock
+from libs.common.errors import Reason
+from libs.common.ids import new_id
+from services.executor.domain.deadlines import Deadline
+from services.executor.domain.model import Claim, Decision, Payload, Request, Tool
+from services.executor.domain.states import State, Track
+
+StartSpan = Callable[[str], AbstractContextManager[None]]
+
+
+class Invocation:
+    """The working memory of one call. Only the use case writes to it."""
+
+    __slots__ = (
+        "adjusted",
+        "arguments",
+        "asked",
+        "attempts",
+        "began",
+        "claim",
+        "clock",
+        "closed",
+        "deadline",
+        "decision",
+        "decision_record",
+        "evidence",
+        "invocation_id",
+        "phases",
+        "reason",
+        "replayed",
+        "request",
+        "result_id",
+        "sandbox",
+        "tool",
+        "track",
+    )
+
+    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None) -> None:
+        self.invocation_id = new_id()
+        self.request = request
+        self.clock = clock
+        self.began = clock.monotonic()
+        self.deadline = Deadline(request, self.began)
+        self.track = Track(clock.now())
+        self.phases = Phases(clock, start_span)
+        self.tool: Tool | None = None
+        self.arguments: dict[str, Any] = {}
+        self.adjusted: tuple[str, ...] = ()
+        self.asked: Payload | None = None
+        self.decision: Decision | None = None
+        self.decision_record = ""
+        self.evidence: list[str] = []
+        self.claim: Claim | None = None
+        self.attempts = 0
+        self.result_id = ""
+        self.sandbox = ""
+        self.replayed = False
+        self.reason: Reason | None = None
+        self.closed = False
+        """True once the record that ends it was handed over."""
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self.track.state
+
+    def enter(self, state: State) -> None:
+        """Move on to a state that the table allows."""
+        self.track.enter(state, self.clock.now())
+
+    def elapsed(self) -> float:
+        """Seconds since it was asked for."""
+        return self.clock.monotonic() - self.began
+
+
+class Phases:
+    """Times phases that follow one another, and gives each a span if the call is sampled."""
+
+    __slots__ = ("_clock", "_name", "_span", "_start_span", "_started", "durations")
+
+    def __init__(self, clock: Clock, start_span: StartSpan | None) -> None:
+        self._clock, self._start_span = clock, start_span
+        self._name, self._started = "", 0.0
+        self._span: AbstractContextManager[None] | None = None
+        self.durations: list[tuple[str, float]] = []
+
+    def begin(self, name: str) -> None:
+        """End the phase that is under way, if any, and begin the next."""
+        now = self._clock.monotonic()
+        if self._name:
+            self.durations.append((self._name, now - self._started))
+        self._name, self._started = name, now
+        if self._start_span is not None:
+            self._change_span(self._start_span(name), None)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the last phase, with the error that it ended in. Ending twice ends once."""
+        if not self._name:
+            return
+        self.durations.append((self._name, self._clock.monotonic() - self._started))
+        self._name = ""
+        if self._span is not None:
+            self._change_span(None, error)
+
+    def _change_span(self, following: AbstractContextManager[None] | None, error: BaseException | None) -> None:
+        present, self._span = self._span, following
+        if present is not None and error is not None:
+            present.__exit__(type(error), error, error.__traceback__)
+        elif present is not None:
+            present.__exit__(None, None, None)
+        if following is not None:
+            following.__enter__()

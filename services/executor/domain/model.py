@@ -1,0 +1,259 @@
+"""The nouns of the executor. All of them are facts: made once, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from libs.common.errors import MeshError, Reason, Violation
+from services.executor.domain.redaction import Redactor
+from services.executor.domain.states import State
+
+
+class Mutation(StrEnum):
+    """What a tool does to the world."""
+
+    READ_ONLY = "read_only"
+    WRITE_REVERSIBLE = "write_reversible"
+    WRITE_IRREVERSIBLE = "write_irreversible"
+
+
+class TimeoutClass(StrEnum):
+    """How long a caller should expect to wait."""
+
+    INTERACTIVE = "interactive"
+    STANDARD = "standard"
+    LONG_RUNNING = "long_running"
+    ASYNC = "async"
+
+
+class Verdict(StrEnum):
+    """What policy answered."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    NEEDS_APPROVAL = "needs_approval"
+
+
+class Event(StrEnum):
+    """The kinds of step that the executor records."""
+
+    PERMISSION_DECIDED = "PERMISSION_DECIDED"
+    VALIDATION_FAILED = "INVOCATION_VALIDATION_FAILED"
+    SUCCEEDED = "INVOCATION_SUCCEEDED"
+    FAILED = "INVOCATION_FAILED"
+    CANCELED = "INVOCATION_CANCELED"
+    TIMED_OUT = "INVOCATION_TIMED_OUT"
+
+
+class Status(StrEnum):
+    """What became of a recorded step."""
+
+    BEGUN = "UNSPECIFIED"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+
+
+class Source(StrEnum):
+    """How a result was obtained."""
+
+    COMPUTED = "COMPUTED"
+    REPLAY = "REPLAY"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who stands behind a call."""
+
+    subject: str
+    token_id: str
+    expires_at: float
+    """When the token says that it ends, in seconds since the epoch."""
+    authority_ends: float
+    """When the mesh stops accepting it: a little later, because clocks of honest machines differ."""
+    tier: str = "user"
+    agent: str = ""
+    tenant: str = ""
+    scopes: tuple[str, ...] = ()
+    chain: tuple[tuple[str, str], ...] = ()
+    session_id: str = ""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call, as it was asked for."""
+
+    tool: str
+    caller: Caller
+    arguments: bytes = b""
+    version: str = ""
+    idempotency_key: str = ""
+    task_id: str = ""
+    trace_id: str = ""
+    deadline: float | None = None
+    """By when the answer must be there, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One side of a tool's promise: what breaks it, and what of it must not be shown."""
+
+    violations: Callable[[Any], Sequence[Violation]]
+    redactor: Redactor | None = None
+    """None when nothing is sensitive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value that the schema names for an argument that was left out."""
+
+    argument: str
+    pointer: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecation:
+    """The announced end of a version and the way onward."""
+
+    sunset_time: datetime | None
+    successor: str
+    migration_guide_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One version of a tool, ready to be called."""
+
+    name: str
+    """`tools/core.echo/versions/1.0.0`."""
+    qualified: str
+    version: str
+    digest: str
+    mutation: Mutation
+    timeout_class: TimeoutClass
+    own_limit: float
+    """Seconds that a run may take, whatever the caller would grant."""
+    window: float
+    """Seconds that an idempotency key is remembered."""
+    runner: str
+    entry_point: str
+    input: Contract
+    output: Contract
+    max_result_bytes: int
+    defaults: tuple[Default, ...] = ()
+    key_required: bool = True
+    repeatable: bool = False
+    """True if running it again is harmless when nobody knows whether it ran."""
+    summarized: bool = False
+    """True if its audit records carry redacted summaries beside the digests."""
+    required_scopes: tuple[str, ...] = ()
+    required_permissions: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    approval_always: bool = False
+    impact_scope: int = 0
+    side_effects: tuple[str, ...] = ()
+    deprecation: Deprecation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What policy answered about one call."""
+
+    name: str
+    verdict: Verdict
+    deny_reason: Reason = Reason.PERMISSION_DENIED
+    reasons: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    policy_set_version: str = ""
+    obligations: tuple[str, ...] = ()
+    """What the executor must do if it runs the call."""
+    approver_groups: tuple[str, ...] = ()
+    quorum: int = 0
+    suggestions: tuple[tuple[str, str], ...] = ()
+    cacheable: bool = False
+    expires_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Arguments or a result as evidence shows them."""
+
+    digest: str
+    summary: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One step of one call, to be made durable."""
+
+    record_id: str
+    event: Event
+    time: datetime
+    invocation_id: str
+    request: Request
+    tool: Tool | None
+    previous_state: State | None
+    state: State
+    status: Status
+    decision: Decision | None = None
+    arguments: Payload | None = None
+    result: Payload | None = None
+    reason: Reason | None = None
+    latency: float | None = None
+    follows: str = ""
+    replayed: bool = False
+    sandbox: str = ""
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result that satisfied its contract, with where it comes from and what it took."""
+
+    result_id: str
+    invocation_id: str
+    content: bytes
+    tool_version: str
+    tool_digest: str
+    source: Source
+    created: datetime
+    total: float
+    phases: tuple[tuple[str, float], ...]
+    attempts: int
+    sandbox: str
+    trace_id: str
+    adjusted: tuple[str, ...] = ()
+    deprecation: Deprecation | None = None
+    evidence: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A wish to be the one call that has the effect behind a key."""
+
+    tool: str
+    subject: str
+    session: str
+    key: str
+    arguments_digest: str
+    invocation_id: str
+    lease: float
+    """Seconds after which a claim whose owner fell silent may be doubted."""
+    window: float
+    repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What an earlier call with the same key ended in: a result or an error."""
+
+    invocation_id: str
+    outcome: Result | MeshError

@@ -1,0 +1,88 @@
+"""What the domain needs of the world."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from services.executor.domain.invocation import Invocation, StartSpan
+from services.executor.domain.model import Caller, Claim, Decision, Record, Settled, Tool
+
+
+class ToolView(Protocol):
+    """The tools there are, as close at hand as a dictionary."""
+
+    def resolve(self, reference: str, constraint: str) -> Tool:
+        """Return the version that a reference means. Raises TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED or
+        TOOL_UNAVAILABLE; SERVICE_UNAVAILABLE when the view may be out of date."""
+        ...
+
+
+class Authorizer(Protocol):
+    """Policy."""
+
+    async def decide(self, tool: Tool, caller: Caller, arguments_digest: str, invocation_id: str) -> Decision:
+        """Return what policy answers. Raises when no decision could be made; the call is then refused."""
+        ...
+
+
+class AuditTrail(Protocol):
+    """The log of evidence."""
+
+    async def append(self, record: Record, *, within: float) -> None:
+        """Return once the record is durable. Raises AUDIT_UNAVAILABLE when that did not happen within so many seconds;
+        the record stays handed over and may still become durable later."""
+        ...
+
+    def leave(self, record: Record) -> None:
+        """Hand a record over without waiting for it."""
+        ...
+
+
+class Runner(Protocol):
+    """The place where tools run."""
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        """Name the sandbox that the tool would run in; None if this executor cannot run it."""
+        ...
+
+    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+        """Run the tool and return what it brought back. Ends at once when canceled. Raises MeshError and nothing else."""
+        ...
+
+
+class Claims(Protocol):
+    """The memory of idempotency keys, shared by all executors."""
+
+    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
+        """Return None when the claim is now held by this call, or what the first call with the key ended in, waiting for
+        it if it is under way. Raises IDEMPOTENCY_CONFLICT for other arguments, UNKNOWN_OUTCOME when the first call's
+        owner fell silent and repeating could double the effect, DEADLINE_EXCEEDED when waiting took too long."""
+        ...
+
+    async def settle(self, claim: Claim, settled: Settled) -> None:
+        """Keep how the call ended, for everyone who asks with the same key."""
+        ...
+
+    async def release(self, claim: Claim) -> None:
+        """Give the key back: the call had no effect and may be tried again."""
+        ...
+
+
+class Observer(Protocol):
+    """Whoever counts."""
+
+    def ended(self, invocation: Invocation, seconds: float) -> None:
+        """See an invocation that is over."""
+        ...
+
+    def unforeseen(self, cause: Exception) -> None:
+        """See an exception that nobody foresaw."""
+        ...
+
+
+class Spans(Protocol):
+    """Tracing."""
+
+    def begin(self) -> StartSpan | None:
+        """Return what starts a span for a phase of the present call; None when the call is not sampled."""
+        ...

@@ -1,0 +1,106 @@
+"""The twenty states of an invocation and the only ways between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where an invocation is."""
+
+    PLANNED = "planned"
+    SELECTED = "selected"
+    SCHEMA_PARSE_FAILED = "schema_parse_failed"
+    ARGUMENTS_READY = "arguments_ready"
+    VALIDATION_FAILED = "validation_failed"
+    PRE_HOOKS_RUNNING = "pre_hooks_running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    APPROVED = "approved"
+    DENIED = "denied"
+    QUEUED = "queued"
+    RUNNING = "running"
+    NEEDS_INPUT = "needs_input"
+    PARTIAL_RESULT = "partial_result"
+    POST_HOOKS_RUNNING = "post_hooks_running"
+    YIELDED = "yielded"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    TIMED_OUT = "timed_out"
+    BLOCKED = "blocked"
+
+
+_S = State
+# Whatever is under way may fail, be withdrawn by its caller, or run out of time.
+_ENDS = frozenset({_S.FAILED, _S.CANCELED, _S.TIMED_OUT})
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    _S.PLANNED: _ENDS | {_S.SELECTED, _S.BLOCKED, _S.VALIDATION_FAILED},
+    _S.SELECTED: _ENDS | {_S.ARGUMENTS_READY, _S.SCHEMA_PARSE_FAILED, _S.VALIDATION_FAILED, _S.BLOCKED},
+    _S.ARGUMENTS_READY: _ENDS | {_S.PRE_HOOKS_RUNNING, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
+    # A hook may have changed the arguments, so they can break the contract again.
+    _S.PRE_HOOKS_RUNNING: _ENDS | {_S.VALIDATION_FAILED, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
+    _S.AWAITING_APPROVAL: _ENDS | {_S.APPROVED, _S.DENIED, _S.BLOCKED},
+    # Straight to SUCCEEDED: the stored result of the same key. To DENIED or BLOCKED: authority or tool went meanwhile.
+    _S.APPROVED: _ENDS | {_S.QUEUED, _S.RUNNING, _S.SUCCEEDED, _S.DENIED, _S.BLOCKED},
+    _S.QUEUED: _ENDS | {_S.RUNNING, _S.YIELDED, _S.DENIED, _S.BLOCKED},
+    _S.RUNNING: _ENDS | {_S.NEEDS_INPUT, _S.PARTIAL_RESULT, _S.POST_HOOKS_RUNNING, _S.YIELDED, _S.SUCCEEDED},
+    _S.NEEDS_INPUT: _ENDS | {_S.RUNNING, _S.YIELDED},
+    _S.PARTIAL_RESULT: _ENDS | {_S.RUNNING, _S.POST_HOOKS_RUNNING, _S.YIELDED, _S.SUCCEEDED},
+    _S.POST_HOOKS_RUNNING: _ENDS | {_S.YIELDED, _S.SUCCEEDED},
+    _S.YIELDED: _ENDS | {_S.RUNNING, _S.NEEDS_INPUT, _S.PARTIAL_RESULT, _S.POST_HOOKS_RUNNING, _S.SUCCEEDED},
+    _S.SCHEMA_PARSE_FAILED: frozenset(),
+    _S.VALIDATION_FAILED: frozenset(),
+    _S.DENIED: frozenset(),
+    _S.SUCCEEDED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.CANCELED: frozenset(),
+    _S.TIMED_OUT: frozenset(),
+    _S.BLOCKED: frozenset(),
+}
+TERMINAL = frozenset(state for state, following in TRANSITIONS.items() if not following)
+
+
+class IllegalTransitionError(Exception):
+    """A state was asked for that the present one does not lead to. Always a defect of the mesh, never of a caller."""
+
+    def __init__(self, present: State, asked: State) -> None:
+        self.present, self.asked = present, asked
+        super().__init__(f"{present} does not lead to {asked}")
+
+
+class Track:
+    """The states of one invocation, in order. It begins planned and moves only as the table allows."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, at: datetime) -> None:
+        self._steps = [(State.PLANNED, at)]
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self._steps[-1][0]
+
+    @property
+    def previous(self) -> State | None:
+        """Where it came from; None at the very beginning."""
+        return self._steps[-2][0] if len(self._steps) > 1 else None
+
+    @property
+    def steps(self) -> tuple[tuple[State, datetime], ...]:
+        """Every state and when it was entered."""
+        return tuple(self._steps)
+
+    def leads_to(self, state: State) -> bool:
+        """Say whether the state can be entered now."""
+        return state in TRANSITIONS[self.state]
+
+    def enter(self, state: State, at: datetime) -> None:
+        """Move on; raises IllegalTransitionError and changes nothing if the table has no such way."""
+        present = self._steps[-1][0]
+        if state not in TRANSITIONS[present]:
+            raise IllegalTransitionError(present, state)
+        self._steps.append((state, at))

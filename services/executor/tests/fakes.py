@@ -1,0 +1,213 @@
+"""Fakes at the ports: each keeps its port's promises, and breaks exactly the one that a test asks it to break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from libs.common.clock import Clock, SystemClock
+from libs.common.errors import MeshError
+from services.executor.domain import errors
+from services.executor.domain.invocation import Invocation, StartSpan
+from services.executor.domain.invoke import InFlight, Invoke, Ports
+from services.executor.domain.model import Caller, Claim, Decision, Record, Settled, Tool
+from services.executor.tests.samples import a_decision, a_tool
+
+
+class KnownTools:
+    """A view of a few tools."""
+
+    def __init__(self, *tools: Tool) -> None:
+        self.tools = {tool.qualified.partition(".")[2]: tool for tool in tools}
+        self.failure: Exception | None = None
+
+    def resolve(self, reference: str, constraint: str) -> Tool:
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return self.tools[reference]
+        except KeyError:
+            raise errors.tool_not_found(reference) from None
+
+
+class SetPolicy:
+    """Policy with one answer."""
+
+    def __init__(self) -> None:
+        self.answer: Decision | Exception = a_decision()
+        self.asked: list[tuple[str, str]] = []
+        self.waiting: asyncio.Event | None = None
+        self.reached = asyncio.Event()
+
+    async def decide(self, tool: Tool, caller: Caller, arguments_digest: str, invocation_id: str) -> Decision:
+        self.asked.append((tool.name, arguments_digest))
+        self.reached.set()
+        if self.waiting is not None:
+            await self.waiting.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class MemoryTrail:
+    """A log that confirms at once, except for records whose turn it is told to withhold."""
+
+    def __init__(self) -> None:
+        self.durable: list[Record] = []
+        self.handed_over: list[Record] = []
+        self.withholds: Callable[[Record], bool] = lambda record: False
+        self.steps: list[str] = []
+
+    async def append(self, record: Record, *, within: float) -> None:
+        self.handed_over.append(record)
+        if self.withholds(record):
+            # As long as a caller can be made to wait; the test's clock never has to.
+            raise errors.not_recorded()
+        await asyncio.sleep(0)
+        self.durable.append(record)
+        self.steps.append(f"durable {record.event}")
+
+    def leave(self, record: Record) -> None:
+        self.handed_over.append(record)
+
+
+class ScriptedRunner:
+    """Runs whatever function the test gives it."""
+
+    def __init__(self, steps: list[str]) -> None:
+        self.behave: Callable[[dict[str, Any]], Awaitable[Any]] = say
+        self.calls: list[dict[str, Any]] = []
+        self.started = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.knows_tool = True
+        self._steps = steps
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        return "in_process" if self.knows_tool else None
+
+    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+        self.calls.append(arguments)
+        self._steps.append("ran")
+        self.started.set()
+        try:
+            return await self.behave(arguments)
+        finally:
+            self.stopped.set()
+
+
+async def say(arguments: dict[str, Any]) -> Any:
+    """What a well-behaved tool does."""
+    return {"said": arguments["text"]}
+
+
+async def never_ends(arguments: dict[str, Any]) -> Any:
+    """What a tool does that waits for something that never comes."""
+    await asyncio.Event().wait()
+
+
+class MemoryClaims:
+    """Keys in memory, with the same rules as the table."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str, str, str], tuple[Claim, Settled | None]] = {}
+        self.lost_owners: set[str] = set()
+        self.failure: Exception | None = None
+        self._changed = asyncio.Condition()
+
+    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
+        scope = (claim.tool, claim.subject, claim.session, claim.key)
+        async with self._changed:
+            while scope in self.held:
+                first, settled = self.held[scope]
+                if first.arguments_digest != claim.arguments_digest:
+                    raise errors.key_conflict()
+                if settled is not None:
+                    return settled
+                if first.invocation_id in self.lost_owners:
+                    if not claim.repeatable:
+                        raise errors.outcome_unknown(first.invocation_id)
+                    break
+                await self._changed.wait()
+            self.held[scope] = (claim, None)
+            return None
+
+    async def settle(self, claim: Claim, settled: Settled) -> None:
+        await self._replace(claim, (claim, settled))
+
+    async def release(self, claim: Claim) -> None:
+        await self._replace(claim, None)
+
+    async def _replace(self, claim: Claim, kept: tuple[Claim, Settled | None] | None) -> None:
+        if self.failure is not None:
+            raise self.failure
+        scope = (claim.tool, claim.subject, claim.session, claim.key)
+        async with self._changed:
+            found = self.held.get(scope)
+            if found is None or found[0].invocation_id != claim.invocation_id:
+                return
+            del self.held[scope]
+            if kept is not None:
+                self.held[scope] = kept
+            self._changed.notify_all()
+
+
+@dataclass
+class Seen:
+    """What an observer saw."""
+
+    ended: list[Invocation] = field(default_factory=list)
+    causes: list[Exception] = field(default_factory=list)
+
+
+class Watcher:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+    def ended(self, invocation: Invocation, seconds: float) -> None:
+        self.seen.ended.append(invocation)
+
+    def unforeseen(self, cause: Exception) -> None:
+        self.seen.causes.append(cause)
+
+
+class NoSpans:
+    """A call that is not sampled."""
+
+    def begin(self) -> StartSpan | None:
+        return None
+
+
+class World:
+    """Everything that a call goes through, as fakes, and the use case on top of it."""
+
+    def __init__(self, tool: Tool | None = None, *, clock: Clock | None = None, audit_wait: float = 2.0) -> None:
+        self.tools = KnownTools(tool or a_tool())
+        self.policy = SetPolicy()
+        self.trail = MemoryTrail()
+        self.runner = ScriptedRunner(self.trail.steps)
+        self.claims = MemoryClaims()
+        self.watcher = Watcher()
+        self.in_flight = InFlight()
+        ports = Ports(
+            tools=self.tools,
+            authorizer=self.policy,
+            audit=self.trail,
+            runner=self.runner,
+            claims=self.claims,
+            observer=self.watcher,
+            spans=NoSpans(),
+            clock=clock or SystemClock(),
+        )
+        self.invoke = Invoke(ports, in_flight=self.in_flight, audit_wait=audit_wait)
+
+    async def failure(self, request: Any) -> MeshError:
+        """Make a call that must fail and return how it does."""
+        try:
+            result = await self.invoke(request)
+        except MeshError as error:
+            return error
+        raise AssertionError(f"the call succeeded: {result}")

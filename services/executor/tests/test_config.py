@@ -1,0 +1,40 @@
+"""The settings of the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from libs.common.settings import SettingsError, describe, load
+from services.executor.config import Settings
+
+PEERS = {
+    "TOOLMESH_DATABASE_URL": "postgresql://executor:hunter2@db/toolmesh",
+    "TOOLMESH_REGISTRY_ADDRESS": "registry:1",
+    "TOOLMESH_AUTHZ_ADDRESS": "authz:2",
+    "TOOLMESH_AUDIT_ADDRESS": "audit:3",
+}
+Environment = Callable[[str], dict[str, str]]
+
+
+def test_the_defaults_are_those_that_were_measured(process_environment: Environment) -> None:
+    settings = load(Settings, {**process_environment("executor"), **PEERS})
+    assert (settings.audit_linger_ms, settings.audit_wait_seconds) == (2.5, 5.0)
+    assert str(settings.audit_address) == "audit:3"
+    assert "hunter2" not in str(describe(settings))
+
+
+@pytest.mark.parametrize("missing", sorted(PEERS))
+def test_nothing_starts_without_its_peers(process_environment: Environment, missing: str) -> None:
+    environment = {**process_environment("executor"), **PEERS}
+    del environment[missing]
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, environment)
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("linger", ["-1", "51", "soon"])
+def test_a_linger_out_of_bounds_is_refused(process_environment: Environment, linger: str) -> None:
+    with pytest.raises(SettingsError):
+        load(Settings, {**process_environment("executor"), **PEERS, "TOOLMESH_AUDIT_LINGER_MS": linger})

@@ -1,0 +1,81 @@
+"""Messages to the domain and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from toolmesh.executor.v1 import executor_service_pb2 as pb
+from toolmesh.executor.v1 import result_envelope_pb2 as epb
+
+from libs.common.auth.identity import Identity
+from libs.common.auth.tokens import CLOCK_SKEW
+from libs.common.rpc.call import Call
+from libs.common.telemetry.trace import continue_trace
+from services.executor.convert import envelope_of, request_of, response_of, result_of
+from services.executor.domain.model import Deprecation, Source
+from services.executor.tests.samples import a_result
+
+IDENTITY = Identity(
+    subject="did:web:a:b",
+    token_id="t1",
+    expires_at=1000.0,
+    tier="agent",
+    agent="did:web:c:d",
+    tenant="acme",
+    scopes=frozenset({"b", "a"}),
+    chain=(("did:web:x:y", "t0"),),
+    session_id="of-the-token",
+)
+
+
+def test_a_request_is_read_whole() -> None:
+    call = Call("/m", continue_trace(None), peer="gateway", identity=IDENTITY, deadline=12.5)
+    message = pb.InvokeRequest(
+        tool="echo", version="^1", arguments=b"{}", idempotency_key="k", session_id="s", task_id="t"
+    )
+    request = request_of(message, call)
+    assert (request.tool, request.version, request.arguments) == ("echo", "^1", b"{}")
+    assert (request.idempotency_key, request.task_id, request.deadline) == ("k", "t", 12.5)
+    assert request.trace_id == call.trace.trace_id
+    caller = request.caller
+    assert (caller.subject, caller.token_id, caller.tier, caller.agent) == ("did:web:a:b", "t1", "agent", "did:web:c:d")
+    assert (caller.tenant, caller.scopes, caller.chain) == ("acme", ("a", "b"), (("did:web:x:y", "t0"),))
+    assert (caller.expires_at, caller.authority_ends) == (1000.0, 1000.0 + CLOCK_SKEW)
+    assert (caller.session_id, caller.peer) == ("s", "gateway")
+
+
+def test_without_a_session_the_tokens_own_holds() -> None:
+    call = Call("/m", continue_trace(None), identity=IDENTITY)
+    assert request_of(pb.InvokeRequest(tool="echo"), call).caller.session_id == "of-the-token"
+
+
+@pytest.mark.parametrize(
+    "deprecation",
+    [
+        None,
+        Deprecation(None, "", ""),
+        Deprecation(datetime(2027, 1, 1, tzinfo=UTC), "tools/core.x/versions/2.0.0", "url"),
+    ],
+)
+def test_a_result_survives_its_envelope(deprecation: Deprecation | None) -> None:
+    result = a_result(
+        adjusted=("/a",),
+        evidence=("r1",),
+        policies=("p",),
+        replayed=True,
+        source=Source.REPLAY,
+        deprecation=deprecation,
+    )
+    envelope = envelope_of(result)
+    assert result_of(epb.ResultEnvelope.FromString(envelope.SerializeToString())) == result
+    assert response_of(result).result == envelope
+
+
+def test_an_envelope_says_what_the_contract_promises() -> None:
+    envelope = envelope_of(a_result())
+    assert envelope.status == epb.RESULT_STATUS_SUCCEEDED
+    assert envelope.redaction_state == epb.REDACTION_STATE_NONE
+    assert envelope.execution.result_size_bytes == len(envelope.structured_content)
+    assert envelope.execution.total.ToMilliseconds() == 250
+    assert not envelope.HasField("deprecation")

@@ -1,0 +1,131 @@
+"""The composition root of the executor: the only file that names adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc.aio
+from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+
+from libs.common.auth.jwks import jwks_from
+from libs.common.auth.tokens import TokenVerifier
+from libs.common.clock import Clock, SystemClock
+from libs.common.process import instance_id
+from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.server import Service
+from libs.common.sql.engine import engine_for
+from libs.common.sql.migrate import migrate
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+from services.executor.adapters.audit_stream import AuditStream
+from services.executor.adapters.authorizer import PolicyAuthorizer
+from services.executor.adapters.claims import PostgresClaims
+from services.executor.adapters.metrics import Metrics
+from services.executor.adapters.records import RecordWriter
+from services.executor.adapters.registrar import Registrar
+from services.executor.adapters.registry_view import RegistryView
+from services.executor.adapters.runners.builtin import BuiltinRunner
+from services.executor.adapters.runners.by_kind import RunnersByKind
+from services.executor.adapters.spans import SampledSpans
+from services.executor.builtin.arithmetic import Arithmetic
+from services.executor.builtin.clock_now import ClockNow
+from services.executor.builtin.echo import Echo
+from services.executor.builtin.tool import BuiltinTool
+from services.executor.config import Settings
+from services.executor.domain.invoke import InFlight, Invoke, Ports
+from services.executor.handlers import ExecutorHandlers
+from services.executor.policy import POLICY
+
+SERVICE = "toolmesh.executor.v1.ExecutorService"
+AUTHZ_SERVICE = "toolmesh.authz.v1.AuthzService"
+SCHEMA = "executor"
+MIGRATIONS = Path(__file__).parent / "migrations"
+SWEEP_SECONDS = 300.0
+
+
+async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
+    """Compose the process. It is ready once it knows the registry's tools."""
+    return compose(settings, log, tracing, clock=SystemClock())
+
+
+def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock) -> RpcApplication:
+    """Compose the process with a clock."""
+    authz, registry, audit = channels(settings)
+    database = engine_for(settings.database_url, schema=SCHEMA)
+    builtins: list[BuiltinTool] = [Echo(), ClockNow(clock), Arithmetic()]
+    in_flight = InFlight()
+    view = RegistryView(registry, clock, log)
+    trail = audit_stream(settings, audit, log, in_flight)
+    claims = PostgresClaims(database, instance_id(settings))
+    registrar = Registrar(registry, [tool.manifest for tool in builtins], log)
+    ports = Ports(
+        tools=view,
+        authorizer=PolicyAuthorizer(authz, clock),
+        audit=trail,
+        runner=RunnersByKind({"builtin": BuiltinRunner(builtins, log)}),
+        claims=claims,
+        observer=Metrics(log),
+        spans=SampledSpans(tracing),
+        clock=clock,
+    )
+    handlers = ExecutorHandlers(Invoke(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds))
+    return RpcApplication(
+        settings,
+        log,
+        tracing,
+        policy=POLICY,
+        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
+        services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
+        # Released in reverse: the trail sends what is left before its channel closes.
+        resources=[
+            *(channel_resource(channel) for channel in (authz, registry, audit)),
+            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            sweeping(claims, log),
+            Resource(trail.start, trail.stop),
+            Resource(registrar.start, registrar.stop),
+            Resource(view.start, view.stop),
+        ],
+    )
+
+
+def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
+    """Open the channels to authz, registry and audit."""
+    repeatable = ["GetJwks", "Check"]
+    return (
+        channel_to("authz", settings.authz_address, settings, service=AUTHZ_SERVICE, retry=repeatable),
+        channel_to("registry", settings.registry_address, settings),
+        channel_to("audit", settings.audit_address, settings),
+    )
+
+
+def audit_stream(settings: Settings, channel: grpc.aio.Channel, log: Log, in_flight: InFlight) -> AuditStream:
+    """The stream that all calls share."""
+    writer = RecordWriter(instance_id(settings))
+    linger = settings.audit_linger_ms / 1000
+    return AuditStream(channel, writer, log, active=lambda: in_flight.count, linger=linger)
+
+
+def sweeping(claims: PostgresClaims, log: Log) -> Resource:
+    """Forget keys whose window is over, every few minutes."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def sweep_forever() -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                while forgotten := await claims.sweep():
+                    log.debug("idempotency keys forgotten", count=forgotten)
+            except Exception as error:
+                # Whatever it was, the next round comes: what is swept is over, and nobody waits for it.
+                log.error("sweeping failed", cause=error)
+
+    async def start() -> None:
+        tasks.append(asyncio.create_task(sweep_forever(), name="sweep-claims"))
+
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+
+    return Resource(start, stop)
