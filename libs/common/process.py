@@ -102,7 +102,7 @@ async def _start(
 
 async def _stop(application: Application, settings: ProcessSettings, log: Log) -> int:
     try:
-        async with asyncio.timeout(settings.drain_seconds + 2):
+        async with asyncio.timeout(settings.drain_delay_seconds + settings.drain_seconds + 2):
             await application.stop()
     except TimeoutError:
         log.warning("ended before everything was released")

@@ -171,6 +171,7 @@ class ProcessSettings:
     environment: str = setting("ENVIRONMENT", one_of("local", "dev", "staging", "prod"), default="local")
     instance_id: str = setting("INSTANCE_ID", str, default="")
     log_level: str = setting("LOG_LEVEL", one_of("debug", "info", "warning", "error"), default="info")
+    drain_delay_seconds: float = setting("DRAIN_DELAY_SECONDS", number(0, 60), default=0.2)
     drain_seconds: float = setting("DRAIN_SECONDS", number(0, 600), default=10.0)
     otlp_endpoint: str = setting("OTLP_ENDPOINT", http_url, default="")
     trace_sample_ratio: float = setting("TRACE_SAMPLE_RATIO", number(0, 1), default=0.01)

@@ -53,6 +53,7 @@ _AS_IS = (
     "state",
     "attempt",
     "task_id",
+    "native_call_id",
     "executor_id",
 )
 _LISTS = ("determining_policies", "side_effects")

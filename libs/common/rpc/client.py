@@ -67,7 +67,10 @@ def service_config(service: str, retry: Iterable[str]) -> str:
             "retryableStatusCodes": ["UNAVAILABLE"],
         }
         methods.append({"name": names, "waitForReady": True, "retryPolicy": policy})
-    return json.dumps({"methodConfig": methods})
+    # The peer's own word about its health decides whether it gets calls: before it is ready, and once it is about to end, they
+    # wait for it or go to another replica. Only this policy listens to it.
+    balancing = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
+    return json.dumps({"methodConfig": methods, **balancing})
 
 
 class PropagateUnary(grpc.aio.UnaryUnaryClientInterceptor):

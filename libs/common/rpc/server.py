@@ -30,13 +30,36 @@ class Service:
     add: Callable[[grpc.aio.Server], None]
 
 
+class WatchedHealth(HealthServicer):
+    """Health whose watches end when the server does; by themselves they would hold the drain to its limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches: set[asyncio.Task[Any]] = set()
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        """Stream every change of a service's health."""
+        watch = asyncio.current_task()
+        assert watch is not None
+        self._watches.add(watch)
+        try:
+            await super().Watch(request, context)
+        finally:
+            self._watches.discard(watch)
+
+    def end_watches(self) -> None:
+        """Send every watcher away."""
+        for watch in self._watches:
+            watch.cancel()
+
+
 class RpcServer:
     """Serves until told to stop; then says so, lets what was accepted finish, and ends."""
 
     def __init__(self, settings: ProcessSettings, chain: Chain, services: Sequence[Service]) -> None:
         self._settings = settings
         self._names = [service.name for service in services]
-        self._health = HealthServicer()
+        self._health = WatchedHealth()
         self._ready = False
         self._server = grpc.aio.server(
             interceptors=[ChainInterceptor(chain)],
@@ -65,8 +88,14 @@ class RpcServer:
             await self._health.set(name, _SERVING if ready else _NOT_SERVING)
 
     async def drain(self) -> None:
-        """Refuse what is new, let finish what was accepted, and end after the limit whatever is left."""
+        """Say that no new call is welcome, let finish what was accepted, and end after the limit whatever is left.
+
+        Between the word and the deed calls are still taken, for as long as it takes clients to hear it: gRPC would cancel
+        calls that have arrived and are not yet in a handler's hands.
+        """
         await self.set_ready(False)
+        await asyncio.sleep(self._settings.drain_delay_seconds)
+        self._health.end_watches()
         await asyncio.shield(self._server.stop(self._settings.drain_seconds))
 
 

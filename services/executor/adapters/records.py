@@ -57,6 +57,8 @@ class RecordWriter:
             fields["idempotency_key"], fields["replayed"] = request.idempotency_key, record.replayed
         if request.task_id:
             fields["task_id"] = request.task_id
+        if request.native_call_id:
+            fields["native_call_id"] = request.native_call_id
         if record.follows:
             fields["follows"] = record.follows
         if record.attempt:

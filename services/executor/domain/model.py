@@ -94,6 +94,7 @@ class Request:
     version: str = ""
     idempotency_key: str = ""
     task_id: str = ""
+    native_call_id: str = ""
     trace_id: str = ""
     deadline: float | None = None
     """By when the answer must be there, on the monotonic clock."""

@@ -30,7 +30,7 @@ def test_a_record_carries_all_that_is_known() -> None:
     decision = a_decision()
     record = a_record(
         event=Event.TIMED_OUT,
-        request=a_request(caller=caller, idempotency_key="k", task_id="task"),
+        request=a_request(caller=caller, idempotency_key="k", task_id="task", native_call_id="call-7"),
         tool=a_write_tool(),
         status=Status.TIMEOUT,
         state=State.TIMED_OUT,
@@ -70,6 +70,7 @@ def test_a_record_carries_all_that_is_known() -> None:
     assert (message.decision, message.policy_set_version) == (decision.name, "set-1")
     assert list(message.determining_policies) == ["policy0"]
     assert (message.idempotency_key, message.replayed, message.task_id) == ("k", True, "task")
+    assert message.native_call_id == "call-7"
     assert (message.status, message.error_reason) == (rpb.RECORD_STATUS_TIMEOUT, Reason.TOOL_TIMEOUT)
     assert (message.previous_state, message.state) == ("running", "timed_out")
     assert message.latency.ToMilliseconds() == 1500

@@ -245,6 +245,7 @@ class AuditRecord(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
     EXECUTOR_ID_FIELD_NUMBER: _builtins.int
+    NATIVE_CALL_ID_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same id twice stores it once."""
     event_class: Global___EventClass.ValueType
@@ -303,6 +304,8 @@ class AuditRecord(_message.Message):
     """The task that the call is a part of."""
     executor_id: _builtins.str
     """The executor process that ran it."""
+    native_call_id: _builtins.str
+    """The id that the caller's own protocol gave the call, such as a model's tool call id."""
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened, by the writer's clock."""
@@ -360,10 +363,11 @@ class AuditRecord(_message.Message):
         attempt: _builtins.int = ...,
         task_id: _builtins.str = ...,
         executor_id: _builtins.str = ...,
+        native_call_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "event_time", b"event_time", "latency", b"latency"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "operation", b"operation", "policy_set_version", b"policy_set_version", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
