@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def test_a_readme_stays_short_and_answers_the_five_questions(repository: Path, s
 def test_every_module_with_logic_has_a_test_module(repository: Path, service: str) -> None:
     room = repository / "services" / service
     assert sorted((room / "tests").glob("test_*.py")) != []
+
+
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/concepts.md", "docs/operations.md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_documents_name_only_what_exists(repository: Path, document: str) -> None:
+    """Every path in backticks or behind a link leads somewhere; messages are named below proto/toolmesh."""
+    text = (repository / document).read_text()
+    rooms = "proto|gen|libs|services|localmesh|sdk|deploy|tests|bench|docs|common|registry|authz|executor|approval|audit"
+    named = set(re.findall(rf"`((?:{rooms})/[\w./-]+)`", text)) | set(re.findall(r"\]\(([\w./-]+)\)", text))
+    places = (repository, repository / "proto" / "toolmesh")
+    assert sorted(name for name in named if not any((place / name).exists() for place in places)) == []
 
 
 def test_the_tree_is_named_nowhere_by_its_builders_tools(repository: Path) -> None:
