@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -77,6 +80,7 @@ def process_environment(pki: Pki) -> Callable[[str], dict[str, str]]:
             "TOOLMESH_TLS_KEY": str(identity.key),
             "TOOLMESH_TLS_CA": str(pki.ca),
             "TOOLMESH_DRAIN_SECONDS": "2",
+            "TOOLMESH_DRAIN_DELAY_SECONDS": "0",
         }
 
     return environment
@@ -91,26 +95,53 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def migrated(postgres_server: str) -> Callable[[str], str]:
+    """Return a factory of templates: a database in which a service's migrations have run, made once for all tests."""
+    made: dict[str, str] = {}
+
+    def template(service: str) -> str:
+        if service not in made:
+            made[service] = f"template_{service}"
+            _create(postgres_server, made[service], service)
+            scripts = Path(__file__).resolve().parent.parent / "services" / service / "migrations"
+            url = _url(postgres_server, service, made[service]).replace("postgresql://", "postgresql+psycopg://")
+            command = [sys.executable, "-m", "libs.common.sql.migrate", str(scripts), service]
+            subprocess.run(command, check=True, env={**os.environ, "MIGRATION_URL": url})
+        return made[service]
+
+    return template
+
+
 @pytest.fixture
-def database(postgres_server: str) -> Iterator[Callable[[str], str]]:
-    """Return a factory: `database("audit")` makes a fresh database with the role and schema of that service."""
+def database(postgres_server: str, migrated: Callable[[str], str]) -> Iterator[Callable[..., str]]:
+    """Return a factory: `database("audit")` makes a fresh database with the role, schema and tables of that service;
+    with `empty=True` without the tables."""
     made: list[str] = []
 
-    def create(service: str) -> str:
-        name = "t" + new_id().replace("-", "")
-        made.append(name)
-        with psycopg.connect(postgres_server + "/postgres", autocommit=True) as connection:
-            connection.execute(f"create database {name}")
-            if not connection.execute("select 1 from pg_roles where rolname = %s", (service,)).fetchone():
-                connection.execute(f"create role {service} login password 'test'")
-        with psycopg.connect(f"{postgres_server}/{name}", autocommit=True) as connection:
-            connection.execute(f"create schema {service} authorization {service}")
-        return f"postgresql://{service}:test@{postgres_server.rsplit('@', 1)[1]}/{name}"
+    def create(service: str, *, empty: bool = False) -> str:
+        made.append("t" + new_id().replace("-", ""))
+        _create(postgres_server, made[-1], service, template="" if empty else migrated(service))
+        return _url(postgres_server, service, made[-1])
 
     yield create
     with psycopg.connect(postgres_server + "/postgres", autocommit=True) as connection:
         for name in made:
             connection.execute(f"drop database {name} with (force)")
+
+
+def _create(server: str, name: str, service: str, template: str = "") -> None:
+    with psycopg.connect(server + "/postgres", autocommit=True) as connection:
+        connection.execute(f"create database {name}" + (f" template {template}" if template else ""))
+        if not connection.execute("select 1 from pg_roles where rolname = %s", (service,)).fetchone():
+            connection.execute(f"create role {service} login password 'test'")
+    if not template:
+        with psycopg.connect(f"{server}/{name}", autocommit=True) as connection:
+            connection.execute(f"create schema {service} authorization {service}")
+
+
+def _url(server: str, service: str, name: str) -> str:
+    return f"postgresql://{service}:test@{server.rsplit('@', 1)[1]}/{name}"
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,9 @@ DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "
 def test_the_documents_name_only_what_exists(repository: Path, document: str) -> None:
     """Every path in backticks or behind a link leads somewhere; messages are named below proto/toolmesh."""
     text = (repository / document).read_text()
-    rooms = "proto|gen|libs|services|localmesh|sdk|deploy|tests|bench|docs|common|registry|authz|executor|approval|audit"
+    rooms = (
+        "proto|gen|libs|services|localmesh|sdk|deploy|tests|bench|docs|common|registry|authz|executor|approval|audit"
+    )
     named = set(re.findall(rf"`((?:{rooms})/[\w./-]+)`", text)) | set(re.findall(r"\]\(([\w./-]+)\)", text))
     places = (repository, repository / "proto" / "toolmesh")
     assert sorted(name for name in named if not any((place / name).exists() for place in places)) == []

@@ -34,8 +34,8 @@ def scripts(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_replicas_that_start_together_migrate_once(database: Callable[[str], str], scripts: Path) -> None:
-    url = database("audit")
+async def test_replicas_that_start_together_migrate_once(database: Callable[..., str], scripts: Path) -> None:
+    url = database("audit", empty=True)
     engines = [engine_for(url, schema="audit") for _ in range(6)]
     await asyncio.gather(*(migrate(engine, scripts, schema="audit") for engine in engines))
     async with transaction(engines[0]) as connection:
@@ -44,8 +44,8 @@ async def test_replicas_that_start_together_migrate_once(database: Callable[[str
         await engine.dispose()
 
 
-async def test_a_block_that_raises_leaves_nothing(database: Callable[[str], str], scripts: Path) -> None:
-    engine = engine_for(database("audit"), schema="audit")
+async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], scripts: Path) -> None:
+    engine = engine_for(database("audit", empty=True), schema="audit")
     await migrate(engine, scripts, schema="audit")
     with pytest.raises(ZeroDivisionError):
         async with transaction(engine) as connection:
@@ -56,8 +56,8 @@ async def test_a_block_that_raises_leaves_nothing(database: Callable[[str], str]
     await engine.dispose()
 
 
-async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callable[[str], str]) -> None:
-    engine = engine_for(database("audit"), schema="audit", size=1)
+async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callable[..., str]) -> None:
+    engine = engine_for(database("audit", empty=True), schema="audit", size=1)
     engine.pool._timeout = 0.05  # type: ignore[attr-defined]
     async with transaction(engine):
         with pytest.raises(MeshError) as caught:

@@ -60,6 +60,7 @@ async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[
     )
     server = RpcServer(settings, chain, [service])
     await server.start()
+    await server.set_ready(True)
     yield server
     await server.drain()
 

@@ -55,6 +55,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
     service = Service(name, lambda server: authz_rpc.add_AuthzServiceServicer_to_server(Keys(), server))  # type: ignore[abstract]
     server = RpcServer(settings, chain, [service])
     await server.start()
+    await server.set_ready(True)
     yield Address("127.0.0.1", server.port)
     await server.drain()
 
