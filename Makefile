@@ -53,8 +53,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
 	@# Compiled here, once: six services that start together would otherwise each compile the same modules.
-	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock || \
-		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --compile-bytecode --require-hashes \
+		-r requirements.lock 2> $(VENV)/uv.log || { echo "uv could not install (see $(VENV)/uv.log); pip does, more slowly"; \
+		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; }
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q gen libs services localmesh sdk
 	@$(BIN)/python tools/protodeps.py .cache/protodeps
