@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.harness.mesh import Mesh, running_mesh
-from tests.harness.stores import free_port
+from tests.harness.stores import free_port, wait_until
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 TICK = os.sysconf("SC_CLK_TCK")
@@ -25,6 +25,11 @@ def cpu_seconds(pids: list[int]) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         total += int(fields[11]) + int(fields[12])
     return total / TICK
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def measure(case: str, way: str, target: str, concurrency: int, pids: list[int], **options: str) -> dict[str, Any]:
@@ -42,7 +47,7 @@ def run(mesh: Mesh) -> list[dict[str, Any]]:
     pki, token, port = str(mesh.state / "pki"), mesh.token(ttl="1h"), free_port()
     parts = {part["name"]: part for part in mesh.status()["services"]}
     bare = subprocess.Popen([sys.executable, "-m", "bench.floor", str(port), pki])
-    time.sleep(1.5)
+    wait_until(lambda: _listens(port), "the floor's start")
     everything = [int(part["pid"]) for part in parts.values()]
     rows = []
     try:

@@ -33,11 +33,11 @@ def _package(name: str) -> Path:
     # find_spec does not run the package: importing these has side effects and costs memory.
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise ProgramError(f"{name} is not installed; `pip install toolmesh[local]` brings it")
+        raise ProgramError(f"{name} is not installed; `make setup` brings it")
     return Path(spec.origin).parent
 
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise ProgramError(f"{path} is missing; reinstall `toolmesh[local]`")
+        raise ProgramError(f"{path} is missing; `make clean setup` brings it back")
     return path

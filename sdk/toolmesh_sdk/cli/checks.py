@@ -20,7 +20,7 @@ from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.plugins import Plugin
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-LOCAL_EXTRA = "pip install 'toolmesh[local]'"
+LOCAL_EXTRA = "pip install -e '.[local]'"
 # What the embedded parts are built for.
 _MACHINES = {"x86_64", "aarch64"}
 _GLIBC = (2, 28)
