@@ -61,10 +61,14 @@ def stale(root: Path = ROOT) -> list[str]:
 
 
 def _differences(fresh: Path, committed: Path) -> list[str]:
-    names = {p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file()}
-    kept = {p.relative_to(committed) for p in committed.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    names, kept = _files(fresh), _files(committed)
     _, mismatch, _ = filecmp.cmpfiles(fresh, committed, [str(n) for n in names & kept], shallow=False)
     return sorted({f"gen/{n}" for n in (names ^ kept)} | {f"gen/{n}" for n in mismatch})
+
+
+def _files(folder: Path) -> set[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder) for path in found}
 
 
 def main() -> int:
