@@ -8,9 +8,9 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 
-from libs.common.auth.tokens import MAX_TOKEN_BYTES
 from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.application import RpcApplication, engine_resource
+from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.rpc.server import Service
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate

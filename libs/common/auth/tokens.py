@@ -19,9 +19,9 @@ import orjson
 
 from libs.common.auth.identity import Grant, Identity
 from libs.common.errors import MeshError, Reason
+from libs.common.rpc.limits import MAX_TOKEN_BYTES
 
 ALGORITHMS = ["RS256", "ES256", "EdDSA"]
-MAX_TOKEN_BYTES = 16_384
 # Clocks of honest machines differ; a token may be this much too young or too old.
 CLOCK_SKEW = 5.0
 _DID = re.compile(r"^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$")

@@ -12,7 +12,7 @@ import grpc.aio
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import current_call, margin
-from libs.common.rpc.server import MAX_MESSAGE_BYTES
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.settings import Address
 
 

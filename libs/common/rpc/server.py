@@ -15,9 +15,9 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from libs.common.rpc.chain import Chain, ChainInterceptor
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.settings import ProcessSettings
 
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from libs.common.auth.tokens import MAX_TOKEN_BYTES
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
+from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.telemetry.trace import TraceContext, continue_trace
 from services.gateway.domain.deadline import parse_deadline
 from services.gateway.transport.asgi import Scope
