@@ -65,8 +65,13 @@ def _rss(pid: int) -> int:
 
 
 def _pss(pid: int) -> int | None:
-    with contextlib.suppress(OSError):
+    """Return the proportional memory of a process: none for one that has just ended, None for one we may not look into."""
+    try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
-    return None
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except OSError:
+        return None
+    return 0

@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from localmesh.memory import all_children, family, proportional, resident
 
@@ -25,5 +28,19 @@ def test_shared_memory_counts_once_in_proportion() -> None:
     assert (proportional([pid]).kind, resident([pid]).kind) == ("pss", "rss")
 
 
-def test_what_cannot_be_seen_falls_back_to_what_can() -> None:
-    assert proportional([os.getpid(), 2**22 + 1]).kind == "rss"
+def test_a_process_that_has_just_ended_holds_nothing() -> None:
+    """Backends of PostgreSQL come and go while they are being counted."""
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    assert proportional([os.getpid(), ended.pid]).kind == "pss"
+    assert proportional([ended.pid]).bytes == 0
+
+
+def test_what_cannot_be_seen_falls_back_to_what_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> str:
+        if path.name == "smaps_rollup":
+            raise PermissionError(path)
+        return path.read_bytes().decode()
+
+    monkeypatch.setattr(Path, "read_text", closed)
+    assert proportional([os.getpid()]).kind == "rss"
