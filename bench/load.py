@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import httpx
 import uvloop
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
@@ -42,23 +41,26 @@ async def grpc_calls(options: argparse.Namespace, latencies: list[float]) -> Non
 
 
 async def http_calls(options: argparse.Namespace, latencies: list[float]) -> None:
-    """Call tools.invoke over JSON-RPC."""
-    body = json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools.invoke",
-            "params": {"tool": "echo", "arguments": {"text": "hello"}},
-        }
-    )
-    headers = {"authorization": f"Bearer {options.token}", "content-type": "application/json"}
-    limits = httpx.Limits(max_connections=options.concurrency)
-    async with httpx.AsyncClient(base_url=options.target, headers=headers, limits=limits, timeout=30) as client:
+    """Call tools.invoke over JSON-RPC, each caller on a connection of its own, by hand: a client library would be the bottleneck."""
+    call = {"tool": "echo", "arguments": {"text": "hello"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": call}).encode()
+    host, _, port = options.target.removeprefix("http://").rpartition(":")
+    head = f"POST /rpc HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {options.token}\r\ncontent-type: application/json\r\n"
+    request = head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
+    free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-        async def one() -> None:
-            (await client.post("/rpc", content=body)).raise_for_status()
+    async def one() -> None:
+        reader, writer = free.pop() if free else await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(answer.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        if not answer.startswith(b"http/1.1 200"):
+            raise RuntimeError(answer.decode())
+        free.append((reader, writer))
 
-        await _drive(one, options, latencies)
+    await _drive(one, options, latencies)
+    for _, writer in free:
+        writer.close()
 
 
 async def _drive(one: Any, options: argparse.Namespace, latencies: list[float]) -> None:
