@@ -82,10 +82,10 @@ class ListedLog:
         return Page(found, more=span.first + limit < span.end)
 
     async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
-        raise NotImplementedError
+        return LoggedRecord("log", sequence, b"", b"", datetime.now(UTC)) if sequence < self.size else None
 
     async def by_record_id(self, record_id: str) -> LoggedRecord | None:
-        raise NotImplementedError
+        return None
 
 
 async def _next(records: AsyncIterator[LoggedRecord]) -> LoggedRecord:
