@@ -25,7 +25,7 @@ from services.audit.domain.append_records import AppendRecords
 from services.audit.domain.get_checkpoint import GetCheckpoint
 from services.audit.domain.tail import Tail
 from services.audit.domain.watch_records import WatchRecords
-from services.audit.handlers import AuditHandlers
+from services.audit.handlers.audit import AuditHandlers
 from services.audit.policy import POLICY
 from services.audit.streams import OpenStreams
 

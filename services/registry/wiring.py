@@ -22,7 +22,7 @@ from services.registry.adapters.change_log import PostgresChangeLog
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.redis_bell import RedisBell
 from services.registry.config import Settings
-from services.registry.handlers import RegistryHandlers
+from services.registry.handlers.registry import RegistryHandlers
 from services.registry.policy import POLICY
 
 SCHEMA = "registry"

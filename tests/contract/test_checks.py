@@ -59,9 +59,9 @@ def test_the_rooms_import_only_whom_they_may(repository: Path) -> None:
     ("place", "line"),
     [
         ("services/registry/domain/model.py", "import services.audit.convert"),
-        ("services/registry/convert.py", "import services.audit.convert"),
+        ("services/registry/convert/registry.py", "import services.audit.convert"),
         ("services/audit/domain/model.py", "import grpc"),
-        ("services/audit/handlers.py", "import services.audit.adapters"),
+        ("services/audit/handlers/audit.py", "import services.audit.adapters"),
         ("libs/common/ids.py", "import services.audit.policy"),
         ("sdk/toolmesh_sdk/__init__.py", "import libs.common.ids"),
     ],

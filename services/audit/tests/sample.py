@@ -12,7 +12,7 @@ from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.ids import new_id
-from services.audit.convert import entries_of
+from services.audit.convert.audit import entries_of
 from services.audit.domain.model import Entry
 
 

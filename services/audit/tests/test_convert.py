@@ -20,7 +20,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
-from services.audit.convert import MAX_CANONICAL_BYTES, entries_of, filter_of, record_of
+from services.audit.convert.audit import MAX_CANONICAL_BYTES, entries_of, filter_of, record_of
 from services.audit.tests.sample import a_record
 
 MOMENT = Timestamp(seconds=1_790_000_000, nanos=123_456_000)

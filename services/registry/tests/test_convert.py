@@ -10,7 +10,7 @@ from toolmesh.registry.v1 import tool_version_pb2
 from libs.common.auth.identity import Identity
 from libs.common.rpc.call import Call
 from libs.common.telemetry.trace import continue_trace
-from services.registry import convert
+from services.registry.convert import registry as convert
 from services.registry.domain.changes import Position
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.domain.watch_tools import Event, Heartbeat, Removed, SnapshotComplete, Upserted

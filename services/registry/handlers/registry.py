@@ -12,7 +12,7 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from libs.common.clock import Clock
 from libs.common.rpc.call import serving
 from libs.common.telemetry.log import Log
-from services.registry import convert
+from services.registry.convert import registry as convert
 from services.registry.domain.get_tool import get_tool
 from services.registry.domain.list_tools import list_tools
 from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker

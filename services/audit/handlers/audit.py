@@ -10,7 +10,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.rpc.call import serving
-from services.audit import convert
+from services.audit.convert import audit as convert
 from services.audit.domain.append_records import AppendRecords
 from services.audit.domain.get_checkpoint import GetCheckpoint
 from services.audit.domain.get_record import get_record
