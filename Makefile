@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help up down status setup test check proto lock format bench clean
+.PHONY: help up down status setup test test-faults check proto lock format bench clean
 
 help:  ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,9 @@ status: setup  ## Show the running mesh.
 
 test: setup  ## Check the contract and the code, then run every test against real processes.
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+test-faults: setup  ## The slow half: long runs under load with processes killed at random moments.
+	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)
 
 check: setup  ## Only the checks: format, lint, types, imports, contract.
 	@$(BIN)/pytest tests/contract $(PYTEST_ARGS)
