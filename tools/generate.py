@@ -41,11 +41,24 @@ def _protoc(arguments: list[str]) -> None:
 
 
 def write() -> None:
-    """Replace the committed output."""
-    shutil.rmtree(ROOT / "gen", ignore_errors=True)
-    (ROOT / "gen").mkdir()
-    stubs(ROOT / "gen")
+    """Replace the committed output, file by file and only where it differs: whoever imports it meanwhile finds it whole."""
+    gen = ROOT / "gen"
+    with tempfile.TemporaryDirectory() as scratch:
+        fresh = Path(scratch)
+        stubs(fresh)
+        for name in _differences(fresh, gen):
+            _replace(fresh / Path(name).relative_to("gen"), ROOT / name)
     (ROOT / "docs" / "errors.md").write_text(errordocs.render())
+
+
+def _replace(source: Path, target: Path) -> None:
+    if not source.exists():
+        target.unlink()
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(target.name + ".new")
+    shutil.copyfile(source, beside)
+    beside.replace(target)
 
 
 def stale(root: Path = ROOT) -> list[str]:

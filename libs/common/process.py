@@ -42,8 +42,11 @@ def run(service: str, settings_class: type[S], build: Callable[[S, Log, Tracing]
             sys.stderr.write(f"{service}: {problem}\n")
         sys.exit(2)
     log = Log(service, level=settings.log_level)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(_live(service, settings, log, build)))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            sys.exit(runner.run(_live(service, settings, log, build)))
+    finally:
+        log.flush()
 
 
 def instance_id(settings: ProcessSettings) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 # The names that certificates of the mesh carry beside those of the services themselves.
 EDGE = "edge"
 OPERATOR = "operator"
 ORCHESTRATOR = "orchestrator"
+_ALTERNATIVE_NAME = "x509_subject_alternative_name"
 SERVICES = ("registry", "authz", "executor", "approval", "audit", "gateway")
 
 
@@ -23,8 +24,11 @@ def peer_name(trust_domain: str, sans: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def peer_of(trust_domain: str, auth_context: Mapping[str, Iterable[bytes]]) -> str:
+def peer_of(trust_domain: str, identity_key: str | None, identities: Iterable[bytes] | None) -> str:
     """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate."""
+    if identity_key != _ALTERNATIVE_NAME:
+        # Without alternative names gRPC falls back to the common name, which nothing here vouches for.
+        return ""
     prefix = f"spiffe://{trust_domain}/".encode()
-    names = [san for san in auth_context.get("x509_subject_alternative_name", ()) if san.startswith(prefix)]
+    names = [san for san in identities or () if san.startswith(prefix)]
     return names[0][len(prefix) :].decode() if len(names) == 1 else ""

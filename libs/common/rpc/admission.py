@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, margin
 from libs.common.rpc.policy import PLATFORM, Policy
+from libs.common.rpc.timebox import Timeboxes
 
 
 class Admission:
@@ -18,6 +18,7 @@ class Admission:
         self._policy = {**PLATFORM, **policy}
         self._limit = max_concurrent_calls
         self._under_way = 0
+        self._timeboxes = Timeboxes()
 
     async def enter(self, call: Call, context: Any) -> None:
         default = self._policy[call.method].deadline
@@ -32,16 +33,12 @@ class Admission:
         if self._under_way >= self._limit:
             raise MeshError(Reason.OVERLOADED, retry_after=0.1)
         # Ends a little early, so that the answer still reaches a caller who is about to hang up.
-        call.limit = asyncio.timeout(remaining - margin(remaining))
-        await call.limit.__aenter__()
+        call.timebox = self._timeboxes.open(remaining - margin(remaining))
         self._under_way += 1
 
     async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        if call.limit is None:
+        if call.timebox is None:
             return error
         self._under_way -= 1
-        try:
-            await call.limit.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-        except TimeoutError as expired:
-            return expired
-        return error
+        self._timeboxes.close(call.timebox)
+        return call.timebox.outcome(error)

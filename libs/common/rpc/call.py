@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity
+    from libs.common.rpc.timebox import Timebox
     from libs.common.telemetry.trace import TraceContext
 
 
@@ -28,7 +29,7 @@ class Call:
     offered: float | None = None
     """How many seconds the caller left for this hop when the call arrived."""
     span: Any = None
-    limit: Any = None
+    timebox: Timebox | None = None
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, never less than zero; None when there is no deadline."""

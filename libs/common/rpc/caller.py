@@ -20,7 +20,8 @@ class CallerCheck:
         self._trust_domain = trust_domain
 
     async def enter(self, call: Call, context: Any) -> None:
-        call.peer = peer_of(self._trust_domain, context.auth_context())
+        # Not auth_context(): that copies the whole certificate chain for every call.
+        call.peer = peer_of(self._trust_domain, context.peer_identity_key(), context.peer_identities())
         bearer, call.token = call.token, ""
         access = self._access(call)
         if access.needs_caller:

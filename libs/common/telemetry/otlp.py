@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 from opentelemetry.context import Context
@@ -41,7 +40,7 @@ def start_server_span(tracer: Tracer, call: Call) -> Any:
     """Begin the span of a call and make it the parent of everything below."""
     parent = _remote(call.trace.trace_id, call.trace.parent_id) if call.trace.parent_id else Context()
     span = tracer.start_span(call.method.lstrip("/"), context=parent, kind=SpanKind.SERVER)
-    call.trace = replace(call.trace, span_id=format(span.get_span_context().span_id, "016x"))
+    call.trace = call.trace._replace(span_id=format(span.get_span_context().span_id, "016x"))
     return span
 
 

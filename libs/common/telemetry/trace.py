@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from libs.common.ids import new_span_id, new_trace_id
 
@@ -12,9 +12,8 @@ _TRACEPARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]
 _ZERO_TRACE, _ZERO_SPAN = "0" * 32, "0" * 16
 
 
-@dataclass(frozen=True, slots=True)
-class TraceContext:
-    """Where a call stands in its trace."""
+class TraceContext(NamedTuple):
+    """Where a call stands in its trace. A tuple, because one is made for every call."""
 
     trace_id: str
     span_id: str

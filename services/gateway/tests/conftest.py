@@ -54,11 +54,13 @@ class Client:
 class Mesh:
     """A running gateway, its peers, and whoever calls it."""
 
-    def __init__(self, pki: Any, signer: Any, peers: Peers, application: GatewayApplication, lines: Path) -> None:
+    def __init__(
+        self, pki: Any, signer: Any, peers: Peers, application: GatewayApplication, log: Log, lines: Path
+    ) -> None:
         self.pki, self.signer, self.peers, self.application = pki, signer, peers, application
         self.port = application.server.port
         self.clients: list[Client] = []
-        self._lines, self._before = lines, 0
+        self._log, self._lines, self._before = log, lines, 0
 
     def client(self, name: str = "edge", token: str | None = None) -> Client:
         """Return a client; without a token of its own it carries a good one."""
@@ -68,6 +70,7 @@ class Mesh:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return what the gateway logged in this test so far."""
+        self._log.flush()
         return [orjson.loads(line) for line in self._lines.read_bytes()[self._before :].splitlines()]
 
     async def idle(self) -> None:
@@ -103,14 +106,16 @@ async def run_mesh(pki: Any, signer: Any, folder: Path) -> AsyncIterator[Mesh]:
     peers = Peers(lambda name: _environment(pki, name), signer)
     await peers.start()
     settings = load(Settings, {**_environment(pki, "gateway"), **peers.addresses()})
-    log = folder / "log"
-    with log.open("wb") as file:
-        application = await build(settings, Log("gateway", descriptor=file.fileno()), Tracing())
+    lines = folder / "log"
+    with lines.open("wb") as file:
+        log = Log("gateway", descriptor=file.fileno())
+        application = await build(settings, log, Tracing())
         await application.start()
-        mesh = Mesh(pki, signer, peers, application, log)
+        mesh = Mesh(pki, signer, peers, application, log, lines)
         yield mesh
         await mesh.forget()
         await application.stop()
+        log.flush()
     await peers.stop()
 
 

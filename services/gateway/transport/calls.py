@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import grpc.aio
@@ -121,7 +120,7 @@ def begin_call(arrival: Arrival) -> Call:
 def entry_call(arrival: Arrival) -> Call:
     """Make the call of one entry of a batch: the same trace and token, a span of its own."""
     call = begin_call(arrival)
-    call.trace = replace(arrival.trace, span_id=new_span_id())
+    call.trace = arrival.trace._replace(span_id=new_span_id())
     call.started = time.monotonic()
     return call
 

@@ -1,0 +1,99 @@
+"""Lines reach their descriptor whole, in order, and soon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from libs.common.telemetry.log import GATHER_BYTES, Log
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    path = tmp_path / "log"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    yield path, descriptor
+    os.close(descriptor)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+async def test_lines_are_gathered_and_written_a_moment_later(
+    place: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, descriptor = place
+    log, written = Log("a", descriptor=descriptor), asyncio.Event()
+    flush = log.flush
+    monkeypatch.setattr(log, "flush", lambda: (flush(), written.set()))
+    log.info("one")
+    log.info("two", number=2)
+    assert lines(path) == []
+    await written.wait()
+    assert [(line["event"], line.get("number")) for line in lines(path)] == [("one", None), ("two", 2)]
+
+
+@pytest.mark.parametrize("level", ["warning", "error"])
+async def test_what_is_wrong_is_written_at_once_with_what_led_to_it(place: tuple[Path, int], level: str) -> None:
+    path, descriptor = place
+    log = Log("a", descriptor=descriptor)
+    log.info("before")
+    getattr(log, level)("wrong")
+    assert [line["event"] for line in lines(path)] == ["before", "wrong"]
+
+
+def test_without_a_loop_nothing_is_held_back(place: tuple[Path, int]) -> None:
+    path, descriptor = place
+    Log("a", descriptor=descriptor).info("one")
+    assert [line["event"] for line in lines(path)] == ["one"]
+
+
+async def test_much_is_not_held_back(place: tuple[Path, int]) -> None:
+    path, descriptor = place
+    log = Log("a", descriptor=descriptor)
+    log.info("big", text="x" * GATHER_BYTES)
+    assert [line["event"] for line in lines(path)] == ["big"]
+
+
+def test_a_line_that_a_loop_took_with_it_does_not_hold_back_later_ones(
+    place: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, descriptor = place
+    log = Log("a", descriptor=descriptor)
+
+    async def write() -> None:
+        log.info("left behind")
+
+    asyncio.run(write())
+    monkeypatch.setattr("libs.common.telemetry.log.GATHER_SECONDS", 0.01)
+    log._due -= 10
+    log.info("next")
+    assert [line["event"] for line in lines(path)] == ["left behind", "next"]
+
+
+async def test_lines_of_threads_and_the_loop_stay_whole(place: tuple[Path, int]) -> None:
+    path, descriptor = place
+    log = Log("a", descriptor=descriptor)
+
+    def write(name: str) -> None:
+        for number in range(300):
+            log.info("line", writer=name, number=number, text="é" * 50)
+
+    threads = [threading.Thread(target=write, args=(f"t{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    write("loop")
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    log.flush()
+    written = lines(path)
+    assert len(written) == 5 * 300
+    for name in ["loop", "t0", "t1", "t2", "t3"]:
+        assert [line["number"] for line in written if line["writer"] == name] == list(range(300))
