@@ -1,4 +1,7 @@
-"""The floor: an echo over grpc.aio on uvloop with TLS and nothing else. What a governed call costs is measured against it."""
+"""The floor: what grpc.aio on uvloop with mutual TLS costs by itself. Everything is measured against it.
+
+Two methods: one that takes nothing and answers nothing, and an echo with the messages of a tool call.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ import uvloop
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
+EMPTY = "/bench.Floor/Empty"
+ECHO = "/toolmesh.executor.v1.ExecutorService/Invoke"
+
 
 class Echo(rpc.ExecutorServiceServicer):
     """Answers with the arguments."""
@@ -24,9 +30,16 @@ class Echo(rpc.ExecutorServiceServicer):
         return response
 
 
+async def _nothing(request: bytes, context: Any) -> bytes:
+    return b""
+
+
 async def serve(port: int, folder: Path) -> None:
+    """Serve until terminated."""
     server = grpc.aio.server()
     rpc.add_ExecutorServiceServicer_to_server(Echo(), server)
+    empty = {"Empty": grpc.unary_unary_rpc_method_handler(_nothing)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Floor", empty),))
     pair = ((folder / "executor.key").read_bytes(), (folder / "executor.pem").read_bytes())
     credentials = grpc.ssl_server_credentials([pair], (folder / "ca.pem").read_bytes(), require_client_auth=True)
     server.add_secure_port(f"127.0.0.1:{port}", credentials)

@@ -15,7 +15,7 @@ from localmesh.parts.service import ServicePlan, service_part
 from localmesh.parts.valkey import valkey_part, valkey_url
 from localmesh.pki import Pki
 from localmesh.process import RunAs
-from localmesh.secrets import Secrets
+from localmesh.secrets import SCHEMA_OWNERS, Secrets
 from localmesh.settings import LOOPBACK, Settings
 from localmesh.state import State
 
@@ -47,19 +47,24 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         valkey_part(wheels.valkey_server(), mesh.state.path / "valkey", mesh.ports["valkey"], mesh.secrets.valkey),
         # The first service: all others fetch the keys for caller tokens from it.
         _service(mesh, "authz", {"TOOLMESH_SIGNING_KEYS": str(mesh.secrets.signing_keys)}),
-        # Stops after the executor, whose last records it must still take.
-        _service(mesh, "audit", {"TOOLMESH_CHECKPOINT_KEY": str(mesh.secrets.checkpoint_key)} | _peers(mesh, "authz")),
+        # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
+        _service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.
         _service(
             mesh,
             "registry",
-            {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])} | _peers(mesh, "authz"),
+            {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])}
+            | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
         # Nobody waits for it at start; it keeps its place before the executor, which will redeem its tickets.
         _service(mesh, "approval", _peers(mesh, "authz")),
         # After those it calls, so that on the way down it ends its work while they still answer.
-        _service(mesh, "executor", _peers(mesh, "registry", "authz", "audit")),
+        _service(
+            mesh,
+            "executor",
+            {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)} | _peers(mesh, "registry", "authz", "audit"),
+        ),
         # The last service: it only translates. It has no database, so it need not wait for one.
         _service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz"), after=()),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
@@ -88,8 +93,23 @@ def postgres_plan(mesh: Mesh) -> PostgresPlan:
 def _service(mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)) -> Part:
     own = dict(environment)
     if name in mesh.secrets.database:
-        own["TOOLMESH_DATABASE_URL"] = database_url(name, mesh.secrets.database[name], mesh.ports["postgres"])
+        own["TOOLMESH_DATABASE_URL"] = _database_url(mesh, name)
+    if name in SCHEMA_OWNERS:
+        own["TOOLMESH_MIGRATION_DATABASE_URL"] = _database_url(mesh, SCHEMA_OWNERS[name])
     return service_part(ServicePlan(name, after, own), mesh.ports, mesh.pki, mesh.settings)
+
+
+def _audit(mesh: Mesh) -> dict[str, str]:
+    return {
+        "TOOLMESH_CHECKPOINT_KEY": str(mesh.secrets.checkpoint_key),
+        "TOOLMESH_RELAY": mesh.settings.relay,
+        "TOOLMESH_KAFKA_BROKERS": mesh.settings.kafka_brokers,
+        "TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"]),
+    }
+
+
+def _database_url(mesh: Mesh, role: str) -> str:
+    return database_url(role, mesh.secrets.database[role], mesh.ports["postgres"])
 
 
 def _peers(mesh: Mesh, *names: str) -> dict[str, str]:

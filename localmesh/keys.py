@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,17 +12,19 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from localmesh.files import write_private
-from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, SecretFiles
+from localmesh.secrets import LOGINS, SecretFiles
 from localmesh.state import State
 
 
 def ensure_secrets(state: State) -> None:
     """Makes those secrets of a state folder that do not exist yet."""
     files = SecretFiles(state.secrets)
-    for role in (DATABASE_OWNER, *DATABASE_ROLES):
+    for role in LOGINS:
         _ensure(files.database(role), _password)
     _ensure(files.valkey, _password)
     _ensure(files.checkpoint_key, _ed25519_pem)
+    if not any(files.sealing_keys.glob("*.key")):
+        _ensure(files.sealing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)
     if not any(files.signing_keys.glob("*.pem")):
         # The file name orders the keys: authz signs with the newest and still publishes the others.
         _ensure(files.signing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.pem", _rsa_pem)
@@ -35,6 +38,10 @@ def _ensure(path: Path, make: Callable[[], bytes]) -> None:
 def _password() -> bytes:
     # Hexadecimal: safe in a URL, in SQL and in a configuration file without quoting.
     return secrets.token_hex(24).encode()
+
+
+def _sealing_key() -> bytes:
+    return base64.b64encode(secrets.token_bytes(32))
 
 
 def _rsa_pem() -> bytes:

@@ -8,7 +8,11 @@ from pathlib import Path
 from localmesh.state import State
 
 DATABASE_ROLES = ("registry", "authz", "executor", "approval", "audit")
+# Who owns a service's schema where its own role must not: the log's writer cannot be let loose on its history.
+SCHEMA_OWNERS = {"audit": "audit_owner"}
 DATABASE_OWNER = "postgres"
+# All that have a password.
+LOGINS = (DATABASE_OWNER, *DATABASE_ROLES, *SCHEMA_OWNERS.values())
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,10 @@ class SecretFiles:
     @property
     def signing_keys(self) -> Path:
         return self.folder / "signing-keys"
+
+    @property
+    def sealing_keys(self) -> Path:
+        return self.folder / "sealing-keys"
 
     @property
     def checkpoint_key(self) -> Path:
@@ -40,6 +48,7 @@ class Secrets:
     database: dict[str, str]
     valkey: str
     signing_keys: Path
+    sealing_keys: Path
     checkpoint_key: Path
 
     def __repr__(self) -> str:
@@ -50,8 +59,9 @@ def read_secrets(state: State) -> Secrets:
     """Returns the secrets that `keys.ensure_secrets` made."""
     files = SecretFiles(state.secrets)
     return Secrets(
-        database={role: files.database(role).read_text() for role in (DATABASE_OWNER, *DATABASE_ROLES)},
+        database={role: files.database(role).read_text() for role in LOGINS},
         valkey=files.valkey.read_text(),
         signing_keys=files.signing_keys,
+        sealing_keys=files.sealing_keys,
         checkpoint_key=files.checkpoint_key,
     )

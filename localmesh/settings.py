@@ -25,6 +25,8 @@ class Settings:
     trace_sample_ratio: float = 1.0
     rate_per_second: int = 2000
     rate_burst: int = 4000
+    relay: str = "redis"
+    kafka_brokers: str = ""
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
@@ -37,6 +39,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         trace_sample_ratio=float(environment.get("TOOLMESH_TRACE_SAMPLE_RATIO", default.trace_sample_ratio)),
         rate_per_second=int(environment.get("TOOLMESH_EDGE_RATE", default.rate_per_second)),
         rate_burst=int(environment.get("TOOLMESH_EDGE_BURST", default.rate_burst)),
+        relay=environment.get("TOOLMESH_RELAY", default.relay),
+        kafka_brokers=environment.get("TOOLMESH_KAFKA_BROKERS", default.kafka_brokers),
     )
 
 

@@ -22,6 +22,8 @@ from localmesh.certificates import Pki, issue_certificates
 
 ISSUER = "https://authz.toolmesh.local"
 AUDIENCE = "toolmesh"
+# Where a service's own role must not own its schema.
+SCHEMA_OWNERS = {"audit": "audit_owner"}
 
 
 @dataclass
@@ -105,7 +107,9 @@ def migrated(postgres_server: str) -> Callable[[str], str]:
             made[service] = f"template_{service}"
             _create(postgres_server, made[service], service)
             scripts = Path(__file__).resolve().parent.parent / "services" / service / "migrations"
-            url = _url(postgres_server, service, made[service]).replace("postgresql://", "postgresql+psycopg://")
+            url = _url(postgres_server, _owner(service), made[service]).replace(
+                "postgresql://", "postgresql+psycopg://"
+            )
             command = [sys.executable, "-m", "libs.common.sql.migrate", str(scripts), service]
             subprocess.run(command, check=True, env={**os.environ, "MIGRATION_URL": url})
         return made[service]
@@ -133,15 +137,26 @@ def database(postgres_server: str, migrated: Callable[[str], str]) -> Iterator[C
 def _create(server: str, name: str, service: str, template: str = "") -> None:
     with psycopg.connect(server + "/postgres", autocommit=True) as connection:
         connection.execute(f"create database {name}" + (f" template {template}" if template else ""))
-        if not connection.execute("select 1 from pg_roles where rolname = %s", (service,)).fetchone():
-            connection.execute(f"create role {service} login password 'test'")
+        for role in {service, _owner(service)}:
+            if not connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone():
+                connection.execute(f"create role {role} login password 'test'")
     if not template:
         with psycopg.connect(f"{server}/{name}", autocommit=True) as connection:
-            connection.execute(f"create schema {service} authorization {service}")
+            connection.execute(f"create schema {service} authorization {_owner(service)}")
 
 
-def _url(server: str, service: str, name: str) -> str:
-    return f"postgresql://{service}:test@{server.rsplit('@', 1)[1]}/{name}"
+def _owner(service: str) -> str:
+    return SCHEMA_OWNERS.get(service, service)
+
+
+def _url(server: str, role: str, name: str) -> str:
+    return f"postgresql://{role}:test@{server.rsplit('@', 1)[1]}/{name}"
+
+
+def owners_url(url: str) -> str:
+    """Return the address under which the owner of a service's schema reaches the database of `database(service)`."""
+    role = url.removeprefix("postgresql://").partition(":")[0]
+    return url.replace(f"//{role}:", f"//{_owner(role)}:", 1)
 
 
 @pytest.fixture(scope="session")

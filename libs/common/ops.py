@@ -14,8 +14,9 @@ from libs.common.settings import Address
 class OpsServer:
     """Answers /livez, /readyz and /metrics from a thread, so that a busy event loop still tells that it is alive."""
 
-    def __init__(self, listen: Address, ready: Callable[[], bool]) -> None:
-        self._http = ThreadingHTTPServer((listen.host, listen.port), _handler(ready))
+    def __init__(self, listen: Address, ready: Callable[[], bool], detail: Callable[[], str] = str) -> None:
+        """`detail` adds lines to the answer of /readyz, for people; only the status decides."""
+        self._http = ThreadingHTTPServer((listen.host, listen.port), _handler(ready, detail))
         self._http.daemon_threads = True
         # A short poll: stopping waits for the next one.
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="ops", daemon=True)
@@ -35,7 +36,7 @@ class OpsServer:
         self._http.server_close()
 
 
-def _handler(ready: Callable[[], bool]) -> type[BaseHTTPRequestHandler]:
+def _handler(ready: Callable[[], bool], detail: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -44,7 +45,8 @@ def _handler(ready: Callable[[], bool]) -> type[BaseHTTPRequestHandler]:
                 self._answer(200, b"ok\n")
             elif self.path == "/readyz":
                 up = ready()
-                self._answer(200 if up else 503, b"ready\n" if up else b"not ready\n")
+                word = "ready" if up else "not ready"
+                self._answer(200 if up else 503, f"{word}\n{detail()}".encode())
             elif self.path == "/metrics":
                 self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
             else:

@@ -12,6 +12,7 @@ from libs.common.errors import MeshError, Reason
 _VERSION = re.compile(r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?$")
 _PARTIAL = re.compile(r"^(0|[1-9]\d*)(?:\.(0|[1-9]\d*|[xX*]))?(?:\.(0|[1-9]\d*|[xX*]))?$")
 _COMPARISON = re.compile(r"^(>=|<=|>|<|=)(.+)$")
+_HYPHEN = re.compile(r"^(\S+)\s+-\s+(\S+)$")
 _MAX_DIGITS = 10
 
 
@@ -59,7 +60,8 @@ class Version:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a caller accepts: exact, `latest`, `^1.2`, `~1.2`, `1.x`, or comparisons such as `>=1.2 <2`."""
+    """What a caller accepts: exact, `latest`, `^1.2`, `~1.2`, `1.x`, comparisons such as `>=1.2 <2`, `1.2 - 1.4`, or any of
+    several with `||` between them. A range never accepts a pre-release; who wants one names it exactly."""
 
     text: str
     accepts: Callable[[Version], bool]
@@ -70,16 +72,25 @@ class Constraint:
         text = text.strip()
         if text in ("", "latest", "*"):
             return cls("latest", lambda version: not version.prerelease)
-        if _VERSION.match(text):
-            exact = Version.parse(text)
-            return cls(text, lambda version: version == exact)
-        tests = [_term(term) for term in text.split()]
-        return cls(text, lambda version: not version.prerelease and all(test(version) for test in tests))
+        alternatives = [_alternative(part.strip()) for part in text.split("||")]
+        return cls(text, lambda version: any(accepts(version) for accepts in alternatives))
 
 
 def highest(versions: Iterable[Version], constraint: Constraint) -> Version | None:
     """Return the highest version that the constraint accepts, or None."""
     return max((v for v in versions if constraint.accepts(v)), default=None)
+
+
+def _alternative(text: str) -> Callable[[Version], bool]:
+    if _VERSION.match(text):
+        exact = Version.parse(text)
+        return lambda version: version == exact
+    hyphen = _HYPHEN.match(text)
+    terms = [f">={hyphen.group(1)}", f"<={hyphen.group(2)}"] if hyphen else text.split()
+    if not terms:
+        raise _no_constraint(text)
+    tests = [_term(term) for term in terms]
+    return lambda version: not version.prerelease and all(test(version) for test in tests)
 
 
 def _term(term: str) -> Callable[[Version], bool]:
@@ -132,7 +143,7 @@ def _partial(text: str) -> tuple[tuple[int, int, int], int]:
     """Read `1`, `1.2`, `1.2.3` or `1.x`; return the lowest version meant and how many numbers were given."""
     match = _PARTIAL.match(text)
     if match is None or any(len(part) > _MAX_DIGITS for part in match.groups() if part):
-        raise MeshError(Reason.INVALID_REQUEST, message="not a version constraint", metadata={"constraint": text[:128]})
+        raise _no_constraint(text)
     numbers: list[int] = []
     for part in match.groups():
         if part is None or part in "xX*":
@@ -140,3 +151,7 @@ def _partial(text: str) -> tuple[tuple[int, int, int], int]:
         numbers.append(int(part))
     padded = [*numbers, 0, 0, 0]
     return (padded[0], padded[1], padded[2]), len(numbers)
+
+
+def _no_constraint(text: str) -> MeshError:
+    return MeshError(Reason.INVALID_REQUEST, message="not a version constraint", metadata={"constraint": text[:128]})

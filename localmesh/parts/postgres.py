@@ -9,7 +9,7 @@ from localmesh.part import Part
 from localmesh.parts.cluster import PostgresPlan, clear_stale_lock, ensure_cluster, require_success, write_owned
 from localmesh.parts.schemas import DATABASE, provisioning_sql
 from localmesh.process import Launch, run_to_end
-from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES
+from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS
 from localmesh.settings import LOOPBACK, inherited_environment
 
 # Small on purpose: a laptop runs this beside everything else. Durability is not traded for it.
@@ -18,6 +18,7 @@ listen_addresses = '{address}'
 port = {port}
 unix_socket_directories = ''
 max_connections = 100
+authentication_timeout = 10s
 shared_buffers = 32MB
 work_mem = 2MB
 maintenance_work_mem = 32MB
@@ -89,6 +90,7 @@ def _client(plan: PostgresPlan, program: str, *arguments: str) -> Launch:
 
 
 def _configure(plan: PostgresPlan) -> None:
-    access = ACCESS.format(database=DATABASE, roles=",".join(DATABASE_ROLES), owner=DATABASE_OWNER, address=LOOPBACK)
+    roles = ",".join([*DATABASE_ROLES, *SCHEMA_OWNERS.values()])
+    access = ACCESS.format(database=DATABASE, roles=roles, owner=DATABASE_OWNER, address=LOOPBACK)
     write_owned(plan, plan.cluster / "postgresql.conf", CONFIGURATION.format(address=LOOPBACK, port=plan.port))
     write_owned(plan, plan.cluster / "pg_hba.conf", access)

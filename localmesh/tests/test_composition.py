@@ -13,14 +13,14 @@ from localmesh.part import Part
 from localmesh.pki import Pki
 from localmesh.ports import USUAL_PORTS
 from localmesh.process import RunAs
-from localmesh.secrets import DATABASE_ROLES, read_secrets
+from localmesh.secrets import DATABASE_ROLES, SCHEMA_OWNERS, read_secrets
 from localmesh.settings import Settings
 from localmesh.state import State
 
 PEERS = {
     "authz": set(),
     "audit": {"authz"},
-    "registry": {"authz"},
+    "registry": {"authz", "audit"},
     "approval": {"authz"},
     "executor": {"registry", "authz", "audit"},
     "gateway": {"executor", "registry", "authz"},
@@ -59,8 +59,11 @@ def test_a_service_gets_the_contract_and_the_peers_it_needs(parts: Mapping[str, 
     addresses = {f"TOOLMESH_{peer.upper()}_ADDRESS" for peer in PEERS[name]}
     assert {variable for variable in given if variable.endswith("_ADDRESS")} == addresses
     assert ("TOOLMESH_DATABASE_URL" in given) == (name in DATABASE_ROLES)
-    assert ("TOOLMESH_REDIS_URL" in given) == (name == "registry")
+    assert ("TOOLMESH_MIGRATION_DATABASE_URL" in given) == (name in SCHEMA_OWNERS)
+    assert ("TOOLMESH_REDIS_URL" in given) == (name in ("registry", "audit"))
+    assert ("TOOLMESH_RELAY" in given) == (name == "audit")
     assert ("TOOLMESH_SIGNING_KEYS" in given) == (name == "authz")
+    assert ("TOOLMESH_SEALING_KEYS" in given) == (name == "executor")
     assert ("TOOLMESH_CHECKPOINT_KEY" in given) == (name == "audit")
     assert environment["TOOLMESH_LISTEN"] == parts[name].address
     assert environment["TOOLMESH_OPS_LISTEN"] == parts[name].ops

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import stat
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from localmesh.keys import ensure_secrets
-from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, read_secrets
+from localmesh.secrets import LOGINS, read_secrets
 from localmesh.state import State
 
 
@@ -35,7 +36,7 @@ def test_a_lost_secret_is_made_anew_without_touching_the_others(state: State) ->
 def test_every_role_has_a_password_of_its_own(state: State) -> None:
     ensure_secrets(state)
     passwords = read_secrets(state).database
-    assert passwords.keys() == {DATABASE_OWNER, *DATABASE_ROLES}
+    assert passwords.keys() == set(LOGINS)
     assert len(set(passwords.values())) == len(passwords)
 
 
@@ -46,6 +47,8 @@ def test_the_keys_are_of_the_promised_kinds(state: State) -> None:
     key = load_pem_private_key(signing.read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     assert key.key_size == 3072
+    (sealing,) = secrets.sealing_keys.glob("*.key")
+    assert len(base64.b64decode(sealing.read_bytes(), validate=True)) == 32
     assert isinstance(load_pem_private_key(secrets.checkpoint_key.read_bytes(), None), ed25519.Ed25519PrivateKey)
 
 

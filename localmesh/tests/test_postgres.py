@@ -18,7 +18,7 @@ from localmesh.parts.postgres import database_url, postgres_part
 from localmesh.ports import PortClaims
 from localmesh.process import RunAs
 from localmesh.report import Event
-from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, read_secrets
+from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS, read_secrets
 from localmesh.state import State
 from localmesh.supervisor import Supervisor
 from localmesh.tests.deadlines import eventually_async
@@ -33,13 +33,19 @@ def urls(mesh: Commands) -> dict[str, str]:
     return {role: database_url(role, password, port) for role, password in passwords.items()}
 
 
-@pytest.mark.parametrize("role", DATABASE_ROLES)
-def test_a_service_owns_its_schema_and_finds_it_first(urls: dict[str, str], role: str) -> None:
-    with psycopg.connect(urls[role]) as connection:
+@pytest.mark.parametrize("service", DATABASE_ROLES)
+def test_a_service_has_a_schema_that_it_or_its_owner_finds_first(urls: dict[str, str], service: str) -> None:
+    with psycopg.connect(urls[SCHEMA_OWNERS.get(service, service)]) as connection:
         connection.execute("CREATE TABLE probe (id int)")
         schemas = connection.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'probe'").fetchall()
-        assert (role,) in schemas
+        assert (service,) in schemas
         connection.rollback()
+
+
+@pytest.mark.parametrize("service", SCHEMA_OWNERS)
+def test_a_service_whose_schema_has_another_owner_makes_nothing_in_it(urls: dict[str, str], service: str) -> None:
+    with psycopg.connect(urls[service]) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(f"CREATE TABLE {service}.probe (id int)")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +82,7 @@ def test_it_is_durable_and_on_loopback_only(urls: dict[str, str]) -> None:
 
 
 async def test_a_crash_loses_nothing_that_was_committed(server: Supervisor, plan: PostgresPlan) -> None:
-    url = database_url("audit", plan.passwords["audit"], plan.port)
+    url = database_url("registry", plan.passwords["registry"], plan.port)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (id int)")
         connection.execute("INSERT INTO kept VALUES (1)")

@@ -20,9 +20,11 @@ def test_every_setting_can_be_chosen() -> None:
             "TOOLMESH_TRACE_SAMPLE_RATIO": "0.1",
             "TOOLMESH_EDGE_RATE": "7",
             "TOOLMESH_EDGE_BURST": "8",
+            "TOOLMESH_RELAY": "kafka",
+            "TOOLMESH_KAFKA_BROKERS": "127.0.0.1:9092",
         }
     )
-    assert chosen == Settings("debug", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8)
+    assert chosen == Settings("debug", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8, "kafka", "127.0.0.1:9092")
 
 
 def test_a_number_that_is_none_is_refused() -> None:

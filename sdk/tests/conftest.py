@@ -17,10 +17,15 @@ from typing import Any
 
 import grpc
 import pytest
-from toolmesh.audit.v1 import audit_service_pb2_grpc
+from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc
 from toolmesh.executor.v1 import executor_service_pb2_grpc
-from toolmesh.registry.v1 import registry_service_pb2_grpc
+from toolmesh.registry.v1 import (
+    discovery_service_pb2_grpc,
+    lifecycle_service_pb2_grpc,
+    registry_service_pb2_grpc,
+    trust_service_pb2_grpc,
+)
 from toolmesh_sdk import AsyncClient, Client
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
@@ -125,8 +130,20 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
                 servicer(registry_service_pb2_grpc.RegistryServiceServicer, mesh), server
             )
+            lifecycle_service_pb2_grpc.add_LifecycleServiceServicer_to_server(
+                servicer(lifecycle_service_pb2_grpc.LifecycleServiceServicer, mesh), server
+            )
+            discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(
+                servicer(discovery_service_pb2_grpc.DiscoveryServiceServicer, mesh), server
+            )
+            trust_service_pb2_grpc.add_TrustServiceServicer_to_server(
+                servicer(trust_service_pb2_grpc.TrustServiceServicer, mesh), server
+            )
             audit_service_pb2_grpc.add_AuditServiceServicer_to_server(
                 servicer(audit_service_pb2_grpc.AuditServiceServicer, mesh), server
+            )
+            usage_service_pb2_grpc.add_UsageServiceServicer_to_server(
+                servicer(usage_service_pb2_grpc.UsageServiceServicer, mesh), server
             )
             authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(
                 servicer(authz_service_pb2_grpc.AuthzServiceServicer, mesh), server
@@ -207,7 +224,7 @@ async def drive(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., D
 
 @pytest.fixture
 def local_mesh(mesh: ScriptedMesh, serve: Callable[..., str], pki: Any, signer: Any, tmp_path: Path) -> Path:
-    """The state folder of a local mesh that runs: an edge, authz and the executor. Its issuer mints what is asked for."""
+    """The state folder of a local mesh that runs: an edge, authz, the executor and the registry. Its issuer mints what is asked for."""
     from toolmesh.authz.v1 import authz_service_pb2
 
     def issue(request: Any) -> Any:
@@ -230,6 +247,7 @@ def local_mesh(mesh: ScriptedMesh, serve: Callable[..., str], pki: Any, signer: 
         "services": [
             {"name": "authz", "address": serve("authz"), "ops": None},
             {"name": "executor", "address": serve("executor"), "ops": None},
+            {"name": "registry", "address": serve("registry"), "ops": None},
         ],
     }
     (tmp_path / "runtime.json").write_text(json.dumps(runtime))

@@ -29,7 +29,7 @@ async def test_a_lost_stream_is_resumed_behind_the_last_record(
 
 
 async def test_from_now_on_means_behind_what_the_log_holds(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
-    checkpoint = checkpoint_pb2.Checkpoint(tree_size=12)
+    checkpoint = checkpoint_pb2.Checkpoint(first_sequence=10, tree_size=2)
     mesh.answer("GetCheckpoint", audit_service_pb2.GetCheckpointResponse(checkpoint=checkpoint))
     mesh.answer("WatchRecords", LOST, [_step(12)])
     await drive(serve()).take("watch_records", 1)

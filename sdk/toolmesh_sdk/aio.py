@@ -22,7 +22,7 @@ from toolmesh_sdk.retry import RetryPolicy
 from toolmesh_sdk.status import error_from_rpc
 from toolmesh_sdk.trace import new_traceparent, trace_id_of
 from toolmesh_sdk.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token
-from toolmesh_sdk.watch import Watch
+from toolmesh_sdk.watch import Watch, log_size
 
 if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
     from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
@@ -70,6 +70,7 @@ class AsyncClient:
         session_id: str = "",
         task_id: str = "",
         native_call_id: str = "",
+        tool_digest: str = "",
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Result:
@@ -77,7 +78,9 @@ class AsyncClient:
 
         Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
         """
-        request = requests.invoke(tool, arguments, version, idempotency_key, session_id, task_id, native_call_id)
+        request = requests.invoke(
+            tool, arguments, version, idempotency_key, session_id, task_id, native_call_id, tool_digest
+        )
         response = await self._transport.unary(
             self._executor.Invoke, request, timeout, repeatable=bool(idempotency_key), traceparent=traceparent
         )
@@ -140,7 +143,7 @@ class AsyncClient:
         caller stops.
         """
         # Asked for once: a stream that is lost before its first record would otherwise begin later than this moment.
-        begin = (await self.checkpoint()).tree_size if from_sequence is None else from_sequence
+        begin = log_size(await self.checkpoint()) if from_sequence is None else from_sequence
         watch = Watch(requests.watch_records(filters, begin), self._transport.options.retry, timeout)
         while (seconds := watch.next_stream()) is not None:
             trace, error = self._transport.options.traceparent(), None

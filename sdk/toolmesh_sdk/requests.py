@@ -23,6 +23,7 @@ def invoke(
     session_id: str,
     task_id: str,
     native_call_id: str,
+    tool_digest: str = "",
 ) -> executor_service_pb2.InvokeRequest:
     """Ask for one call."""
     return executor_service_pb2.InvokeRequest(
@@ -33,6 +34,7 @@ def invoke(
         session_id=session_id,
         task_id=task_id,
         native_call_id=native_call_id,
+        tool_digest=tool_digest,
     )
 
 

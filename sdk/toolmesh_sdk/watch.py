@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
-from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2
+from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.errors import ToolmeshError, error_of
@@ -20,6 +20,11 @@ _PATIENCE = 6
 _QUIET_SECONDS = 60.0
 # Servers answer a little before a deadline; a stream that lived this much of its time is over, not broken.
 _LIVED = 0.8
+
+
+def log_size(checkpoint: checkpoint_pb2.Checkpoint) -> int:
+    """Return how many records the log held at a checkpoint, which itself counts those of one shard."""
+    return checkpoint.first_sequence + checkpoint.tree_size
 
 
 class Watch:

@@ -14,6 +14,18 @@ _READERS = {
     "gateway": for_caller("audit:read"),
 }
 
+_USAGE = "/toolmesh.audit.v1.UsageService/"
+# Other services decide by how a tool is used; the gateway speaks for its callers only.
+_USAGE_READERS = {**dict.fromkeys(SERVICES, AS_PEER), **_READERS}
+
+_LOG = "/toolmesh.audit.v1.LogService/"
+_ADMINS = {
+    OPERATOR: AS_PEER,
+    EDGE: for_caller("audit:admin"),
+    ORCHESTRATOR: for_caller("audit:admin"),
+    "gateway": for_caller("audit:admin"),
+}
+
 POLICY: Policy = {
     # Safe to repeat: a record id is stored once.
     _PREFIX + "AppendRecords": Row(_WRITERS, deadline=None, idempotent=True),
@@ -21,4 +33,21 @@ POLICY: Policy = {
     _PREFIX + "QueryRecords": Row(_READERS, deadline=15.0, idempotent=True),
     _PREFIX + "WatchRecords": Row(_READERS, deadline=None, idempotent=True),
     _PREFIX + "GetCheckpoint": Row(_READERS, deadline=5.0, idempotent=True),
+    _PREFIX + "ExportRecords": Row(_READERS, deadline=None, idempotent=True),
+    _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True),
+    _LOG + "ListShards": Row(_READERS, deadline=5.0, idempotent=True),
+    # The verbs are answered again with what they did the first time.
+    _LOG + "CloseShard": Row(_ADMINS, deadline=15.0, idempotent=True),
+    _LOG + "ArchiveShard": Row(_ADMINS, deadline=15.0, idempotent=True),
+    _LOG + "ListLegalHolds": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "PlaceLegalHold": Row(_ADMINS, deadline=10.0, idempotent=True),
+    _LOG + "ReleaseLegalHold": Row(_ADMINS, deadline=10.0, idempotent=True),
+    _LOG + "ErasePayload": Row(_ADMINS, deadline=10.0, idempotent=True),
+    _LOG + "AddCosignature": Row(_ADMINS, deadline=5.0, idempotent=True),
+    _USAGE + "GetUsage": Row(_USAGE_READERS, deadline=10.0, idempotent=True),
+    _USAGE + "GetToolUsage": Row(_USAGE_READERS, deadline=5.0, idempotent=True),
+    _USAGE + "ListTopUsage": Row(_USAGE_READERS, deadline=15.0, idempotent=True),
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
+from toolmesh.audit.v1 import log_service_pb2_grpc as log_rpc
+from toolmesh.audit.v1 import usage_service_pb2_grpc as usage_rpc
 
 from libs.common.auth.jwks import jwks_from
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.clock import SystemClock
+from libs.common.process import instance_id
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
@@ -16,16 +21,42 @@ from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.audit import metrics
+from services.audit.adapters.anchor_folder import FolderAnchor
 from services.audit.adapters.checkpoint_key import FileCheckpointKey
+from services.audit.adapters.checkpoints import PostgresCheckpoints
+from services.audit.adapters.ed25519 import signature_is_good
+from services.audit.adapters.evidence_meter import EvidenceMeter
 from services.audit.adapters.metered import MeteredWriter
+from services.audit.adapters.ownership import role_owns_log
 from services.audit.adapters.reader import PostgresReader
+from services.audit.adapters.relay_meter import RelayMeter
+from services.audit.adapters.relay_position import PostgresSeat
+from services.audit.adapters.shards import PostgresShards
+from services.audit.adapters.trees import PostgresTrees
+from services.audit.adapters.usage_book import PostgresBook
+from services.audit.adapters.usage_reader import PostgresUsageReader
 from services.audit.adapters.writer import PostgresWriter
 from services.audit.config import Settings
+from services.audit.convert.log import RecordScribe
 from services.audit.domain.append_records import AppendRecords
-from services.audit.domain.get_checkpoint import GetCheckpoint
+from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.domain.evidence.cosignature import Witnesses, witness_keys
+from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
+from services.audit.domain.evidence.keep import Keep
+from services.audit.domain.evidence.model import ShardLimits
+from services.audit.domain.evidence.prove import Prove
+from services.audit.domain.evidence.verify_range import VerifyRange
+from services.audit.domain.export_records import ExportRecords
+from services.audit.domain.note import Origin
+from services.audit.domain.ports import LogReader, RelaySink
+from services.audit.domain.relay import Relay
 from services.audit.domain.tail import Tail
+from services.audit.domain.usage.count_records import CountRecords
 from services.audit.domain.watch_records import WatchRecords
 from services.audit.handlers.audit import AuditHandlers
+from services.audit.handlers.log import LogHandlers
+from services.audit.handlers.usage import UsageHandlers
 from services.audit.policy import POLICY
 from services.audit.streams import OpenStreams
 
@@ -39,14 +70,18 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     authz = channel_to(
         "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
     )
-    reader, writer, tail = PostgresReader(engine), PostgresWriter(settings.database_url, log), Tail()
-    key = FileCheckpointKey(settings.checkpoint_key)
-    checkpoint = GetCheckpoint(reader, key, SystemClock(), trust_domain=settings.trust_domain)
+    reader, writer, tail = PostgresReader(engine), _writer(settings, log), Tail()
+    evidence, issue = _evidence(settings, engine, writer, tail, log)
     append, streams = AppendRecords(MeteredWriter(writer), tail), OpenStreams()
-    handlers = AuditHandlers(reader, append, WatchRecords(reader, tail), checkpoint, streams)
+    export = ExportRecords(reader, evidence.shards, evidence.checkpoints, evidence.store, evidence.prove)
+    watch = WatchRecords(reader, tail)
+    handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin)
+
+    usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(PostgresBook(engine), log)
+    relay, relay_state = _relay(settings, log, reader, tail)
 
     async def announce() -> None:
-        log.info("log open", verifier_key=await checkpoint.verifier_key())
+        log.info("log open", verifier_key=await evidence.checkpoints.verifier_key())
 
     return RpcApplication(
         settings,
@@ -55,14 +90,103 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         policy=POLICY,
         verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
         services=[
-            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s))
+            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s)),
+            Service("toolmesh.audit.v1.LogService", lambda s: log_rpc.add_LogServiceServicer_to_server(evidence, s)),
+            Service("toolmesh.audit.v1.UsageService", lambda s: usage_rpc.add_UsageServiceServicer_to_server(usage, s)),
         ],
         resources=[
-            engine_resource(engine, lambda: migrate(engine, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(engine, lambda: _migrate(settings, engine, log)),
             channel_resource(authz),
             Resource(writer.start, writer.stop),
             Resource(append.start, append.stop),
+            Resource(issue.start, issue.stop),
+            Resource(counting.start, counting.stop),
+            relay,
             Resource(start=announce),
         ],
         before_drain=streams.close,
+        ready_detail=relay_state,
     )
+
+
+async def _migrate(settings: Settings, engine: AsyncEngine, log: Log) -> None:
+    """Migrate as the log's owner, who is not heard of again."""
+    owner = engine_for(settings.migration_database_url or settings.database_url, schema=SCHEMA, size=1)
+    try:
+        await migrate(owner, MIGRATIONS, schema=SCHEMA)
+    finally:
+        await owner.dispose()
+    if await role_owns_log(engine):
+        log.warning("the service's role owns its log and could undo the guards", setting="MIGRATION_DATABASE_URL")
+
+
+def _writer(settings: Settings, log: Log) -> PostgresWriter:
+    return PostgresWriter(
+        settings.database_url,
+        log,
+        scribe=RecordScribe(SystemClock()),
+        clock=SystemClock(),
+        limits=ShardLimits(settings.shard_records, settings.shard_days * 86_400),
+        origin=Origin(settings.trust_domain),
+    )
+
+
+def _evidence(
+    settings: Settings, engine: AsyncEngine, writer: PostgresWriter, tail: Tail, log: Log
+) -> tuple[LogHandlers, IssueCheckpoints]:
+    """Return what answers about the log as evidence, and what signs it in the background."""
+    clock, origin, key = SystemClock(), Origin(settings.trust_domain), FileCheckpointKey(settings.checkpoint_key)
+    reader, shards, trees, store = _stores(engine)
+    checkpoints = Checkpoints(reader, shards, trees, store, key, clock, origin)
+    rhythm = CheckpointRhythm(settings.checkpoint_records, settings.checkpoint_seconds)
+    anchor = FolderAnchor(settings.anchor_folder) if settings.anchor_folder else None
+    issue = IssueCheckpoints(checkpoints, shards, tail, EvidenceMeter(log), rhythm, anchor)
+    known = witness_keys(settings.witness_keys.read_text().splitlines()) if settings.witness_keys else []
+    years = settings.retention_years
+    handlers = LogHandlers(
+        checkpoints,
+        store,
+        shards,
+        Prove(reader, shards, trees),
+        VerifyRange(reader, shards, trees, store, key, signature_is_good, origin),
+        Keep(reader, shards, writer, RecordScribe(clock), tail, issue, retention_years=years),
+        Witnesses(known, signature_is_good),
+        origin,
+    )
+    return handlers, issue
+
+
+def _stores(engine: AsyncEngine) -> tuple[PostgresReader, PostgresShards, PostgresTrees, PostgresCheckpoints]:
+    return PostgresReader(engine), PostgresShards(engine), PostgresTrees(engine), PostgresCheckpoints(engine)
+
+
+def _counting(book: PostgresBook, log: Log) -> CountRecords:
+    def failed(error: Exception) -> None:
+        metrics.usage_failures_total.inc()
+        log.error("usage was not counted", cause=error)
+
+    return CountRecords(book, failed=failed)
+
+
+def _relay(settings: Settings, log: Log, reader: LogReader, tail: Tail) -> tuple[Resource, Callable[[], str]]:
+    """Return the relay and how it describes itself; both say nothing when there is no sink."""
+    sink = _sink(settings)
+    if sink is None:
+        return Resource(), str
+    meter = RelayMeter(log, sink.name)
+    seat = PostgresSeat(settings.database_url, sink.name, holder=instance_id(settings))
+    relay = Relay(reader, tail, seat, sink, meter, SystemClock(), trust_domain=settings.trust_domain)
+    return Resource(relay.start, relay.stop), meter.describe
+
+
+def _sink(settings: Settings) -> RelaySink | None:
+    # Imported where it is used: each brings a client library that the others do without.
+    if settings.relay == "redis":
+        from services.audit.adapters.relay_redis import RedisSink
+
+        return RedisSink(settings.redis_url, length=settings.relay_stream_length)
+    if settings.relay == "kafka":
+        from services.audit.adapters.relay_kafka import KafkaSink, read_properties
+
+        return KafkaSink(settings.kafka_brokers, settings.kafka_topic, read_properties(settings.kafka_config))
+    return None

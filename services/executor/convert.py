@@ -27,6 +27,7 @@ def request_of(message: pb.InvokeRequest, call: Call) -> Request:
         idempotency_key=message.idempotency_key,
         task_id=message.task_id,
         native_call_id=message.native_call_id,
+        tool_digest=message.tool_digest,
         caller=caller_of(call.caller, message.session_id, call.peer),
         trace_id=call.trace.trace_id,
         deadline=call.deadline,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc.aio
+from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
 from libs.common.auth.jwks import jwks_from
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.clock import Clock, SystemClock
+from libs.common.ids import new_id
 from libs.common.process import instance_id
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
@@ -23,18 +26,21 @@ from services.executor.adapters.audit_stream import AuditStream
 from services.executor.adapters.authorizer import PolicyAuthorizer
 from services.executor.adapters.claims import PostgresClaims
 from services.executor.adapters.metrics import Metrics
+from services.executor.adapters.outbox import Outbox
 from services.executor.adapters.records import RecordWriter
 from services.executor.adapters.registrar import Registrar
 from services.executor.adapters.registry_view import RegistryView
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.by_kind import RunnersByKind
 from services.executor.adapters.spans import SampledSpans
+from services.executor.adapters.trail import DurableTrail
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
 from services.executor.domain.invoke import InFlight, Invoke, Ports
+from services.executor.domain.ports import Runner
 from services.executor.handlers import ExecutorHandlers
 from services.executor.policy import POLICY
 
@@ -47,28 +53,41 @@ SWEEP_SECONDS = 300.0
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Compose the process. It is ready once it knows the registry's tools."""
-    return compose(settings, log, tracing, clock=SystemClock())
+    return compose(settings, log, tracing, clock=SystemClock(), tools=shipped(SystemClock()))
 
 
-def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock) -> RpcApplication:
-    """Compose the process with a clock."""
+def shipped(clock: Clock) -> list[BuiltinTool]:
+    """The tools that come with the executor."""
+    return [Echo(), ClockNow(clock), Arithmetic()]
+
+
+def compose(
+    settings: Settings,
+    log: Log,
+    tracing: Tracing,
+    *,
+    clock: Clock,
+    tools: Sequence[BuiltinTool],
+    builtin_runner: Callable[[Sequence[BuiltinTool], Log], Runner] = BuiltinRunner,
+) -> RpcApplication:
+    """Compose the process with a clock, the tools that it brings, and what runs those."""
     authz, registry, audit = channels(settings)
     database = engine_for(settings.database_url, schema=SCHEMA)
-    builtins: list[BuiltinTool] = [Echo(), ClockNow(clock), Arithmetic()]
     in_flight = InFlight()
     view = RegistryView(registry, clock, log)
-    trail = audit_stream(settings, audit, log, in_flight)
-    claims = PostgresClaims(database, instance_id(settings))
-    registrar = Registrar(registry, [tool.manifest for tool in builtins], log)
+    trail = durable_trail(settings, audit, database, log, in_flight)
+    claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys)
+    registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
         tools=view,
         authorizer=PolicyAuthorizer(authz, clock),
         audit=trail,
-        runner=RunnersByKind({"builtin": BuiltinRunner(builtins, log)}),
+        runner=RunnersByKind({"builtin": builtin_runner(tools, log)}),
         claims=claims,
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
+        scanners=settings.redaction_rules,
     )
     handlers = ExecutorHandlers(Invoke(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds))
     return RpcApplication(
@@ -78,7 +97,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock) -> 
         policy=POLICY,
         verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
         services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
-        # Released in reverse: the trail sends what is left before its channel closes.
+        # Released in reverse: the trail sends or keeps what is left before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
@@ -100,11 +119,18 @@ def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, gr
     )
 
 
-def audit_stream(settings: Settings, channel: grpc.aio.Channel, log: Log, in_flight: InFlight) -> AuditStream:
-    """The stream that all calls share."""
-    writer = RecordWriter(instance_id(settings))
+def durable_trail(
+    settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
+) -> DurableTrail:
+    """The stream that all calls share, and the outbox behind it."""
+    writer = RecordWriter(instance_id(settings), settings.redaction_rules)
+    # A name for this one life: a successor under the same instance must wait for the lease like anybody else.
+    owner = f"{instance_id(settings)}/{new_id()}"
+    outbox = Outbox(database, writer, log, owner=owner, limit=settings.outbox_limit)
     linger = settings.audit_linger_ms / 1000
-    return AuditStream(channel, writer, log, active=lambda: in_flight.count, linger=linger)
+    stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, linger=linger, settled=outbox.settled)
+    outbox.attach(stream)
+    return DurableTrail(stream, outbox, log)
 
 
 def sweeping(claims: PostgresClaims, log: Log) -> Resource:

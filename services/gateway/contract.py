@@ -65,6 +65,11 @@ METHODS: tuple[Method, ...] = (
             Param("task_id", "The task that the call is a part of.", _text(128)),
             Param("native_call_id", "The id that the caller's own protocol gave the call.", _text(255)),
             Param(
+                "tool_digest",
+                "The digest of the version whose schema the caller knows; a deferred tool asks for it.",
+                _text(71, pattern="^(sha256:[0-9a-f]{64})?$"),
+            ),
+            Param(
                 "timeout_ms",
                 "How long the call may take; the `x-deadline-ms` header bounds it too.",
                 {"type": "integer", "minimum": 1, "maximum": HIGHEST_MS},

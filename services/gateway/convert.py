@@ -56,6 +56,7 @@ def invoke_request(params: Params) -> InvokeRequest:
         session_id=get("session_id", ""),
         task_id=get("task_id", ""),
         native_call_id=get("native_call_id", ""),
+        tool_digest=get("tool_digest", ""),
     )
 
 

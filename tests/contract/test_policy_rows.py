@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +18,19 @@ RPC_SERVICES = ["registry", "authz", "executor", "approval", "audit"]
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
 
 
-def descriptor(service: str) -> ServiceDescriptor:
-    module = importlib.import_module(f"toolmesh.{service}.v1.{service}_service_pb2")
-    return module.DESCRIPTOR.services_by_name[f"{service.capitalize()}Service"]  # type: ignore[no-any-return]
+def descriptors(service: str) -> list[ServiceDescriptor]:
+    """Every gRPC service that the process of this name serves: those of all `*_service.proto` of its package."""
+    package = importlib.import_module(f"toolmesh.{service}.v1")
+    modules = [each.name for each in pkgutil.iter_modules(package.__path__) if each.name.endswith("_service_pb2")]
+    files = [importlib.import_module(f"toolmesh.{service}.v1.{name}").DESCRIPTOR for name in sorted(modules)]
+    return [found for file in files for found in file.services_by_name.values()]
 
 
 def methods() -> Iterator[tuple[str, MethodDescriptor]]:
     for service in RPC_SERVICES:
-        for method in descriptor(service).methods:
-            yield service, method
+        for descriptor in descriptors(service):
+            for method in descriptor.methods:
+                yield service, method
 
 
 def policy(service: str) -> dict[str, Row]:
@@ -34,8 +39,8 @@ def policy(service: str) -> dict[str, Row]:
 
 @pytest.mark.parametrize("service", RPC_SERVICES)
 def test_rows_and_methods_are_the_same_set(service: str) -> None:
-    full = descriptor(service).full_name
-    assert set(policy(service)) == {f"/{full}/{method.name}" for method in descriptor(service).methods}
+    served = [(each.full_name, method.name) for each in descriptors(service) for method in each.methods]
+    assert set(policy(service)) == {f"/{full}/{name}" for full, name in served}
 
 
 @pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
@@ -61,8 +66,9 @@ def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodD
 
 @pytest.mark.parametrize("service", RPC_SERVICES)
 def test_every_rpc_says_who_may_call_it_and_what_it_promises(repository: Path, service: str) -> None:
-    text = (repository / "proto" / "toolmesh" / service / "v1" / f"{service}_service.proto").read_text()
-    for name in (method.name for method in descriptor(service).methods):
-        match = re.search(rf"((?:^  //[^\n]*\n)+)  rpc {name}\(", text, re.M)
-        assert match is not None, f"{name} has no comment"
-        assert "Callable" in match.group(1), f"{name} does not say who may call it"
+    for descriptor in descriptors(service):
+        text = (repository / "proto" / descriptor.file.name).read_text()
+        for name in (method.name for method in descriptor.methods):
+            match = re.search(rf"((?:^  //[^\n]*\n)+)  rpc {name}\(", text, re.M)
+            assert match is not None, f"{name} has no comment"
+            assert "Callable" in match.group(1), f"{name} does not say who may call it"

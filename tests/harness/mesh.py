@@ -141,9 +141,9 @@ def invoke(channel: grpc.Channel, tool: str, arguments: bytes = b"{}", *, token:
 
 
 @contextmanager
-def running_mesh(state: Path) -> Iterator[Mesh]:
-    """Start a mesh, hand it over ready, and stop it."""
-    done = cli("up", "--detach", "--state", str(state), "--json")
+def running_mesh(state: Path, **environ: str) -> Iterator[Mesh]:
+    """Start a mesh, with these variables in its environment, hand it over ready, and stop it."""
+    done = cli("up", "--detach", "--state", str(state), "--json", **environ)
     try:
         yield Mesh(state, json.loads(done.stdout))
     finally:

@@ -25,6 +25,8 @@ port = {port}
 unix_socket_directories = ''
 max_connections = 200
 shared_buffers = 32MB
+# A connection that was given up half-way holds up whoever drops a database until the server gives it up too.
+authentication_timeout = 5s
 """
 
 

@@ -57,8 +57,10 @@ class RpcApplication:
         services: Sequence[Service],
         resources: Sequence[Resource] = (),
         before_drain: Callable[[], None] = lambda: None,
+        ready_detail: Callable[[], str] = str,
     ) -> None:
-        """`before_drain` sends away whoever holds a stream that never ends by itself; it would hold the drain to its limit."""
+        """`before_drain` sends away whoever holds a stream that never ends by itself; it would hold the drain to its limit.
+        `ready_detail` adds lines to the operator's /readyz."""
         chain = build_chain(
             policy=policy,
             verifier=verifier,
@@ -69,7 +71,7 @@ class RpcApplication:
             max_concurrent_calls=settings.max_concurrent_calls,
         )
         self.server = RpcServer(settings, chain, services)
-        self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready)
+        self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready, ready_detail)
         self._resources = list(resources)
         self._before_drain = before_drain
 

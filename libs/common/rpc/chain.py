@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
@@ -103,7 +104,7 @@ class ChainInterceptor(grpc.aio.ServerInterceptor):
 
     def _wrap(self, method: str, handler: Any) -> grpc.RpcMethodHandler[Any, Any]:
         codecs = {
-            "request_deserializer": handler.request_deserializer,
+            "request_deserializer": _tolerant(handler.request_deserializer),
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary:
@@ -166,15 +167,34 @@ class ChainInterceptor(grpc.aio.ServerInterceptor):
             raise error
 
     def _checked(self, request: Any, incoming_stream: bool) -> Any:
-        if incoming_stream:
-            return self._checked_stream(request)
+        return self._checked_stream(request) if incoming_stream else self._check(request)
+
+    def _check(self, request: Any) -> Any:
+        if request is _UNDECODABLE:
+            raise MeshError(Reason.INVALID_REQUEST, message="the bytes are not a message of this method")
         self._chain.check(request)
         return request
 
     async def _checked_stream(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for request in requests:
-            self._chain.check(request)
-            yield request
+            yield self._check(request)
+
+
+_UNDECODABLE = object()
+
+
+def _tolerant(decode: Any) -> Any:
+    """Let bytes that are no message pass as such: refused by the chain they get an envelope, refused by gRPC they would not."""
+    if decode is None:
+        return None
+
+    def tolerant(payload: bytes) -> Any:
+        try:
+            return decode(payload)
+        except DecodeError:
+            return _UNDECODABLE
+
+    return tolerant
 
 
 async def _unknown_method(request: bytes, context: Context) -> bytes:

@@ -50,7 +50,7 @@ class Telemetry:
         metadata = dict(context.invocation_metadata() or ())
         trace = continue_trace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio=sample_ratio)
         authorization = metadata.get("authorization", "")
-        call = Call(method, trace, token=authorization, request_id=str(metadata.get("x-request-id", ""))[:128])
+        call = Call(method, trace, token=authorization, request_id=_request_id(metadata.get("x-request-id", "")))
         remaining = context.time_remaining()
         if remaining is not None:
             call.deadline = call.started + remaining
@@ -86,6 +86,16 @@ class Telemetry:
             parent_id=call.trace.parent_id,
             request_id=call.request_id,
         )
+
+
+def _request_id(sent: str | bytes) -> str:
+    """What a caller calls its request goes into logs and on to peers: a UUID as it is, anything else without what it gives away."""
+    name = str(sent)[:128]
+    if not name or (len(name) == 36 and name[8] == name[13] == name[18] == name[23] == "-"):
+        return name
+    from libs.common.redaction.scanner import Scanner
+
+    return str(Scanner().text(name).value)
 
 
 def _status_name(context: Any) -> str:

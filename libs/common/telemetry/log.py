@@ -3,6 +3,9 @@
 Lines below a warning are gathered for a moment and written together: a write gives up the interpreter to the threads of
 gRPC, which costs a short call more than everything else its line does. A process that is killed loses at most that moment;
 what must not be lost is evidence and goes to the audit log.
+
+Warnings and errors may repeat what a caller sent, so they are written without what is sensitive in it. Lines below carry names and
+figures only, and are not examined.
 """
 
 from __future__ import annotations
@@ -58,6 +61,8 @@ class Log:
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if LEVELS[level] < self._threshold:
             return
+        if LEVELS[level] >= _URGENT:
+            fields = _without_secrets(fields)
         line = {"ts": datetime.now(UTC), "level": level, "service": self._service, "event": event, **fields}
         call = current_call()
         if call is not None:
@@ -90,6 +95,14 @@ class Log:
         except RuntimeError:
             return False
         return True
+
+
+def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
+    # Imported by the first warning: most processes never need it, and none needs it to start.
+    from libs.common.redaction.scanner import Scanner
+
+    shown: dict[str, Any] = Scanner().value(orjson.loads(orjson.dumps(fields, default=str))).value
+    return shown
 
 
 def _write_all(descriptor: int, text: bytes) -> None:

@@ -84,13 +84,16 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
     await application.start()
     channels: list[grpc.aio.Channel] = []
 
-    def stub(name: str) -> Any:
+    def channel(name: str) -> grpc.aio.Channel:
         identity = pki.of(name)
         files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=pki.ca)
         channels.append(channel_to("audit", Address("127.0.0.1", application.server.port), files))
-        return rpc.AuditServiceStub(channels[-1])
+        return channels[-1]
 
-    yield SimpleNamespace(stub=stub, handlers=handlers, application=application)
+    def stub(name: str) -> Any:
+        return rpc.AuditServiceStub(channel(name))
+
+    yield SimpleNamespace(stub=stub, channel=channel, handlers=handlers, application=application)
     for channel in channels:
         await channel.close()
     await application.stop()
@@ -151,6 +154,19 @@ async def test_a_message_that_breaks_its_rules_never_reaches_the_handler(mesh: A
     error = await refusal(mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="nothing like a name")))
     assert error.reason is Reason.INVALID_REQUEST
     assert [v.path for v in error.violations] == ["name"]
+    assert mesh.handlers.seen == []
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\xff" * 40, b"\x0a\x05ab", b"\x0a\x02\xc3\x28"], ids=["noise", "cut short", "no UTF-8"]
+)
+async def test_bytes_that_are_no_message_get_an_envelope(mesh: Any, payload: bytes) -> None:
+    channel = mesh.channel("operator")
+    error = await refusal(channel.unary_unary(PREFIX + "GetRecord")(payload))
+    assert error.reason is Reason.INVALID_REQUEST
+    stream = channel.stream_stream(PREFIX + "AppendRecords")()
+    await stream.write(payload)
+    assert (await refusal(stream.read())).reason is Reason.INVALID_REQUEST
     assert mesh.handlers.seen == []
 
 

@@ -54,6 +54,10 @@ def test_build_parts_do_not_order() -> None:
         (">1.2", ["1.3.0"], ["1.2.0", "1.2.9"]),
         ("<=1.2", ["1.2.9", "0.1.0"], ["1.3.0"]),
         ("=1.2", ["1.2.5"], ["1.3.0"]),
+        ("1.2 - 1.4", ["1.2.0", "1.4.9"], ["1.1.9", "1.5.0", "1.3.0-rc.1"]),
+        ("1.2.3 - 2", ["1.2.3", "2.9.9"], ["1.2.2", "3.0.0"]),
+        ("^1.2 || ^3", ["1.2.0", "3.1.0"], ["1.1.0", "2.0.0", "4.0.0"]),
+        ("1.0.0-rc.1||~2.1", ["1.0.0-rc.1", "2.1.7"], ["1.0.0", "2.2.0"]),
     ],
 )
 def test_constraints(constraint: str, accepted: list[str], refused: list[str]) -> None:
@@ -63,7 +67,24 @@ def test_constraints(constraint: str, accepted: list[str], refused: list[str]) -
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "1.2.3.4", "^", "~latest", ">=", "1.x.y", "^1.2 ||2", "v1", "1.-1.0", "9" * 40, "^99999999999.1"]
+    "text",
+    [
+        "x",
+        "1.2.3.4",
+        "^",
+        "~latest",
+        ">=",
+        "1.x.y",
+        "^1.2 ||",
+        "||",
+        "1 | 2",
+        "1 - ",
+        "1 - 2 - 3",
+        "v1",
+        "1.-1.0",
+        "9" * 40,
+        "^99999999999.1",
+    ],
 )
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(MeshError) as caught:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.export import export
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place, open_client
+from toolmesh_sdk.cli.verify import verify
 
 if TYPE_CHECKING:
     from toolmesh.audit.v1 import audit_record_pb2 as pb
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.requests import RecordFilters
 
-app = typer.Typer(help="Read the audit log.", no_args_is_help=True)
+app = typer.Typer(help="Read the audit log, take it away, and verify it.", no_args_is_help=True)
+app.command()(export)
+app.command()(verify)
 _MOST_PER_PAGE = 1000
 
 
@@ -43,7 +47,8 @@ def tail(
     filters: RecordFilters = {"tool": tool, "trace_id": trace, "invocation_id": invocation}
     with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
         # Asked for before the query, so that a record appended in between is followed and not lost.
-        size = client.checkpoint().tree_size if follow else 0
+        now = client.checkpoint() if follow else None
+        size = now.first_sequence + now.tree_size if now else 0
         records = _last(client, number, filters)
         _print_records(records, as_json=as_json, lines=follow)
         if follow:

@@ -41,6 +41,7 @@ def call(
     version: Annotated[str, typer.Option(help="Which version: 1.2.3, latest, ^1.2, ~1.2, 1.x.")] = "",
     key: Annotated[str, typer.Option(help="The idempotency key: the same key never repeats the effect.")] = "",
     session: Annotated[str, typer.Option(help="The session that the call belongs to.")] = "",
+    digest: Annotated[str, typer.Option(help="The digest of the version that is meant; see `tools schema`.")] = "",
     via: Annotated[Way, typer.Option(help="Through the edge, or straight to the local executor.")] = Way.EDGE,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
@@ -53,7 +54,9 @@ def call(
     given = read_arguments(arguments, arg or [])
     place = Place(url=url, token=token, state=state, ca=ca)
     with open_direct(place, timeout) if via is Way.DIRECT else open_client(place, timeout) as client:
-        result = client.call(tool, given, version=version, idempotency_key=key or None, session_id=session)
+        result = client.call(
+            tool, given, version=version, idempotency_key=key or None, session_id=session, tool_digest=digest
+        )
     if as_json:
         output.print_json(result_document(result))
     else:

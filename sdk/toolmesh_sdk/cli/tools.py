@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli import discover, lifecycle, options, output, trust
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place, open_client
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 
-app = typer.Typer(help="See what tools there are.", no_args_is_help=True)
+app = typer.Typer(help="See what tools there are, and look after them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -121,3 +121,8 @@ def _print_json_part(title: str, schema: bytes) -> None:
     if content is not None:
         output.out().print(f"\n{title}", style="bold")
         output.print_content(content)
+
+
+discover.add_to(app)
+lifecycle.add_to(app)
+trust.add_to(app)

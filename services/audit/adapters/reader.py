@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import transaction
-from services.audit.adapters.tables import records, tree_head
+from services.audit.adapters.tables import erasures, records, shard_at, tree_head
 from services.audit.domain.merkle import CompactRange
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, TreeHead
 
@@ -17,8 +17,15 @@ from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, 
 PAGE_BYTES = 1024 * 1024
 
 _log_id = select(tree_head.c.log_id).scalar_subquery()
+_erased_by = select(erasures.c.erased_by).where(erasures.c.sequence == records.c.sequence).scalar_subquery()
 _logged_records = select(
-    _log_id.label("log_id"), records.c.sequence, records.c.canonical, records.c.leaf_hash, records.c.log_time
+    _log_id.label("log_id"),
+    records.c.sequence,
+    records.c.canonical,
+    records.c.leaf_hash,
+    records.c.log_time,
+    records.c.shard,
+    case((records.c.canonical.is_(None), _erased_by)).label("erased_by"),
 )
 
 
@@ -30,12 +37,14 @@ class PostgresReader:
 
     async def head(self) -> TreeHead:
         """Keep the promise of the port."""
-        [row] = await self._rows(select(tree_head.c.log_id, tree_head.c.size, tree_head.c.hashes))
-        return TreeHead(row.log_id, CompactRange(row.size, tuple(bytes(node) for node in row.hashes)))
+        [row] = await self._rows(select(tree_head))
+        tree = CompactRange(row.size - row.first_sequence, tuple(bytes(node) for node in row.hashes))
+        return TreeHead(row.log_id, tree, row.shard, row.first_sequence, row.open_time)
 
     async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
         """Keep the promise of the port."""
-        return await self._one(and_(records.c.sequence == sequence, _log_id == log_id))
+        place = and_(records.c.shard == shard_at(sequence), records.c.sequence == sequence)
+        return await self._one(and_(place, _log_id == log_id))
 
     async def by_record_id(self, record_id: str) -> LoggedRecord | None:
         """Keep the promise of the port."""
@@ -58,11 +67,13 @@ class PostgresReader:
 
 def _page_statement(wanted: RecordFilter, span: Span, limit: int) -> Select[Any]:
     order = records.c.sequence.asc() if span.ascending else records.c.sequence.desc()
+    # Shards that the span does not touch cost a look into their index each. Leaving them out by number would cost more:
+    # while a partition has no statistics, every further condition makes a sort look cheaper than reading in order.
     within = and_(records.c.sequence >= span.first, records.c.sequence < span.end, *_conditions(wanted))
     # One more than wanted, to know whether there is more.
     candidates = _logged_records.where(within).order_by(order).limit(limit + 1).subquery()
     place = candidates.c.sequence.asc() if span.ascending else candidates.c.sequence.desc()
-    weight = func.octet_length(candidates.c.canonical)
+    weight = func.coalesce(func.octet_length(candidates.c.canonical), 0)
     weighed = select(
         candidates,
         (func.sum(weight).over(order_by=place) - weight).label("before"),
@@ -91,4 +102,7 @@ def _conditions(wanted: RecordFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _logged(row: Row[Any]) -> LoggedRecord:
-    return LoggedRecord(row.log_id, row.sequence, bytes(row.canonical), bytes(row.leaf_hash), row.log_time)
+    canonical = bytes(row.canonical or b"")
+    return LoggedRecord(
+        row.log_id, row.sequence, canonical, bytes(row.leaf_hash), row.log_time, row.shard, row.erased_by
+    )

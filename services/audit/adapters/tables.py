@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    DateTime,
+    Integer,
+    LargeBinary,
+    MetaData,
+    ScalarSelect,
+    SmallInteger,
+    Table,
+    Text,
+    func,
+    select,
+)
 
 METADATA = MetaData()
 
@@ -10,8 +24,11 @@ records = Table(
     "records",
     METADATA,
     Column("sequence", BigInteger, primary_key=True),
+    # The partition. A statement that says which shards it means reads no others.
+    Column("shard", Integer, nullable=False),
     Column("record_id", Text, nullable=False, unique=True),
-    Column("canonical", LargeBinary, nullable=False),
+    # Null once the payload was erased.
+    Column("canonical", LargeBinary),
     Column("leaf_hash", LargeBinary, nullable=False),
     Column("log_time", DateTime(timezone=True), nullable=False),
     Column("event_time", DateTime(timezone=True), nullable=False),
@@ -28,6 +45,77 @@ tree_head = Table(
     "tree_head",
     METADATA,
     Column("log_id", Text, primary_key=True),
+    Column("shard", Integer, nullable=False),
+    Column("first_sequence", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("hashes", ARRAY(LargeBinary), nullable=False),
+    Column("open_time", DateTime(timezone=True), nullable=False),
 )
+
+shards = Table(
+    "shards",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("first_sequence", BigInteger, nullable=False),
+    Column("open_time", DateTime(timezone=True), nullable=False),
+    Column("size", BigInteger),
+    Column("root_hash", LargeBinary),
+    Column("close_time", DateTime(timezone=True)),
+    Column("archive_time", DateTime(timezone=True)),
+    Column("manifest_digest", Text),
+    Column("drop_time", DateTime(timezone=True)),
+)
+
+subtrees = Table(
+    "subtrees",
+    METADATA,
+    Column("shard", Integer, primary_key=True),
+    Column("level", SmallInteger, primary_key=True),
+    Column("place", BigInteger, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    METADATA,
+    Column("shard", Integer, primary_key=True),
+    Column("size", BigInteger, primary_key=True),
+    Column("root_hash", LargeBinary, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("sign_time", DateTime(timezone=True), nullable=False),
+)
+
+cosignatures = Table(
+    "cosignatures",
+    METADATA,
+    Column("shard", Integer, primary_key=True),
+    Column("size", BigInteger, primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("line", Text, nullable=False),
+    Column("add_time", DateTime(timezone=True), nullable=False),
+)
+
+erasures = Table(
+    "erasures",
+    METADATA,
+    Column("sequence", BigInteger, primary_key=True),
+    Column("erased_by", BigInteger, nullable=False),
+)
+
+legal_holds = Table(
+    "legal_holds",
+    METADATA,
+    Column("hold_id", Text, primary_key=True),
+    Column("first_sequence", BigInteger, nullable=False),
+    Column("end_sequence", BigInteger),
+    Column("reason", Text, nullable=False),
+    Column("placed_by", Text, nullable=False),
+    Column("place_time", DateTime(timezone=True), nullable=False),
+    Column("release_time", DateTime(timezone=True)),
+)
+
+
+def shard_at(sequence: int) -> ScalarSelect[int]:
+    """Return the number of the shard that a sequence belongs to, for a statement to name the partition by."""
+    return select(func.max(shards.c.number)).where(shards.c.first_sequence <= sequence).scalar_subquery()

@@ -13,11 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import checkpoint_pb2 as checkpoint_pb
+from toolmesh.audit.v1 import shard_pb2 as shard_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
 from libs.common.canonical import canonical
@@ -58,6 +60,20 @@ _AS_IS = (
 )
 _LISTS = ("determining_policies", "side_effects")
 _SUMMARIES = ("arguments_summary", "result_summary")
+# What the log writes about itself. These parts are said in full, zeros included; hashes in hexadecimal.
+_OWN_PARTS: dict[str, Any] = {
+    "previous_shard": shard_pb.ShardLink,
+    "erasure": shard_pb.PayloadErasure,
+    "hold": shard_pb.HoldChange,
+    "archival": shard_pb.ShardArchival,
+}
+_OWN_CLASSES = {
+    record_pb.EVENT_CLASS_SHARD_OPENED,
+    record_pb.EVENT_CLASS_PAYLOAD_ERASED,
+    record_pb.EVENT_CLASS_HOLD_PLACED,
+    record_pb.EVENT_CLASS_HOLD_RELEASED,
+    record_pb.EVENT_CLASS_SHARD_ARCHIVED,
+}
 _CALLER_AS_IS = ("subject", "agent", "tenant", "token_id", "session_id", "peer")
 
 
@@ -94,12 +110,16 @@ class _NoFormError(Exception):
 
 
 def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
-    """Return the batch as entries, with `writer` as the writer of each. One record without a canonical form raises
-    AUDIT_RECORD_INVALID for the whole batch."""
-    return [_entry(record, writer, place) for place, record in enumerate(request.records)]
+    """Return the batch as entries, with `writer` as the writer of each. One record without a canonical form, or of a kind
+    that only the log itself writes, raises AUDIT_RECORD_INVALID for the whole batch."""
+    for place, record in enumerate(request.records):
+        if record.event_class in _OWN_CLASSES:
+            raise record_without_form(record.record_id, f"records[{place}].event_class", "event_class.own")
+    return [entry_of(record, writer, place) for place, record in enumerate(request.records)]
 
 
-def _entry(record: record_pb.AuditRecord, writer: str, place: int) -> Entry:
+def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entry:
+    """Return one record as an entry; raise AUDIT_RECORD_INVALID if it has no canonical form."""
     try:
         form = canonical_form(record, writer)
         payload = orjson.dumps(form, option=orjson.OPT_SORT_KEYS)
@@ -141,6 +161,9 @@ def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]
             form[name] = _embedded(payload, name)
     if record.HasField("caller"):
         form["caller"] = _caller_form(record.caller)
+    for name in _OWN_PARTS:
+        if record.HasField(name):  # type: ignore[arg-type]
+            form[name] = _own_form(getattr(record, name), name)
     if reason := record.error_reason:
         form["error_reason"] = _REASONS.get(reason, f"E{reason}")
     if record.HasField("latency"):
@@ -165,6 +188,12 @@ def _caller_form(caller: caller_pb2.Caller) -> dict[str, Any]:
 def _actor_form(actor: caller_pb2.Actor) -> dict[str, str]:
     _refuse_unknown_fields(actor, "caller.delegation_chain")
     return {name: value for name in ("subject", "token_id") if (value := getattr(actor, name))}
+
+
+def _own_form(part: Any, path: str) -> dict[str, Any]:
+    _refuse_unknown_fields(part, path)
+    values = {field.name: getattr(part, field.name) for field in part.DESCRIPTOR.fields}
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def _embedded(payload: bytes, path: str) -> orjson.Fragment:
@@ -220,15 +249,23 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     fields: dict[str, Any] = {name: form[name] for name in ("writer", *_AS_IS, *_LISTS) if name in form}
     fields.update((name, numbers[form[name]]) for name, numbers in _NUMBERS.items() if name in form)
     fields.update((name, dump(form[name])) for name in _SUMMARIES if name in form)
-    record = record_pb.AuditRecord(event_time=_stamp(datetime.fromisoformat(form["event_time"])), **fields)
+    record = record_pb.AuditRecord(event_time=stamp_of(datetime.fromisoformat(form["event_time"])), **fields)
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
+    for name, message in _OWN_PARTS.items():
+        if name in form:
+            getattr(record, name).CopyFrom(_own_part(message, form[name]))
     if "error_reason" in form:
         code = int(form["error_reason"].partition(" ")[0].removeprefix("E"))
         record.error_reason = error_reason_pb2.ErrorReason.ValueType(code)
     if "latency_us" in form:
         record.latency.FromMicroseconds(form["latency_us"])
     return record
+
+
+def _own_part(message: Any, form: dict[str, Any]) -> Any:
+    hashes = {field.name for field in message.DESCRIPTOR.fields if field.type == FieldDescriptor.TYPE_BYTES}
+    return message(**{name: bytes.fromhex(value) if name in hashes else value for name, value in form.items()})
 
 
 def _caller_of(form: dict[str, Any]) -> caller_pb2.Caller:
@@ -240,11 +277,12 @@ def _caller_of(form: dict[str, Any]) -> caller_pb2.Caller:
     if "tier" in form:
         caller.tier = caller_pb2.CredentialTier.ValueType(_TIER_NUMBERS[form["tier"]])
     if "expire_time" in form:
-        caller.expire_time.CopyFrom(_stamp(datetime.fromisoformat(form["expire_time"])))
+        caller.expire_time.CopyFrom(stamp_of(datetime.fromisoformat(form["expire_time"])))
     return caller
 
 
-def _stamp(moment: datetime) -> Timestamp:
+def stamp_of(moment: datetime) -> Timestamp:
+    """Return a moment as a message."""
     since = moment - _EPOCH
     return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
@@ -254,10 +292,12 @@ def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
     return record_pb.LoggedRecord(
         name=f"logs/{logged.log_id}/records/{logged.sequence}",
         sequence=logged.sequence,
-        record=record_of(logged.canonical),
+        record=record_of(logged.canonical) if logged.canonical else None,
         canonical_json=logged.canonical,
         leaf_hash=logged.leaf_hash,
-        log_time=_stamp(logged.log_time),
+        log_time=stamp_of(logged.log_time),
+        shard=logged.shard,
+        erased_by=logged.erased_by or 0,
     )
 
 
@@ -303,10 +343,13 @@ def page_message(answer: Answer) -> pb.QueryRecordsResponse:
 def checkpoint_message(signed: SignedCheckpoint) -> checkpoint_pb.Checkpoint:
     """Return a checkpoint as its reader receives it."""
     return checkpoint_pb.Checkpoint(
-        log_id=signed.head.log_id,
-        tree_size=signed.head.tree.size,
+        log_id=signed.log_id,
+        tree_size=signed.size,
         root_hash=signed.root,
-        sign_time=_stamp(signed.sign_time),
+        sign_time=stamp_of(signed.sign_time),
         note=signed.note,
         key_id=signed.key_id,
+        witness_signatures=signed.cosignatures,
+        shard=signed.shard,
+        first_sequence=signed.first_sequence,
     )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.audit.domain.errors import log_behind, log_unavailable
+from services.audit.domain.errors import batch_out_of_turn, log_behind, log_unavailable
 from services.audit.domain.model import Entry
 from services.audit.domain.ports import LogWriter
 from services.audit.domain.tail import Tail
@@ -20,6 +20,20 @@ class _Waiting(NamedTuple):
     weight: int
     last_sequence: asyncio.Future[int]
     """One for each batch: a stream that hangs up cancels its own and nobody else's."""
+
+
+class Turn:
+    """The order of one stream's batches: 1, 2, 3. A number out of turn means that the two sides no longer agree about what
+    was sent, so it ends the stream; other streams have turns of their own."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def take(self, number: int) -> None:
+        """Accept the next batch; raise INVALID_REQUEST for any other."""
+        if number != self._last + 1:
+            raise batch_out_of_turn(self._last + 1)
+        self._last = number
 
 
 class AppendRecords:

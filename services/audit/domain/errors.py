@@ -37,6 +37,20 @@ def time_out_of_range(path: str) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, violations=[violation])
 
 
+def batch_out_of_turn(expected: int) -> MeshError:
+    """A stream's batches are counted from 1 without gaps."""
+    violation = Violation(path="batch", rule="batch.next", message="is not the number after that of the last batch")
+    return MeshError(Reason.INVALID_REQUEST, violations=[violation], metadata={"expected": str(expected)})
+
+
 def process_ending() -> MeshError:
     """The process is about to end; another replica, or its successor, continues the stream."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.2)
+
+
+class SinkError(Exception):
+    """The relay's sink did not acknowledge what it was told; it may have taken a part of it."""
+
+
+class SeatLostError(Exception):
+    """Another replica may relay now."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from services.audit.domain.merkle import CompactRange
 
 SEARCHABLE_CHARACTERS = 512
 LAST_SEQUENCE = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def searchable(text: str) -> str:
@@ -45,21 +46,31 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
-    """A record in its place."""
+    """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
 
     log_id: str
     sequence: int
     canonical: bytes
     leaf_hash: bytes
     log_time: datetime
+    shard: int = 0
+    erased_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TreeHead:
-    """The whole log in a few hashes."""
+    """The end of the log: the open shard and its tree."""
 
     log_id: str
     tree: CompactRange
+    shard: int = 0
+    first_sequence: int = 0
+    open_time: datetime = EPOCH
+
+    @property
+    def size(self) -> int:
+        """How many records the whole log holds."""
+        return self.first_sequence + self.tree.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +118,23 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
-    """The log's signed word about its content."""
+    """The log's signed word about the first `size` records of a shard."""
 
-    head: TreeHead
+    log_id: str
+    shard: int
+    first_sequence: int
+    size: int
     root: bytes
     note: str
     key_id: str
     sign_time: datetime
+    cosignatures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the relay's sink is behind the log, and whether this replica is the one that relays."""
+
+    leads: bool
+    records_behind: int
+    seconds_behind: float

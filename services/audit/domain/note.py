@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
+from dataclasses import dataclass
 
 from services.audit.domain.ports import CheckpointKey
 
 _ED25519 = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the checkpoints of a shard call it; also the name of the key that signs them. Every shard is a tree of its own,
+    so no note of one passes for another's."""
+
+    trust_domain: str
+
+    def __call__(self, log_id: str, shard: int) -> str:
+        return f"{self.trust_domain}/audit/{log_id}/{shard}"
 
 
 def checkpoint_text(origin: str, size: int, root: bytes) -> str:
@@ -34,3 +47,13 @@ def key_id(name: str, public_key: bytes) -> str:
 def verifier_key(name: str, public_key: bytes) -> str:
     """Return what a verifier needs to know, in the one-line form that note tools read."""
     return f"{key_id(name, public_key)}+{base64.b64encode(_ED25519 + public_key).decode()}"
+
+
+def signature_of(note: str) -> bytes:
+    """Return the signature of a note's first signature line; nothing if there is none."""
+    lines = note.rpartition("\n\n")[2].splitlines()
+    encoded = lines[0].rpartition(" ")[2] if lines else ""
+    try:
+        return base64.b64decode(encoded, validate=True)[4:]
+    except binascii.Error:
+        return b""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from services.audit.domain.model import Appended, Entry, LoggedRecord, Page, RecordFilter, Span, TreeHead
+from services.audit.domain.cloudevent import CloudEvent
+from services.audit.domain.model import Appended, Entry, LoggedRecord, Page, RecordFilter, Span, Standing, TreeHead
 
 
 class LogWriter(Protocol):
@@ -51,4 +52,74 @@ class CheckpointKey(Protocol):
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64 bytes of the signature."""
+        ...
+
+
+class RelaySink(Protocol):
+    """Where the relay tells of records: a copy of the log for others to follow. Its name tells it from other sinks."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the position is kept."""
+        ...
+
+    async def open(self, log_id: str, position: int) -> int:
+        """Connect on behalf of a log; return the place to go on from, which is `position`, or an earlier one if the sink
+        knows that it has lost what it had acknowledged."""
+        ...
+
+    async def publish(self, events: Sequence[CloudEvent]) -> None:
+        """Return when all events are acknowledged, in their order and behind all earlier ones.
+
+        Raises SinkError otherwise; the sink may then have taken the first of them, and must be opened again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection, and of what was not acknowledged. Never raises."""
+        ...
+
+
+class RelaySeat(Protocol):
+    """The one seat of the relay among all replicas, and the position that goes with it."""
+
+    async def take(self) -> int | None:
+        """Take the seat and return the position, which is the first sequence that is not known to be relayed; None while
+        another replica sits there."""
+        ...
+
+    async def hold(self) -> None:
+        """Make sure that the seat is still held; raises SeatLostError if it is not."""
+        ...
+
+    async def advance(self, position: int) -> None:
+        """Store the position; it never goes back. Raises SeatLostError, and stores nothing, without the seat."""
+        ...
+
+    async def position(self) -> int:
+        """Return the position as it is stored, whoever sits there."""
+        ...
+
+    async def release(self) -> None:
+        """Leave the seat to whoever comes. Never raises."""
+        ...
+
+
+class RelayWatch(Protocol):
+    """Those who want to know how the relay is doing."""
+
+    def standing(self, standing: Standing) -> None:
+        """Say how far behind the sink is."""
+        ...
+
+    def relayed(self, records: int) -> None:
+        """Say that so many more are relayed."""
+        ...
+
+    def missed(self, records: int) -> None:
+        """Say that so many are no longer in the log: their shard was archived before they were relayed."""
+        ...
+
+    def failed(self, error: Exception, pause: float) -> None:
+        """Say what went wrong, and how long it takes until the next attempt."""
         ...

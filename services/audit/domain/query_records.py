@@ -45,7 +45,7 @@ async def query_records(log: LogReader, query: Query) -> Answer:
 
 
 async def _whole(log: LogReader, query: Query) -> Span:
-    return Span(0, (await log.head()).tree.size, query.ascending)
+    return Span(0, (await log.head()).size, query.ascending)
 
 
 def _continued(cursor: list[Any], query: Query) -> Span:

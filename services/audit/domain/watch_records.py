@@ -27,13 +27,13 @@ class WatchRecords:
         """Return the place where a watch begins: the one asked for, or the end of the log as it is now."""
         if from_sequence != FROM_THE_NEXT:
             return from_sequence
-        return (await self._log.head()).tree.size
+        return (await self._log.head()).size
 
     async def follow(self, position: int, wanted: RecordFilter) -> AsyncIterator[LoggedRecord]:
         """Yield the matching records from `position` onward, without end."""
         while True:
             # The size is read first: what the page does not show below it is not there, so it is safe to go on from it.
-            span = Span(position, (await self._log.head()).tree.size, ascending=True)
+            span = Span(position, (await self._log.head()).size, ascending=True)
             more = span.first < span.end
             while more:
                 page = await self._log.page(wanted, span, PAGE_SIZE)

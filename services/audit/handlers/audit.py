@@ -11,9 +11,12 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.rpc.call import serving
 from services.audit.convert import audit as convert
-from services.audit.domain.append_records import AppendRecords
-from services.audit.domain.get_checkpoint import GetCheckpoint
+from services.audit.convert import export as convert_export
+from services.audit.domain.append_records import AppendRecords, Turn
+from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.domain.export_records import ExportRecords
 from services.audit.domain.get_record import get_record
+from services.audit.domain.note import Origin
 from services.audit.domain.ports import LogReader
 from services.audit.domain.query_records import query_records
 from services.audit.domain.watch_records import WatchRecords
@@ -27,14 +30,17 @@ class AuditHandlers(rpc.AuditServiceServicer):
     log: LogReader
     append: AppendRecords
     watch: WatchRecords
-    checkpoint: GetCheckpoint
+    checkpoints: Checkpoints
     streams: OpenStreams
+    export: ExportRecords
+    origin: Origin
 
     async def AppendRecords(
         self, request_iterator: AsyncIterator[pb.AppendRecordsRequest], context: Any
     ) -> AsyncIterator[pb.AppendRecordsResponse]:
-        writer = serving().peer
+        writer, turn = serving().peer, Turn()
         async for request in self.streams.until_closed(request_iterator):
+            turn.take(request.batch)
             last = await self.append(convert.entries_of(request, writer))
             yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
 
@@ -56,4 +62,11 @@ class AuditHandlers(rpc.AuditServiceServicer):
             yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
 
     async def GetCheckpoint(self, request: pb.GetCheckpointRequest, context: Any) -> pb.GetCheckpointResponse:
-        return pb.GetCheckpointResponse(checkpoint=convert.checkpoint_message(await self.checkpoint()))
+        return pb.GetCheckpointResponse(checkpoint=convert.checkpoint_message(await self.checkpoints.current()))
+
+    async def ExportRecords(
+        self, request: pb.ExportRecordsRequest, context: Any
+    ) -> AsyncIterator[pb.ExportRecordsResponse]:
+        asked = convert_export.asked_of(request)
+        async for part in self.streams.until_closed(self.export(asked)):
+            yield convert_export.part_message(part, self.origin)

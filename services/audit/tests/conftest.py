@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
+import psycopg
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 
+from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.server import server_credentials
 from libs.common.settings import ProcessSettings, load
-from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.audit.adapters.writer import PostgresWriter
 from services.audit.config import Settings
+from services.audit.convert.log import RecordScribe
+from services.audit.domain.evidence.model import ShardLimits
+from services.audit.domain.note import Origin
 from services.audit.tests.replicas import Keys, Replica
-from services.audit.wiring import MIGRATIONS, SCHEMA, build
+from services.audit.wiring import build
+from tests.fixtures import owners_url
 
 QUIET = Log("test", level="error", descriptor=2)
+NEVER = ShardLimits(10**9, 10**9)
+
+
+def a_writer(url: str, limits: ShardLimits = NEVER, clock: Clock | None = None) -> PostgresWriter:
+    """Return a writer whose shards are as large as they get unless the test says otherwise."""
+    clock = clock or SystemClock()
+    return PostgresWriter(
+        url, QUIET, scribe=RecordScribe(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
+    )
 
 
 @pytest.fixture
@@ -61,9 +76,11 @@ def audit_environment(
     authz_port: int,
 ) -> dict[str, str]:
     """The environment of an audit process on a fresh database."""
+    url = database("audit")
     return {
         **process_environment("audit"),
-        "TOOLMESH_DATABASE_URL": database("audit"),
+        "TOOLMESH_DATABASE_URL": url,
+        "TOOLMESH_MIGRATION_DATABASE_URL": owners_url(url),
         "TOOLMESH_AUTHZ_ADDRESS": f"127.0.0.1:{authz_port}",
         "TOOLMESH_CHECKPOINT_KEY": str(checkpoint_key_file),
     }
@@ -95,8 +112,31 @@ async def audit(start: Callable[[], Awaitable[Replica]]) -> Replica:
 @pytest.fixture
 async def log_url(database: Callable[[str], str]) -> str:
     """A database with an empty log."""
-    url = database("audit")
-    engine = engine_for(url, schema=SCHEMA)
-    await migrate(engine, MIGRATIONS, schema=SCHEMA)
-    await engine.dispose()
-    return url
+    return database("audit")
+
+
+@pytest.fixture
+def superuser(postgres_server: str) -> Callable[..., list[Any]]:
+    """Return a function that runs statements on a database as whoever may do everything, as a thief of the disk could."""
+
+    def run(url: str, *statements: str) -> list[Any]:
+        name = url.rsplit("/", 1)[1]
+        with psycopg.connect(
+            f"{postgres_server}/{name}", autocommit=True, options="-c search_path=audit"
+        ) as connection:
+            cursors = [connection.execute(statement) for statement in statements]
+            return cursors[-1].fetchall() if cursors[-1].description else []
+
+    return run
+
+
+@pytest.fixture
+def audit_waiter() -> Callable[..., Awaitable[None]]:
+    """Return a function that waits for something that the event loop is about to do."""
+
+    async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
+                await asyncio.sleep(0.01)
+
+    return until

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import orjson
 import psycopg
 
-from services.audit.adapters.writer import APPLICATION_NAME
+from services.audit.adapters.commit import APPLICATION_NAME
 from services.audit.domain.merkle import CompactRange
 from services.audit.tests.sample import expected_root
 
@@ -28,6 +29,32 @@ def check_log(url: str, count: int) -> list[str]:
     assert size == count
     assert CompactRange(size, tuple(hashes)).root() == expected_root([bytes(row[2]) for row in rows])
     return [row[1] for row in rows]
+
+
+def check_shards(url: str) -> list[range]:
+    """Assert that the log is dense, that every shard's root is that over its bytes and that each names the one before;
+    return the shards as ranges of sequences."""
+    rows = sql(url, "select sequence, shard, canonical from records order by sequence")
+    shards = sql(url, "select number, first_sequence, size, root_hash from shards order by number")
+    [(log_id, size, hashes)] = sql(url, "select log_id, size, hashes from tree_head")
+    assert [row[0] for row in rows] == list(range(size))
+    found = []
+    for number, first, length, root in shards:
+        payloads = [bytes(row[2]) for row in rows if row[1] == number]
+        tree = CompactRange(size - first, tuple(hashes)).root() if length is None else bytes(root)
+        assert tree == expected_root(payloads)
+        assert [row[0] for row in rows if row[1] == number] == list(range(first, first + len(payloads)))
+        found.append(range(first, first + len(payloads)))
+        if number:
+            before = shards[number - 1]
+            assert orjson.loads(payloads[0])["previous_shard"] == {
+                "number": number - 1,
+                "first_sequence": before[1],
+                "tree_size": before[2],
+                "root_hash": bytes(before[3]).hex(),
+                "origin": f"toolmesh.local/audit/{log_id}/{number - 1}",
+            }
+    return found
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
+from toolmesh.audit.v1 import log_service_pb2_grpc as log_rpc
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 
@@ -44,10 +45,17 @@ class Replica:
 
     def stub(self, name: str) -> Any:
         """Return a stub that calls as the peer of this name."""
+        return rpc.AuditServiceStub(self._channel(name))
+
+    def log(self, name: str = "operator") -> Any:
+        """Return a stub of the log service."""
+        return log_rpc.LogServiceStub(self._channel(name))
+
+    def _channel(self, name: str) -> grpc.aio.Channel:
         identity = self._pki.of(name)
         files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=self._pki.ca)
         self._channels.append(channel_to("audit", Address("127.0.0.1", self.application.server.port), files))
-        return rpc.AuditServiceStub(self._channels[-1])
+        return self._channels[-1]
 
     async def append(self, *records: record_pb.AuditRecord) -> int:
         """Append one batch on a stream of its own; return the last sequence."""

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.audit.adapters.arrays import byte_strings, moments, texts
-from services.audit.adapters.writer import connect
+from services.audit.adapters.commit import connect
 
 whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

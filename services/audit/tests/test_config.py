@@ -20,3 +20,38 @@ def test_what_the_service_cannot_do_without_is_required(audit_environment: dict[
     with pytest.raises(SettingsError) as caught:
         load(Settings, audit_environment)
     assert [problem.partition(" ")[0] for problem in caught.value.problems] == [name]
+
+
+def test_the_owners_password_is_not_shown_either(audit_environment: dict[str, str]) -> None:
+    assert describe(load(Settings, audit_environment))["TOOLMESH_MIGRATION_DATABASE_URL"] == "***"
+
+
+def test_a_log_grows_and_is_kept_by_sensible_defaults(audit_environment: dict[str, str]) -> None:
+    settings = load(Settings, audit_environment)
+    assert (settings.shard_records, settings.shard_days) == (10_000_000, 31)
+    assert (settings.checkpoint_records, settings.checkpoint_seconds) == (10_000, 60)
+    assert (settings.retention_years, settings.witness_keys, settings.anchor_folder) == (7, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOOLMESH_RETENTION_YEARS", "0"),
+        ("TOOLMESH_RETENTION_YEARS", "8"),
+        ("TOOLMESH_SHARD_RECORDS", "0"),
+        ("TOOLMESH_ANCHOR_FOLDER", "/nowhere/at/all"),
+        ("TOOLMESH_WITNESS_KEYS", "/nowhere/at/all"),
+    ],
+)
+def test_what_would_break_a_promise_is_refused(audit_environment: dict[str, str], name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, {**audit_environment, name: value})
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [name]
+
+
+@pytest.mark.parametrize(("relay", "name"), [("redis", "TOOLMESH_REDIS_URL"), ("kafka", "TOOLMESH_KAFKA_BROKERS")])
+def test_a_relay_needs_to_know_where_its_sink_is(audit_environment: dict[str, str], relay: str, name: str) -> None:
+    audit_environment["TOOLMESH_RELAY"] = relay
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, audit_environment)
+    assert [problem.partition(" ")[0] for problem in caught.value.problems] == [name]

@@ -20,15 +20,14 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
-from services.audit.convert.audit import MAX_CANONICAL_BYTES, entries_of, filter_of, record_of
+from services.audit.convert.audit import MAX_CANONICAL_BYTES, entries_of, entry_of, filter_of, record_of
 from services.audit.tests.sample import a_record
 
 MOMENT = Timestamp(seconds=1_790_000_000, nanos=123_456_000)
 
 
 def canonical(record: record_pb.AuditRecord, writer: str = "executor") -> bytes:
-    [entry] = entries_of(pb.AppendRecordsRequest(batch=1, records=[record]), writer)
-    return entry.canonical
+    return entry_of(record, writer).canonical
 
 
 def refusal(record: record_pb.AuditRecord) -> MeshError:

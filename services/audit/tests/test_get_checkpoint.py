@@ -30,7 +30,7 @@ async def test_a_checkpoint_can_be_verified_with_the_public_key_alone(
     dash, name, encoded = signatures.removesuffix("\n").split(" ")
     signature, public = base64.b64decode(encoded), checkpoint_key.public_key()
     public.verify(signature[4:], (text + "\n").encode())
-    assert (dash, name, origin) == ("—", origin, f"toolmesh.local/audit/{checkpoint.log_id}")
+    assert (dash, name, origin) == ("—", origin, f"toolmesh.local/audit/{checkpoint.log_id}/0")
     expected_hash = hashlib.sha256(name.encode() + b"\n\x01" + public.public_bytes_raw()).digest()[:4]
     assert signature[:4] == expected_hash
     assert checkpoint.key_id == f"{name}+{expected_hash.hex()}"

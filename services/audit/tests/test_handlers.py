@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
@@ -52,6 +53,36 @@ async def test_a_record_without_a_form_ends_the_stream_and_nothing_of_its_batch_
     assert caught.value.metadata["record_id"] == bad.record_id
     assert [violation.path for violation in caught.value.violations] == ["records[1].result_summary"]
     check_log(audit.url, 1)
+
+
+@pytest.mark.parametrize("numbers", [[2], [1, 1], [1, 3], [1, 2, 1]])
+async def test_a_batch_out_of_turn_ends_its_stream_and_no_other(audit: Replica, numbers: list[int]) -> None:
+    stub = audit.stub("executor")
+    other, call = stub.AppendRecords(), stub.AppendRecords()
+    await other.write(pb.AppendRecordsRequest(batch=1, records=[a_record()]))
+    await answer(other)
+    for number in numbers[:-1]:
+        await call.write(pb.AppendRecordsRequest(batch=number, records=[a_record()]))
+        await answer(call)
+    before = len(audit.stored())
+    await call.write(pb.AppendRecordsRequest(batch=numbers[-1], records=[a_record()]))
+    with pytest.raises(MeshError) as caught:
+        await answer(call)
+    assert (caught.value.reason, caught.value.metadata["expected"]) == (Reason.INVALID_REQUEST, str(len(numbers)))
+    assert [violation.path for violation in caught.value.violations] == ["batch"]
+    assert len(audit.stored()) == before
+    await other.write(pb.AppendRecordsRequest(batch=2, records=[a_record()]))
+    assert (await answer(other)).last_sequence == before
+
+
+@pytest.mark.parametrize("kind", ["SHARD_OPENED", "PAYLOAD_ERASED", "HOLD_PLACED", "HOLD_RELEASED", "SHARD_ARCHIVED"])
+async def test_what_only_the_log_writes_is_taken_from_nobody(audit: Replica, kind: str) -> None:
+    forged = a_record(event_class=record_pb.EventClass.Value(f"EVENT_CLASS_{kind}"), writer="audit")
+    for peer in ("executor", "audit"):
+        call = audit.stub(peer).AppendRecords()
+        await call.write(pb.AppendRecordsRequest(batch=1, records=[a_record(), forged]))
+        assert await reason_of(answer(call)) is Reason.AUDIT_RECORD_INVALID
+    assert audit.stored() == []
 
 
 async def test_a_batch_sent_again_is_acknowledged_again_and_stored_once(audit: Replica) -> None:

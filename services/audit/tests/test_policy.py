@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import audit_service_pb2, log_service_pb2, usage_service_pb2
 
 from services.audit.policy import POLICY
 
-SERVICE = pb.DESCRIPTOR.services_by_name["AuditService"]
+FILES = (audit_service_pb2, log_service_pb2, usage_service_pb2)
+METHODS = {
+    f"/{service.full_name}/{method.name}": method
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
 
 
 def test_every_method_has_its_row() -> None:
-    assert set(POLICY) == {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+    assert set(POLICY) == set(METHODS)
 
 
 def test_only_streams_may_stay_open() -> None:
-    for method in SERVICE.methods:
-        row = POLICY[f"/{SERVICE.full_name}/{method.name}"]
-        assert (row.deadline is None) == method.server_streaming
+    assert [name for name, row in POLICY.items() if row.deadline is None and not METHODS[name].server_streaming] == []

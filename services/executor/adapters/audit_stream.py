@@ -2,7 +2,8 @@
 
 One message carries many records, and one message is under way at a time: a message costs as much with one record in it
 as with thirty. While a message is under way, records gather for the next. When several calls are active the next one
-also lingers a little, because company is about to arrive; a call that is alone never waits.
+also lingers a little, because company is about to arrive; a call that is alone never waits. Only a backlog is compressed:
+what gathers in a moment is sent sooner than it is squeezed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,10 @@ METHOD = "/toolmesh.audit.v1.AuditService/AppendRecords"
 # With no more calls than this under way, nobody is worth waiting for.
 COMPANY = 3
 BATCH_RECORDS, BATCH_BYTES = 500, 1024 * 1024
+# More than the contract of a record can add up to.
+RECORD_BYTES = 256 * 1024
+# So much waiting is a backlog: it goes compressed, until so little is left.
+BACKLOG_BYTES, CLEARED_BYTES = 128 * 1024, 16 * 1024
 # Longer than the log itself waits for its storage, so that a slow log is not also asked twice.
 ACK_SECONDS = 15.0
 FLUSH_SECONDS = 1.5
@@ -38,12 +43,16 @@ _REFUSALS = frozenset({Reason.AUDIT_RECORD_INVALID, Reason.INVALID_REQUEST})
 
 
 @dataclass(slots=True)
-class _Entry:
+class Entry:
     """A record that was handed over. It stays until the log has it, whether or not somebody still waits."""
 
     record_id: str
     fragment: bytes
     waiter: asyncio.Future[None] | None
+    kept: bool = False
+    """True if it is durable elsewhere too, and whoever keeps it wants to know once the log has it or refused it."""
+    stored: bool = False
+    """True if the log has it and the one who waited had left by then."""
 
 
 class AuditStream:
@@ -57,6 +66,7 @@ class AuditStream:
         *,
         active: Callable[[], int],
         linger: float,
+        settled: Callable[[str, bool], None] = lambda record_id, stored: None,
         capacity: int = 10_000,
         ack_seconds: float = ACK_SECONDS,
     ) -> None:
@@ -64,8 +74,13 @@ class AuditStream:
         self._open: Any = channel.stream_stream(METHOD, response_deserializer=pb.AppendRecordsResponse.FromString)
         self._writer, self._log, self._active = writer, log, active
         self._linger, self._capacity, self._ack_seconds = linger, capacity, ack_seconds
-        self._queue: deque[_Entry] = deque()
-        self._sent: list[_Entry] = []
+        self._settled = settled
+        self._queue: deque[Entry] = deque()
+        self._queued_bytes = 0
+        self._sent: list[Entry] = []
+        self._compressing = self._changing = False
+        self._behind = False
+        """True while the last that was heard of the log is that it is behind."""
         self._doubtful = 0
         """So many records at the head of the queue were refused together; they go one by one, to find the culprit."""
         self._stream: object | None = None
@@ -97,17 +112,24 @@ class AuditStream:
                 while self.waiting:
                     self._empty.clear()
                     await self._empty.wait()
-        if self.waiting:
-            self._log.error("records left unsent", count=self.waiting)
         self._running.cancel()
         await asyncio.wait([self._running])
 
     async def append(self, record: Record, *, within: float) -> None:
-        """Return once the record is durable; raises AUDIT_UNAVAILABLE after so many seconds, and keeps the record."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._take(record, waiter)
-        timer = loop.call_later(within, _give_up, waiter)
+        """Return once the record is durable; raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE after so many seconds, and keeps
+        the record."""
+        await self.confirmed(self.take(record), within=within)
+
+    def take(self, record: Record) -> Entry:
+        """Take a record that somebody is about to wait for. Raises AUDIT_BACKPRESSURE when too much is waiting already."""
+        return self._take(record, asyncio.get_running_loop().create_future())
+
+    async def confirmed(self, entry: Entry, *, within: float) -> None:
+        """Return once what was taken is durable, like `append`."""
+        waiter = entry.waiter
+        if waiter is None:
+            raise ValueError("nobody may wait for what was left")
+        timer = asyncio.get_running_loop().call_later(within, self._give_up, waiter)
         try:
             await waiter
         finally:
@@ -120,12 +142,37 @@ class AuditStream:
         except MeshError:
             self._log.error("record dropped: the log is behind", record_id=record.record_id)
 
-    def _take(self, record: Record, waiter: asyncio.Future[None] | None) -> None:
+    def forward(self, fragments: Iterable[tuple[str, bytes]]) -> list[asyncio.Future[None]]:
+        """Take records that are kept elsewhere, in order; each future is done once the log has its record or refused it."""
+        loop, waiters = asyncio.get_running_loop(), []
+        for record_id, fragment in fragments:
+            waiters.append(loop.create_future())
+            self._put(Entry(record_id, fragment, waiters[-1]))
+        self._prompt()
+        return waiters
+
+    def unsent(self) -> list[Entry]:
+        """Return what the log has not confirmed, in order."""
+        return [*self._sent, *self._queue]
+
+    def _take(self, record: Record, waiter: asyncio.Future[None] | None) -> Entry:
         # What follows a decision has already happened; it gets room that new work does not.
         if self.waiting >= (2 * self._capacity if record.follows else self._capacity):
             raise errors.log_behind()
-        self._queue.append(_Entry(record.record_id, self._writer.fragment(record), waiter))
+        entry = Entry(record.record_id, self._writer.fragment(record), waiter)
+        if len(entry.fragment) > RECORD_BYTES:
+            raise errors.record_refused()
+        self._put(entry)
         self._prompt()
+        return entry
+
+    def _put(self, entry: Entry) -> None:
+        self._queue.append(entry)
+        self._queued_bytes += len(entry.fragment)
+
+    def _give_up(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_exception(errors.log_behind() if self._behind else errors.not_recorded())
 
     def _prompt(self) -> None:
         """Have the queue sent: at once when alone, a little later when others are about to join."""
@@ -146,6 +193,8 @@ class AuditStream:
             before = self._acknowledged
             try:
                 await self._converse()
+                if self._changing:
+                    continue
                 self._log.warning("audit stream ended", waiting=self.waiting)
             except grpc.aio.AioRpcError as error:
                 self._broken(from_rpc_error(error).reason)
@@ -153,8 +202,7 @@ class AuditStream:
                 self._broken(Reason.DEADLINE_EXCEEDED)
             except Exception as error:
                 self._log.error("audit stream failed", cause=error)
-            self._queue.extendleft(reversed(self._sent))
-            self._sent = []
+            self._return_sent()
             pause = _FIRST_PAUSE if self._acknowledged > before else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  (spread out, not a secret)
 
@@ -162,8 +210,10 @@ class AuditStream:
         """Send batches and take their acknowledgements until the stream ends, or one of them stays away too long."""
         stream = self._stream = object()
         self._number = 0
+        self._changing = False
         self._due.set()
-        call = self._open(self._batches(stream))
+        compression = grpc.Compression.Gzip if self._compressing else grpc.Compression.NoCompression
+        call = self._open(self._batches(stream), compression=compression)
         try:
             async with asyncio.timeout(None) as self._patience:
                 async for ack in call:
@@ -180,7 +230,22 @@ class AuditStream:
                 return
             self._due.clear()
             if self._queue and not self._sent:
+                if self._wants_change():
+                    return
                 yield self._next_batch()
+
+    def _wants_change(self) -> bool:
+        """Compression is a matter of a whole stream, so a backlog gets one of its own. True if this one should end for that."""
+        wanted = self._queued_bytes >= (CLEARED_BYTES if self._compressing else BACKLOG_BYTES)
+        self._changing = wanted != self._compressing
+        self._compressing = wanted
+        return self._changing
+
+    def _return_sent(self) -> None:
+        """What was under way on a stream that broke is sent again, first and in order."""
+        self._queue.extendleft(reversed(self._sent))
+        self._queued_bytes += sum(len(entry.fragment) for entry in self._sent)
+        self._sent = []
 
     def _next_batch(self) -> bytes:
         size, room = 0, 1 if self._doubtful else BATCH_RECORDS
@@ -188,6 +253,7 @@ class AuditStream:
             entry = self._queue.popleft()
             self._sent.append(entry)
             size += len(entry.fragment)
+        self._queued_bytes -= size
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
@@ -203,11 +269,17 @@ class AuditStream:
         if self._patience is not None:
             self._patience.reschedule(None)
         sent, self._sent = self._sent, []
+        self._behind = False
         self._acknowledged += len(sent)
         self._doubtful = max(0, self._doubtful - len(sent))
         for entry in sent:
-            if entry.waiter is not None and not entry.waiter.done():
-                entry.waiter.set_result(None)
+            waiter = entry.waiter
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+            else:
+                entry.stored = True
+            if entry.kept:
+                self._settled(entry.record_id, True)
         if self._queue:
             self._prompt()
         else:
@@ -216,6 +288,7 @@ class AuditStream:
     def _broken(self, reason: Reason) -> None:
         """Note why a stream ended. A refused batch goes again record by record; a record that is refused alone is dropped."""
         self._log.warning("audit stream broke", reason=reason.name, waiting=self.waiting)
+        self._behind = reason is Reason.AUDIT_BACKPRESSURE
         if reason not in _REFUSALS or not self._sent:
             return
         if len(self._sent) > 1:
@@ -226,8 +299,5 @@ class AuditStream:
         self._log.error("record refused by the log", record_id=refused.record_id)
         if refused.waiter is not None and not refused.waiter.done():
             refused.waiter.set_exception(errors.record_refused())
-
-
-def _give_up(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(errors.not_recorded())
+        if refused.kept:
+            self._settled(refused.record_id, False)

@@ -91,7 +91,9 @@ class Catalog:
         state = self._state(entry)
         if state in _PAST_SUNSET:
             return errors.tool_past_sunset(entry.name, entry.successor)
-        return errors.tool_unavailable(entry.name, "broken" if entry.tool is None else state.lower())
+        return errors.tool_unavailable(
+            entry.name, "broken" if entry.tool is None else state.lower(), entry.state_reason
+        )
 
     def _versions(self, name: ToolName) -> list[Entry]:
         """The versions of a tool, found by its own name before any alias."""

@@ -1,5 +1,6 @@
 """Idempotency keys in PostgreSQL: one row decides who runs, also between replicas and after a crash.
 
+What a call answered may hold anything, so it is stored sealed: the database, its backups and whoever reads them see none of it.
 Time is the database's own, so that replicas whose clocks differ still agree on when a lease has run out.
 """
 
@@ -18,7 +19,9 @@ from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 
 from libs.common.errors import MeshError
+from libs.common.jsonio import dump
 from libs.common.rpc.status import envelope, from_envelope
+from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import transaction
 from services.executor.adapters.tables import claims
 from services.executor.convert import envelope_of, result_of
@@ -43,8 +46,8 @@ class _Found(Enum):
 class PostgresClaims:
     """The memory of idempotency keys."""
 
-    def __init__(self, engine: AsyncEngine, owner: str) -> None:
-        self._engine, self._owner = engine, owner
+    def __init__(self, engine: AsyncEngine, owner: str, seal: Seal) -> None:
+        self._engine, self._owner, self._seal = engine, owner, seal
         self._watches: dict[Scope, asyncio.Task[None]] = {}
 
     async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
@@ -60,9 +63,10 @@ class PostgresClaims:
     async def settle(self, claim: Claim, settled: Settled) -> None:
         """Keep how the call ended. Has no effect when the key was taken over meanwhile."""
         if isinstance(settled.outcome, MeshError):
-            ended = {"state": FAILED, "error": envelope(settled.outcome).SerializeToString()}
+            state, column, message = FAILED, "error", envelope(settled.outcome).SerializeToString()
         else:
-            ended = {"state": SUCCEEDED, "result": envelope_of(settled.outcome).SerializeToString()}
+            state, column, message = SUCCEEDED, "result", envelope_of(settled.outcome).SerializeToString()
+        ended = {"state": state, column: self._seal.seal(message, _place(claim, claim.invocation_id))}
         statement = update(claims).where(_held(claim)).values(**ended, expire_time=_from_now(claim.window))
         async with transaction(self._engine) as connection:
             await connection.execute(statement)
@@ -91,12 +95,23 @@ class PostgresClaims:
             if row.arguments_digest != claim.arguments_digest:
                 raise errors.key_conflict()
             if row.state != RUNNING:
-                return _ended(row)
+                return self._ended(claim, row)
             if row.leased:
                 return _Found.UNDER_WAY
             if not claim.repeatable:
                 raise errors.outcome_unknown(row.invocation_id)
             return _Found.OURS if await self._take_over(connection, claim, row) else _Found.UNDER_WAY
+
+    def _ended(self, claim: Claim, row: Any) -> Settled:
+        """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
+        sealed, place = row.error if row.state == FAILED else row.result, _place(claim, row.invocation_id)
+        try:
+            message = self._seal.open(sealed, place)
+        except SealError:
+            raise errors.outcome_unknown(row.invocation_id) from None
+        if row.state == FAILED:
+            return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
+        return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
 
     async def _insert(self, connection: AsyncConnection, claim: Claim) -> bool:
         values = {
@@ -165,10 +180,9 @@ class PostgresClaims:
             pause = min(pause * 1.6, _LONGEST_PAUSE)
 
 
-def _ended(row: Any) -> Settled:
-    if row.state == FAILED:
-        return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(row.error)))
-    return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(row.result)))
+def _place(claim: Claim, invocation_id: str) -> str:
+    """What a stored ending is bound to: no row's ending can be passed off as another's."""
+    return dump([claim.tool, claim.subject, claim.session, claim.key, claim.arguments_digest, invocation_id]).decode()
 
 
 def _scope(claim: Claim) -> ColumnElement[bool]:

@@ -9,7 +9,8 @@ from toolmesh.audit.v1 import audit_record_pb2 as rpb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2 as cpb
 
-from services.executor.domain.model import Caller, Event, Record, Status, Verdict
+from libs.common.redaction.book import ScannerBook
+from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
 
 _EVENTS = {event: rpb.EventClass.Value(f"EVENT_CLASS_{event}") for event in Event}
 _STATUSES = {status: rpb.RecordStatus.Value(f"RECORD_STATUS_{status}") for status in Status}
@@ -19,8 +20,9 @@ _OUTCOMES = {
     Verdict.NEEDS_APPROVAL: rpb.AUTHORIZATION_OUTCOME_REQUIRES_APPROVAL,
 }
 _TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in cpb.CredentialTier.items()}
-# The contract's limit for a record; what policy adds beyond it is in the decision itself.
-_MAX_POLICIES = 64
+# The contract's limits for a record; what lies beyond them is in the decision and in the manifest.
+_MAX_POLICIES = _MAX_SIDE_EFFECTS = 64
+_MAX_NAME = 512
 _REMEMBERED_CALLERS = 4096
 
 
@@ -28,8 +30,8 @@ class RecordWriter:
     """Turns records into fragments of an AppendRecordsRequest. Serialised messages that follow one another are one message
     (that is how Protobuf merges), so a batch is its number followed by its fragments, and nothing is built twice."""
 
-    def __init__(self, executor_id: str) -> None:
-        self._executor_id = executor_id
+    def __init__(self, executor_id: str, scanners: ScannerBook | None = None) -> None:
+        self._executor_id, self._scanners = executor_id, scanners or ScannerBook()
         self._callers: dict[tuple[str, str, str], cpb.Caller] = {}
 
     def fragment(self, record: Record) -> bytes:
@@ -53,12 +55,7 @@ class RecordWriter:
             "state": record.state,
             "status": _STATUSES[record.status],
         }
-        if request.idempotency_key:
-            fields["idempotency_key"], fields["replayed"] = request.idempotency_key, record.replayed
-        if request.task_id:
-            fields["task_id"] = request.task_id
-        if request.native_call_id:
-            fields["native_call_id"] = request.native_call_id
+        self._add_names(fields, record)
         if record.follows:
             fields["follows"] = record.follows
         if record.attempt:
@@ -67,15 +64,30 @@ class RecordWriter:
         self._add_outcome(fields, record)
         return fields
 
+    def _add_names(self, fields: dict[str, Any], record: Record) -> None:
+        """What the caller calls things, and what it must not be able to put on record that way."""
+        request = record.request
+        if request.idempotency_key:
+            fields["idempotency_key"] = self._shown(request.idempotency_key, request)
+            fields["replayed"] = record.replayed
+        if request.task_id:
+            fields["task_id"] = self._shown(request.task_id, request)
+        if request.native_call_id:
+            fields["native_call_id"] = self._shown(request.native_call_id, request)
+
+    def _shown(self, text: str, request: Request) -> str:
+        return str(self._scanners.of(request.caller.tenant).text(text).value)
+
     def _add_tool(self, fields: dict[str, Any], record: Record) -> None:
         tool, decision, request = record.tool, record.decision, record.request
         if tool is None:
-            fields["tool_version"] = f"{request.tool}@{request.version}" if request.version else request.tool
+            asked = f"{request.tool}@{request.version}" if request.version else request.tool
+            fields["tool_version"] = self._shown(asked, request)[:_MAX_NAME]
         else:
             fields["tool_version"], fields["tool_digest"] = tool.name, tool.digest
             fields["mutation_class"] = tool.mutation
             if tool.side_effects:
-                fields["side_effects"] = tool.side_effects
+                fields["side_effects"] = tool.side_effects[:_MAX_SIDE_EFFECTS]
         if decision is not None:
             fields["authorization"] = _OUTCOMES[decision.verdict]
             fields["decision"] = decision.name
@@ -100,11 +112,12 @@ class RecordWriter:
         if known is None:
             if len(self._callers) >= _REMEMBERED_CALLERS:
                 self._callers.clear()
-            known = self._callers[key] = _caller_message(caller)
+            session = str(self._scanners.of(caller.tenant).text(caller.session_id).value)
+            known = self._callers[key] = _caller_message(caller, session)
         return known
 
 
-def _caller_message(caller: Caller) -> cpb.Caller:
+def _caller_message(caller: Caller, session: str) -> cpb.Caller:
     return cpb.Caller(
         subject=caller.subject,
         agent=caller.agent,
@@ -113,7 +126,7 @@ def _caller_message(caller: Caller) -> cpb.Caller:
         token_id=caller.token_id,
         delegation_chain=[cpb.Actor(subject=subject, token_id=token_id) for subject, token_id in caller.chain],
         scopes=caller.scopes,
-        session_id=caller.session_id,
+        session_id=session,
         peer=caller.peer,
         expire_time=Timestamp(seconds=int(caller.expires_at)),
     )

@@ -9,8 +9,8 @@ import jsonschema_rs
 
 from libs.common.errors import Violation
 from libs.common.jsonio import parse
+from libs.common.redaction.declared import Declared
 from services.executor.domain.model import Contract, Default
-from services.executor.domain.redaction import Redactor
 
 # Enough to repair a call; a caller that breaks more rules than this will come back anyway.
 _MAX_VIOLATIONS = 100
@@ -23,13 +23,13 @@ class SchemaError(Exception):
 def input_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
     """Return the contract of arguments. An argument that the schema does not declare breaks it, said or unsaid."""
     parsed = _parsed(schema)
-    return Contract(_checker(_closed(parsed)), Redactor.of(parsed, sensitive))
+    return Contract(_checker(_closed(parsed)), Declared.of(parsed, sensitive))
 
 
 def output_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
     """Return the contract of results, exactly as its schema says."""
     parsed = _parsed(schema)
-    return Contract(_checker(parsed), Redactor.of(parsed, sensitive))
+    return Contract(_checker(parsed), Declared.of(parsed, sensitive))
 
 
 def defaults_of(schema: bytes) -> tuple[Default, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Identity, LargeBinary, MetaData, Table, Text, func
 
 metadata = MetaData()
 
@@ -23,4 +23,24 @@ claims = Table(
     Column("lease_until", DateTime(timezone=True), nullable=False),
     Column("create_time", DateTime(timezone=True), nullable=False),
     Column("expire_time", DateTime(timezone=True), nullable=False),
+)
+
+# Records that wait for the log, in the order they were written.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("sequence", BigInteger, Identity(always=True), primary_key=True),
+    Column("record_id", Text, nullable=False, unique=True),
+    Column("fragment", LargeBinary, nullable=False),
+    Column("create_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("refuse_time", DateTime(timezone=True)),
+)
+
+# One row: who delivers the outbox, and until when nobody else may.
+outbox_delivery = Table(
+    "outbox_delivery",
+    metadata,
+    Column("singleton", Boolean, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("lease_until", DateTime(timezone=True), nullable=False),
 )

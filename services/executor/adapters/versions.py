@@ -31,6 +31,7 @@ class Entry:
     digest: str
     state: str
     """Without prefix: `AVAILABLE`, `DEPRECATED`, `SUNSET`, ..."""
+    state_reason: str
     sunset_at: float | None
     successor: str
     aliases: tuple[str, ...]
@@ -42,7 +43,7 @@ def entry_of(version: vpb.ToolVersion, known: Entry | None = None) -> Entry:
     tool_name, number = split_version_name(version.name)
     deprecation = _deprecation(version)
     if known is not None and known.digest == version.digest:
-        tool = None if known.tool is None else replace(known.tool, deprecation=deprecation)
+        tool = None if known.tool is None else replace(known.tool, deprecation=deprecation, deferred=_deferred(version))
     else:
         tool = _compiled(version, tool_name, number, deprecation)
     sunset = deprecation.sunset_time if deprecation else None
@@ -52,9 +53,10 @@ def entry_of(version: vpb.ToolVersion, known: Entry | None = None) -> Entry:
         version=Version.parse(number),
         digest=version.digest,
         state=vpb.LifecycleState.Name(version.state).removeprefix("LIFECYCLE_STATE_"),
+        state_reason=version.state_reason,
         sunset_at=sunset.timestamp() if sunset else None,
         successor=version.deprecation.successor,
-        aliases=tuple(version.manifest.aliases),
+        aliases=_aliases(version),
         tool=tool,
     )
 
@@ -96,7 +98,12 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         impact_scope=manifest.permission.impact_scope,
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),
         deprecation=deprecation,
+        deferred=_deferred(version),
     )
+
+
+def _deferred(version: vpb.ToolVersion) -> bool:
+    return version.state == vpb.LIFECYCLE_STATE_DEFERRED
 
 
 def _timeout_class(execution: mpb.ExecutionProfile) -> TimeoutClass:
@@ -135,6 +142,11 @@ def _deprecation(version: vpb.ToolVersion) -> Deprecation | None:
     found = version.deprecation
     sunset = found.sunset_time.ToDatetime(tzinfo=UTC) if found.HasField("sunset_time") else None
     return Deprecation(sunset, found.successor, found.migration_guide_url)
+
+
+def _aliases(version: vpb.ToolVersion) -> tuple[str, ...]:
+    """What leads to the tool as of now; what a manifest named may have moved since."""
+    return tuple(version.aliases.tool_ids if version.HasField("aliases") else version.manifest.aliases)
 
 
 def _seconds(duration: Duration) -> float:

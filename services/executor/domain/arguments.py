@@ -7,35 +7,36 @@ from typing import Any
 
 from libs.common.canonical import canonical, digest_bytes
 from libs.common.jsonio import dump, parse_object
-from services.executor.domain.errors import arguments_invalid
+from libs.common.redaction.declared import Declared
+from libs.common.redaction.scanner import Scanner
 from services.executor.domain.model import Contract, Payload, Tool
 
 SUMMARY_BYTES = 4096
+# Twice what a summary can hold: much of a longer value would have to be secret for the rest to fit.
+EXAMINED_BYTES = 2 * SUMMARY_BYTES
 
 
 def prepare(tool: Tool, payload: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the arguments that the tool receives and the pointers of those that the mesh filled in.
+    """Return the arguments that the tool would receive and the pointers of those that the mesh filled in.
 
-    Raises INVALID_JSON or PAYLOAD_TOO_LARGE for what is not the JSON of the contract, and ARGUMENTS_INVALID with every
-    violation for what breaks the tool's schema.
+    Raises INVALID_JSON or PAYLOAD_TOO_LARGE for what is not the JSON of the contract.
     """
     arguments = parse_object(payload)
-    adjusted = _complete(tool, arguments)
-    broken = tool.input.violations(arguments)
-    if broken:
-        raise arguments_invalid(broken)
-    return arguments, adjusted
+    return arguments, _complete(tool, arguments)
 
 
-def describe(value: Any, contract: Contract, tool: Tool) -> Payload:
+def describe(value: Any, contract: Contract, tool: Tool, scanner: Scanner) -> Payload:
     """Return how evidence shows a value: its digest, and where the tool wants it a bounded summary without secrets."""
     form = canonical(value)
-    if not tool.summarized:
-        return Payload(digest_bytes(form))
-    shown = form if contract.redactor is None else canonical(contract.redactor.redact(value))
-    if len(shown) > SUMMARY_BYTES:
-        shown = dump({"truncated": True, "size_bytes": len(shown)})
-    return Payload(digest_bytes(form), shown)
+    summary = _summary(value, form, contract.declared, scanner) if tool.summarized else b""
+    return Payload(digest_bytes(form), summary)
+
+
+def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanner) -> bytes:
+    shown = form
+    if len(form) <= EXAMINED_BYTES and (declared is not None or scanner.suspects(form.decode())):
+        shown = canonical(scanner.value(value, declared).value)
+    return shown if len(shown) <= SUMMARY_BYTES else dump({"truncated": True, "size_bytes": len(shown)})
 
 
 def _complete(tool: Tool, arguments: dict[str, Any]) -> tuple[str, ...]:

@@ -24,8 +24,9 @@ def tool_past_sunset(version: str, successor: str) -> MeshError:
     return MeshError(Reason.TOOL_DEPRECATED, metadata=metadata)
 
 
-def tool_unavailable(version: str, state: str) -> MeshError:
-    return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state})
+def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
+    said = {"state_reason": why} if why else {}
+    return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **said})
 
 
 def catalog_stale() -> MeshError:
@@ -34,6 +35,24 @@ def catalog_stale() -> MeshError:
 
 def arguments_invalid(violations: Sequence[Violation]) -> MeshError:
     return MeshError(Reason.ARGUMENTS_INVALID, violations=violations)
+
+
+def schema_not_loaded(version: str) -> MeshError:
+    """The caller does not know the schema of a deferred tool; it learns how to load it."""
+    return MeshError(
+        Reason.SCHEMA_NOT_LOADED,
+        metadata={
+            "tool_version": version,
+            "load_with": "toolmesh.registry.v1.DiscoveryService/GetToolSchemas",
+            "selection_ref": version,
+            "then_send": "tool_digest",
+        },
+    )
+
+
+def version_changed(version: str) -> MeshError:
+    """The caller pinned another content than would run."""
+    return MeshError(Reason.ETAG_MISMATCH, metadata={"tool_version": version})
 
 
 def key_required(tool: str) -> MeshError:

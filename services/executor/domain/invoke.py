@@ -1,6 +1,7 @@
 """One call, from asking to answer: request, validate, authorize, execute, verify, return.
 
-Read it top to bottom. Nothing runs before its decision is durable, and nothing is answered before its outcome is.
+Read it top to bottom. Nothing runs before its decision is durable, and nothing is answered before its outcome is. A decision
+must be in the log; the outcome of what then ran may also wait for the log where it cannot be lost.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
 from libs.common.jsonio import MAX_DEPTH, dump, parse, parse_object
+from libs.common.redaction.book import ScannerBook
+from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.arguments import describe, prepare
 from services.executor.domain.deadlines import limit_for
@@ -64,6 +67,7 @@ class Ports:
     observer: Observer
     spans: Spans
     clock: Clock
+    scanners: ScannerBook
 
 
 class Invoke:
@@ -72,7 +76,7 @@ class Invoke:
     def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float) -> None:
         self._tools, self._authorizer, self._audit = ports.tools, ports.authorizer, ports.audit
         self._runner, self._claims, self._observer = ports.runner, ports.claims, ports.observer
-        self._spans, self._clock = ports.spans, ports.clock
+        self._spans, self._clock, self._scanners = ports.spans, ports.clock, ports.scanners
         self._in_flight, self._audit_wait = in_flight, audit_wait
         self._ending: set[asyncio.Future[Any]] = set()
 
@@ -116,24 +120,27 @@ class Invoke:
         value = await self._run(invocation, tool)
 
         begin("verify")
-        content, shown = _verify(tool, value)
+        content, shown = _verify(tool, value, self._scanner(invocation))
 
         begin("return")
         await self._conclude(invocation, tool, content, shown)
         invocation.phases.end()
         return self._result(invocation, tool, content)
 
-    # Request: the call has an id, and time to be served in.
+    # Request: the call has an id, time to be served in, and room for its evidence.
 
     def _request(self, invocation: Invocation) -> None:
         if invocation.deadline.run_until <= self._clock.monotonic():
             raise errors.deadline_exceeded()
+        self._audit.admit()
 
     # Validate: the tool exists and can run here, and the arguments keep its contract.
 
     def _validate(self, invocation: Invocation) -> Tool:
         request = invocation.request
         tool = invocation.tool = self._tools.resolve(request.tool, request.version)
+        if request.tool_digest != tool.digest:
+            _refuse_unknown_schema(tool, request.tool_digest)
         sandbox = self._runner.sandbox_for(tool)
         if sandbox is None:
             raise errors.tool_unavailable(tool.name, "no_runner")
@@ -142,7 +149,11 @@ class Invoke:
         if tool.key_required and not request.idempotency_key:
             raise errors.key_required(tool.qualified)
         invocation.arguments, invocation.adjusted = prepare(tool, request.arguments)
-        invocation.asked = describe(invocation.arguments, tool.input, tool)
+        if broken := tool.input.violations(invocation.arguments):
+            # Only their digest: what breaks the contract may be secret in ways that the contract does not foresee.
+            invocation.asked = Payload(digest(invocation.arguments))
+            raise errors.arguments_invalid(broken)
+        invocation.asked = describe(invocation.arguments, tool.input, tool, self._scanner(invocation))
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
@@ -219,7 +230,7 @@ class Invoke:
         invocation.evidence.append(f"records/{record.record_id}")
         try:
             if invocation.claim is None:
-                await self._append(record, until=invocation.deadline.answer_by)
+                await self._conclude_record(record, until=invocation.deadline.answer_by)
             else:
                 outcome = Settled(invocation.invocation_id, self._result(invocation, tool, content))
                 await self._to_the_end(self._keep_and_append(invocation, invocation.claim, outcome, record))
@@ -229,7 +240,7 @@ class Invoke:
     async def _keep_and_append(self, invocation: Invocation, claim: Claim, outcome: Settled, record: Record) -> None:
         # First the key's memory: if the log fails now, a retry must find the result and not run the tool again.
         await self._quietly(self._claims.settle(claim, outcome))
-        await self._append(record, until=invocation.deadline.answer_by)
+        await self._conclude_record(record, until=invocation.deadline.answer_by)
 
     async def _replay(self, invocation: Invocation, tool: Tool, settled: Settled) -> Result:
         """Answer with what the first call with the key ended in, on record like any other answer."""
@@ -239,7 +250,7 @@ class Invoke:
             first.metadata["first_invocation"] = settled.invocation_id
             raise first
         invocation.phases.begin("return")
-        shown = describe(parse(first.content), tool.output, tool)
+        shown = describe(parse(first.content), tool.output, tool, self._scanner(invocation))
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True
         record = outcome_record(invocation, result=shown)
@@ -288,7 +299,8 @@ class Invoke:
             self._audit.leave(record)
             return error
         try:
-            await self._append(record, until=until)
+            # Only what ran is sure to have its decision in the log; nothing else may be promised without the log's word.
+            await (self._conclude_record if invocation.attempts else self._append)(record, until=until)
         except MeshError as unrecorded:
             unrecorded.invocation_id, invocation.reason = invocation.invocation_id, unrecorded.reason
             return unrecorded
@@ -321,6 +333,13 @@ class Invoke:
         within = min(until - self._clock.monotonic(), self._audit_wait)
         await self._audit.append(record, within=max(within, 0.001))
 
+    async def _conclude_record(self, record: Record, *, until: float) -> None:
+        within = min(until - self._clock.monotonic(), self._audit_wait)
+        await self._audit.conclude(record, within=max(within, 0.001))
+
+    def _scanner(self, invocation: Invocation) -> Scanner:
+        return self._scanners.of(invocation.request.caller.tenant)
+
     async def _quietly(self, step: Coroutine[Any, Any, None]) -> None:
         """Take a step whose failure changes nothing for this caller: the claim's lease then speaks for itself."""
         try:
@@ -343,15 +362,23 @@ class Invoke:
             task.exception()
 
 
+def _refuse_unknown_schema(tool: Tool, pinned: str) -> None:
+    """Whoever calls a deferred tool must know its schema, and whoever pins a version gets that one or none."""
+    if tool.deferred:
+        raise errors.schema_not_loaded(tool.name)
+    if pinned:
+        raise errors.version_changed(tool.name)
+
+
 # Verify: the result keeps the tool's contract, or it never reaches the caller as a success.
 
 
-def _verify(tool: Tool, value: Any) -> tuple[bytes, Payload]:
+def _verify(tool: Tool, value: Any, scanner: Scanner) -> tuple[bytes, Payload]:
     broken = tool.output.violations(value)
     if broken:
         raise errors.result_invalid(broken)
     try:
-        content, shown = dump(value), describe(value, tool.output, tool)
+        content, shown = dump(value), describe(value, tool.output, tool, scanner)
         if content.count(b"{") + content.count(b"[") > MAX_DEPTH:
             # Only then can it be nested too deeply for a reader that is as strict as this mesh.
             parse(content)

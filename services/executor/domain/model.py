@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from libs.common.errors import MeshError, Reason, Violation
-from services.executor.domain.redaction import Redactor
+from libs.common.redaction.declared import Declared
 from services.executor.domain.states import State
 
 
@@ -95,6 +95,8 @@ class Request:
     idempotency_key: str = ""
     task_id: str = ""
     native_call_id: str = ""
+    tool_digest: str = ""
+    """What the caller takes the version to be; empty for whichever it is."""
     trace_id: str = ""
     deadline: float | None = None
     """By when the answer must be there, on the monotonic clock."""
@@ -105,8 +107,8 @@ class Contract:
     """One side of a tool's promise: what breaks it, and what of it must not be shown."""
 
     violations: Callable[[Any], Sequence[Violation]]
-    redactor: Redactor | None = None
-    """None when nothing is sensitive."""
+    declared: Declared | None = None
+    """The places that the manifest declares sensitive; None when it declares none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class Tool:
     impact_scope: int = 0
     side_effects: tuple[str, ...] = ()
     deprecation: Deprecation | None = None
+    deferred: bool = False
+    """Callers must show by its digest that they know its schema."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,17 @@ class AuditTrail(Protocol):
     """The log of evidence."""
 
     async def append(self, record: Record, *, within: float) -> None:
-        """Return once the record is durable. Raises AUDIT_UNAVAILABLE when that did not happen within so many seconds;
-        the record stays handed over and may still become durable later."""
+        """Return once the record is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE when that did not happen within
+        so many seconds; the record stays handed over and may still become durable later."""
+        ...
+
+    async def conclude(self, record: Record, *, within: float) -> None:
+        """Return once the record of how a run ended is durable: in the log, or failing that where it waits for the log. Raises
+        AUDIT_UNAVAILABLE when it is in neither within so many seconds."""
+        ...
+
+    def admit(self) -> None:
+        """Return if another run could be recorded. Raises AUDIT_BACKPRESSURE when too much waits for the log already."""
         ...
 
     def leave(self, record: Record) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.common.sealing import new_key
 from libs.common.settings import Address
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
@@ -17,6 +18,14 @@ from libs.common.telemetry.log import Log
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
+
+
+@pytest.fixture(scope="session")
+def sealing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one key that endings are sealed with."""
+    folder = tmp_path_factory.mktemp("sealing-keys")
+    (folder / "1.key").write_bytes(new_key())
+    return folder
 
 
 @pytest.fixture

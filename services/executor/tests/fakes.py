@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.clock import Clock, SystemClock
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
+from libs.common.redaction.book import ScannerBook
+from services.executor.adapters.audit_stream import Entry
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import InFlight, Invoke, Ports
@@ -58,6 +60,9 @@ class MemoryTrail:
         self.durable: list[Record] = []
         self.handed_over: list[Record] = []
         self.withholds: Callable[[Record], bool] = lambda record: False
+        self.kept: list[Record] = []
+        self.keeps = False
+        self.full = False
         self.steps: list[str] = []
 
     async def append(self, record: Record, *, within: float) -> None:
@@ -69,8 +74,40 @@ class MemoryTrail:
         self.durable.append(record)
         self.steps.append(f"durable {record.event}")
 
+    async def conclude(self, record: Record, *, within: float) -> None:
+        """Like `append`, with an outbox behind it that takes what the log withholds unless it is told not to."""
+        try:
+            await self.append(record, within=within)
+        except MeshError:
+            if not self.keeps:
+                raise
+            self.kept.append(record)
+            self.steps.append(f"kept {record.event}")
+
+    def admit(self) -> None:
+        if self.full:
+            raise errors.log_behind()
+
     def leave(self, record: Record) -> None:
         self.handed_over.append(record)
+
+
+class ClosedOutbox:
+    """An outbox whose database is away."""
+
+    full = False
+
+    async def start(self) -> None:
+        """There is nothing to begin."""
+
+    async def stop_delivering(self) -> None:
+        """There is nothing to end."""
+
+    async def keep(self, record: Record, entry: Entry | None) -> None:
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    async def keep_all(self, fragments: Sequence[tuple[str, bytes]]) -> None:
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
 
 class ScriptedRunner:
@@ -201,6 +238,7 @@ class World:
             observer=self.watcher,
             spans=NoSpans(),
             clock=clock or SystemClock(),
+            scanners=ScannerBook(),
         )
         self.invoke = Invoke(ports, in_flight=self.in_flight, audit_wait=audit_wait)
 

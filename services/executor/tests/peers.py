@@ -76,6 +76,8 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
         self.acknowledging.set()
         self.arrived = asyncio.Event()
         self.breaks_before_ack = 0
+        self.breaks_with = Reason.AUDIT_UNAVAILABLE
+        self.withholds: Callable[[Any], bool] = lambda records: False
         self.refused: set[str] = set()
 
     def add(self, server: grpc.aio.Server) -> None:
@@ -95,11 +97,13 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
                 await refuse(context, Reason.AUDIT_RECORD_INVALID)
             self.batches.append(len(request.records))
             known = set(self.ids)
-            self.records.extend(record for record in request.records if record.record_id not in known)
+            self.records.extend({r.record_id: r for r in request.records if r.record_id not in known}.values())
             self.arrived.set()
+            while self.withholds(request.records):  # noqa: ASYNC110  (a test changes its mind without telling)
+                await asyncio.sleep(0.01)
             if self.breaks_before_ack:
                 self.breaks_before_ack -= 1
-                await refuse(context, Reason.AUDIT_UNAVAILABLE)
+                await refuse(context, self.breaks_with)
             await self.acknowledging.wait()
             yield audit_pb.AppendRecordsResponse(batch=request.batch, last_sequence=len(self.records) - 1)
 

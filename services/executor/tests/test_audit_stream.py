@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import grpc
 import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.settings import Address
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit_stream import AuditStream
+from services.executor.adapters.audit_stream import RECORD_BYTES, AuditStream
 from services.executor.adapters.records import RecordWriter
+from services.executor.domain.model import Payload
 from services.executor.tests.peers import AuditPeer, serving
 from services.executor.tests.samples import a_record
 from services.executor.tests.waiting import until
@@ -191,6 +193,46 @@ async def test_a_full_queue_refuses_new_work_and_still_takes_the_end_of_what_ran
     assert stream.waiting == 4
     audit.acknowledging.set()
     await asyncio.gather(*decisions, *ends)
+
+
+async def test_a_log_that_says_it_is_behind_is_called_so(opened: OpenStream, audit: AuditPeer) -> None:
+    audit.breaks_before_ack, audit.breaks_with = 1000, Reason.AUDIT_BACKPRESSURE
+    stream = await opened(audit.address)
+    assert (await failure(stream.append(a_record(), within=0.5))).reason is Reason.AUDIT_BACKPRESSURE
+    audit.breaks_before_ack = 0
+    await stream.append(a_record(), within=20)
+    audit.acknowledging.clear()
+    assert (await failure(stream.append(a_record(), within=0.05))).reason is Reason.AUDIT_UNAVAILABLE
+
+
+async def test_a_backlog_goes_compressed_and_what_follows_does_not(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    asked: list[grpc.Compression] = []
+    opening = stream._open
+
+    def listening(batches: Any, *, compression: grpc.Compression) -> Any:
+        asked.append(compression)
+        return opening(batches, compression=compression)
+
+    stream._open = listening
+    audit.acknowledging.clear()
+    first = asyncio.ensure_future(stream.append(a_record(), within=20))
+    await audit.arrived.wait()
+    summary = Payload("sha256:a", b'{"text":"%s"}' % (b"x" * 3000))
+    backlog = [asyncio.ensure_future(stream.append(a_record(arguments=summary), within=20)) for _ in range(100)]
+    await asyncio.sleep(0)
+    audit.acknowledging.set()
+    await asyncio.gather(first, *backlog)
+    await stream.append(a_record(), within=20)
+    assert [compression is grpc.Compression.Gzip for compression in asked] == [False, True, False]
+    assert len(audit.ids) == len(set(audit.ids)) == 102
+
+
+async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    huge = a_record(arguments=Payload("sha256:a", b"x" * (RECORD_BYTES + 1)))
+    assert (await failure(stream.append(huge, within=10))).reason is Reason.AUDIT_RECORD_INVALID
+    assert stream.waiting == 0
 
 
 async def test_a_record_that_nobody_waits_for_arrives_too(opened: OpenStream, audit: AuditPeer) -> None:

@@ -117,3 +117,15 @@ def test_a_version_that_cannot_be_compiled_is_not_replaced_by_an_older_one_in_si
     assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "broken")
     assert error.metadata["tool_version"] == "tools/core.say/versions/2.0.0"
     assert made.resolve("say", "^1").version == "1.0.0"
+
+
+def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_said() -> None:
+    made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
+    assert made.resolve("speak", "").qualified == "core.say"
+    moved = registered(a_manifest(aliases=["speak"]))
+    moved.aliases.SetInParent()
+    other = registered(a_manifest(tool_id="tell"))
+    other.aliases.tool_ids.append("speak")
+    for version in (moved, other):
+        made.put(entry_of(version))
+    assert made.resolve("speak", "").qualified == "core.tell"

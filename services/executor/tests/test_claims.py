@@ -12,12 +12,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
+from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.claims import PostgresClaims
 from services.executor.adapters.tables import claims as table
 from services.executor.domain.model import Claim, Deprecation, Settled
 from services.executor.tests.samples import a_result
 from services.executor.tests.waiting import until
+
+KEY = bytes(range(32))
 
 
 def a_claim(**changes: Any) -> Claim:
@@ -43,12 +46,12 @@ def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
 
 @pytest.fixture
 def here(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresClaims:
-    return PostgresClaims(engines[0], "executor-0")
+    return PostgresClaims(engines[0], "executor-0", Seal([KEY]))
 
 
 @pytest.fixture
 def there(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresClaims:
-    return PostgresClaims(engines[1], "executor-1")
+    return PostgresClaims(engines[1], "executor-1", Seal([KEY]))
 
 
 async def refusal(waiting: Any) -> MeshError:
@@ -237,6 +240,47 @@ async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: 
 
 async def test_a_database_that_is_away_is_said_so() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
-    error = await refusal(PostgresClaims(engine, "executor-0").acquire(a_claim(), within=10))
+    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim(), within=10))
     assert error.reason is Reason.SERVICE_UNAVAILABLE
     await engine.dispose()
+
+
+SECRET = "the-content-that-nobody-may-read-in-a-dump"
+
+
+@pytest.mark.parametrize(
+    "outcome", [a_result(content=SECRET.encode()), MeshError(Reason.EXECUTION_FAILED, message=SECRET)]
+)
+async def test_what_a_call_answered_cannot_be_read_in_the_database(
+    engine: AsyncEngine, here: PostgresClaims, outcome: Any
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim, within=10)
+    await here.settle(claim, Settled(claim.invocation_id, outcome))
+    [row] = await rows(engine)
+    assert SECRET.encode() not in b"".join(value for value in row if isinstance(value, bytes))
+
+
+async def test_an_answer_whose_key_is_gone_is_unknown_and_nothing_is_repeated(
+    engines: tuple[AsyncEngine, AsyncEngine], here: PostgresClaims
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim, within=10)
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]))
+    error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2"), within=10))
+    assert error.reason is Reason.UNKNOWN_OUTCOME
+
+
+async def test_an_answer_that_was_moved_to_another_key_is_not_taken_for_its_own(
+    engine: AsyncEngine, here: PostgresClaims
+) -> None:
+    for key, invocation in (("one", "inv-1"), ("two", "inv-2")):
+        claim = a_claim(key=key, invocation_id=invocation)
+        await here.acquire(claim, within=10)
+        await here.settle(claim, Settled(invocation, a_result()))
+    async with engine.begin() as connection:
+        moved = select(table.c.result).where(table.c.key == "one").scalar_subquery()
+        await connection.execute(update(table).where(table.c.key == "two").values(result=moved))
+    error = await refusal(here.acquire(a_claim(key="two", invocation_id="inv-3"), within=10))
+    assert error.reason is Reason.UNKNOWN_OUTCOME

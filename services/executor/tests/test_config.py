@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,26 +16,30 @@ PEERS = {
     "TOOLMESH_AUTHZ_ADDRESS": "authz:2",
     "TOOLMESH_AUDIT_ADDRESS": "audit:3",
 }
-Environment = Callable[[str], dict[str, str]]
 
 
-def test_the_defaults_are_those_that_were_measured(process_environment: Environment) -> None:
-    settings = load(Settings, {**process_environment("executor"), **PEERS})
+@pytest.fixture
+def given(process_environment: Callable[[str], dict[str, str]], sealing_keys: Path) -> dict[str, str]:
+    """Everything that an executor needs, and nothing else."""
+    return {**process_environment("executor"), **PEERS, "TOOLMESH_SEALING_KEYS": str(sealing_keys)}
+
+
+def test_the_defaults_are_those_that_were_measured(given: dict[str, str]) -> None:
+    settings = load(Settings, given)
     assert (settings.audit_linger_ms, settings.audit_wait_seconds) == (2.5, 5.0)
     assert str(settings.audit_address) == "audit:3"
     assert "hunter2" not in str(describe(settings))
 
 
-@pytest.mark.parametrize("missing", sorted(PEERS))
-def test_nothing_starts_without_its_peers(process_environment: Environment, missing: str) -> None:
-    environment = {**process_environment("executor"), **PEERS}
-    del environment[missing]
+@pytest.mark.parametrize("missing", [*sorted(PEERS), "TOOLMESH_SEALING_KEYS"])
+def test_nothing_starts_without_its_peers(given: dict[str, str], missing: str) -> None:
+    environment = {name: value for name, value in given.items() if name != missing}
     with pytest.raises(SettingsError) as caught:
         load(Settings, environment)
     assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize("linger", ["-1", "51", "soon"])
-def test_a_linger_out_of_bounds_is_refused(process_environment: Environment, linger: str) -> None:
+def test_a_linger_out_of_bounds_is_refused(given: dict[str, str], linger: str) -> None:
     with pytest.raises(SettingsError):
-        load(Settings, {**process_environment("executor"), **PEERS, "TOOLMESH_AUDIT_LINGER_MS": linger})
+        load(Settings, {**given, "TOOLMESH_AUDIT_LINGER_MS": linger})

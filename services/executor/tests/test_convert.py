@@ -34,10 +34,11 @@ def test_a_request_is_read_whole() -> None:
     message = pb.InvokeRequest(
         tool="echo", version="^1", arguments=b"{}", idempotency_key="k", session_id="s", task_id="t", native_call_id="n"
     )
+    message.tool_digest = "sha256:" + "a" * 64
     request = request_of(message, call)
     assert (request.tool, request.version, request.arguments) == ("echo", "^1", b"{}")
     assert (request.idempotency_key, request.task_id, request.deadline) == ("k", "t", 12.5)
-    assert request.native_call_id == "n"
+    assert (request.native_call_id, request.tool_digest) == ("n", message.tool_digest)
     assert request.trace_id == call.trace.trace_id
     caller = request.caller
     assert (caller.subject, caller.token_id, caller.tier, caller.agent) == ("did:web:a:b", "t1", "agent", "did:web:c:d")

@@ -10,7 +10,7 @@ import pytest
 from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import parse
-from services.executor.domain.model import Deprecation, Event, Source, Status, Verdict
+from services.executor.domain.model import Deprecation, Event, Payload, Source, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool
@@ -50,7 +50,7 @@ async def test_both_records_tell_the_whole_story() -> None:
     for record in (decided, ended):
         assert record.arguments is not None
         assert record.arguments.digest == digest({"text": "hi", "secret": "s3", "count": 1})
-        assert parse(record.arguments.summary) == {"text": "hi", "secret": "[redacted]", "count": 1}
+        assert parse(record.arguments.summary) == {"text": "hi", "secret": "[redacted:declared]", "count": 1}
     assert ended.result is not None
     assert ended.result.digest == digest({"said": "hi"})
     assert ended.attempt == 1
@@ -104,10 +104,21 @@ async def test_what_is_refused_before_policy_is_on_record(
     assert (world.policy.asked, world.runner.calls) == ([], [])
 
 
+async def test_every_violation_is_listed_with_its_place() -> None:
+    error = await World().failure(a_request(arguments=b'{"count":-1,"extra":1,"other":2}'))
+    assert error.reason is Reason.ARGUMENTS_INVALID
+    assert {(v.path, v.rule) for v in error.violations} == {
+        ("/text", "required"),
+        ("/count", "minimum"),
+        ("/extra", "unevaluatedProperties"),
+        ("/other", "unevaluatedProperties"),
+    }
+
+
 async def test_arguments_that_break_the_contract_are_never_shown() -> None:
     world = World()
     await world.failure(a_request(arguments=b'{"text":"a","password":"hunter2"}'))
-    assert world.trail.durable[0].arguments is None
+    assert world.trail.durable[0].arguments == Payload(digest({"text": "a", "password": "hunter2", "count": 1}))
 
 
 async def test_a_tool_that_this_executor_cannot_run_is_unavailable() -> None:

@@ -43,6 +43,39 @@ async def test_a_decision_that_came_to_nothing_is_followed_by_its_end_once_the_l
     assert ended.follows == decided.record_id
 
 
+async def test_a_result_whose_outcome_waits_for_the_log_where_it_cannot_be_lost_is_answered() -> None:
+    world = World()
+    world.trail.withholds, world.trail.keeps = is_outcome, True
+    result = await world.invoke(a_request())
+    assert [record.state for record in world.trail.kept] == [State.SUCCEEDED]
+    assert result.evidence[-1] == f"records/{world.trail.kept[0].record_id}"
+    assert world.trail.steps[-1] == f"kept {Event.SUCCEEDED}"
+
+
+async def test_the_failure_of_what_ran_waits_for_the_log_as_well() -> None:
+    world = World(a_tool(own_limit=0.02))
+    world.trail.withholds, world.trail.keeps = is_outcome, True
+    world.runner.behave = never_ends
+    assert (await world.failure(a_request())).reason is Reason.TOOL_TIMEOUT
+    assert [record.state for record in world.trail.kept] == [State.TIMED_OUT]
+
+
+@pytest.mark.parametrize("changes", [{"tool": "nobody"}, {"arguments": b"{"}])
+async def test_what_did_not_run_is_not_kept_back(changes: dict[str, Any]) -> None:
+    world = World()
+    world.trail.withholds, world.trail.keeps = is_outcome, True
+    assert (await world.failure(a_request(**changes))).reason is Reason.AUDIT_UNAVAILABLE
+    assert world.trail.kept == []
+
+
+async def test_while_too_much_waits_for_the_log_nothing_new_begins() -> None:
+    world = World()
+    world.trail.full = True
+    error = await world.failure(a_request())
+    assert (error.reason, error.row.code) == (Reason.AUDIT_BACKPRESSURE, "E3803")
+    assert (world.runner.calls, world.policy.asked) == ([], [])
+
+
 async def test_a_result_whose_outcome_is_not_confirmed_is_withheld() -> None:
     world = World()
     world.trail.withholds = is_outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit_stream import AuditStream
 from services.executor.adapters.records import RecordWriter
+from services.executor.adapters.trail import DurableTrail
 from services.executor.domain.model import Tool
-from services.executor.tests.fakes import World, never_ends
+from services.executor.tests.fakes import ClosedOutbox, World, never_ends
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.samples import a_request, a_tool, a_write_tool
 from services.executor.tests.waiting import until
@@ -26,18 +28,20 @@ MakeWorld = Callable[..., World]
 async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) -> AsyncIterator[MakeWorld]:
     """Return a factory: everything is fake but the way to the log."""
     channel = await reach("audit", audit.address)
-    streams: list[AuditStream] = []
+    streams: list[DurableTrail] = []
+    sink = os.open(os.devnull, os.O_WRONLY)
 
     def make(tool: Tool | None = None, *, audit_wait: float = 20.0) -> World:
         world = World(tool, audit_wait=audit_wait)
         stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: world.in_flight.count, linger=0.0)
-        world.invoke._audit = stream
-        streams.append(stream)
+        world.invoke._audit = DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink))
+        streams.append(world.invoke._audit)
         return world
 
     yield make
     for stream in streams:
         await stream.stop()
+    os.close(sink)
 
 
 async def started(world: World) -> World:

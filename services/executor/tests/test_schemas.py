@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.jsonio import dump
+from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract
 
 TEXT = {"properties": {"text": {"type": "string"}}}
@@ -93,7 +94,7 @@ def test_defaults_are_those_of_the_top_level() -> None:
 
 def test_sensitive_places_come_from_the_manifest_and_the_schema() -> None:
     schema = dump({"type": "object", "properties": {"a": {"x-sensitivity": "high"}, "b": {}, "c": {}}})
-    redactor = input_contract(schema, ["/b"]).redactor
-    assert redactor is not None
-    assert redactor.redact({"a": 1, "b": 2, "c": 3}) == {"a": "[redacted]", "b": "[redacted]", "c": 3}
-    assert input_contract(dump({"type": "object"}), ()).redactor is None
+    declared = input_contract(schema, ["/b"]).declared
+    shown = Scanner().value({"a": 1, "b": 2, "c": 3}, declared).value
+    assert shown == {"a": "[redacted:declared]", "b": "[redacted:declared]", "c": 3}
+    assert input_contract(dump({"type": "object"}), ()).declared is None

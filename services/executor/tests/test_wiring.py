@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
 from libs.common.errors import MeshError, Reason
-from libs.common.jsonio import parse
+from libs.common.jsonio import dump, parse
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address, load
@@ -24,6 +25,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.tests.waiting import until
 from services.executor.wiring import build
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -35,6 +37,7 @@ async def executor(
     signer: Any,
     database: Callable[[str], str],
     process_environment: Callable[[str], dict[str, str]],
+    sealing_keys: Path,
     audit: AuditPeer,
     authz: AuthzPeer,
     registry: RegistryPeer,
@@ -45,11 +48,12 @@ async def executor(
         {
             **process_environment("executor"),
             "TOOLMESH_DATABASE_URL": database("executor"),
+            "TOOLMESH_SEALING_KEYS": str(sealing_keys),
             "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
             "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
             "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
             "TOOLMESH_INSTANCE_ID": "executor-test",
-            "TOOLMESH_AUDIT_WAIT_SECONDS": "0.3",
+            "TOOLMESH_AUDIT_WAIT_SECONDS": "0.6",
         },
     )
     application = await build(settings, quiet, Tracing())
@@ -118,6 +122,31 @@ async def test_a_call_comes_back_with_its_provenance_and_both_records(executor: 
     assert ended.caller.subject == "did:web:toolmesh.local:users:alice"
     assert (ended.caller.peer, ended.executor_id, ended.task_id) == ("gateway", "executor-test", "task-1")
     assert (ended.sandbox, ended.attempt) == ("in_process", 1)
+
+
+async def test_what_a_caller_gives_away_never_reaches_the_log(executor: Any, audit: AuditPeer) -> None:
+    """Planted in arguments and so in results, in the name of a tool that is none, and in every name that a caller may give."""
+    token, card, mail = "ghp" + "_" + "A1b2" * 9, "4111 1111 1111 1111", "alice@example.com"
+    names = {"idempotency_key": token, "task_id": f"for {mail}", "native_call_id": token, "session_id": token}
+    text = f"{card} of {mail}, password=hunter22"
+    result = await executor.invoke("echo", dump({"text": text, "value": {"apiKey": "s3cr3t-value"}}), **names)
+    assert parse(result.structured_content) == {"text": text, "value": {"apiKey": "s3cr3t-value"}}
+    await refusal(executor.invoke(token))
+    await refusal(executor.invoke("echo", dump({"text": 1, "password": "hunter22"})))
+    assert len(audit.records) == 4
+    seen = b"".join(record.SerializeToString() for record in audit.records)
+    assert [secret for secret in (token, card, mail, "hunter22", "s3cr3t-value") if secret.encode() in seen] == []
+    assert b"[redacted:payment_card] of [redacted:email], password=[redacted:password]" in seen
+
+
+async def test_an_outcome_that_the_log_does_not_confirm_is_kept_and_the_result_answered(
+    executor: Any, audit: AuditPeer
+) -> None:
+    audit.withholds = lambda records: any(record.follows for record in records)
+    result = await executor.invoke("echo", b'{"text":"a"}')
+    audit.withholds = lambda records: False
+    await until(lambda: len(audit.about(result.invocation_id)) == 2)
+    assert [f"records/{record.record_id}" for record in audit.about(result.invocation_id)] == list(result.evidence_refs)
 
 
 async def test_the_second_call_asks_policy_nothing(executor: Any, authz: AuthzPeer) -> None:

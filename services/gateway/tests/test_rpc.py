@@ -15,6 +15,8 @@ from services.gateway.tests.peers import HUGE
 # One gateway serves the whole module; each test sees only what it did itself.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+DIGEST = "sha256:" + "a" * 64
+
 
 def error_of(response: httpx.Response) -> Any:
     answer = response.json()
@@ -33,6 +35,7 @@ async def test_a_tool_is_called_and_its_result_comes_back_whole(mesh: Any) -> No
             "session_id": "s1",
             "task_id": "t1",
             "native_call_id": "n1",
+            "tool_digest": DIGEST,
         },
         call_id="abc",
     )
@@ -43,6 +46,7 @@ async def test_a_tool_is_called_and_its_result_comes_back_whole(mesh: Any) -> No
     request, _ = mesh.peers.executor.seen[0]
     assert (request.tool, request.version, request.idempotency_key) == ("echo", "^1.0", "k1")
     assert (request.session_id, request.task_id, request.native_call_id) == ("s1", "t1", "n1")
+    assert request.tool_digest == DIGEST
 
 
 @pytest.mark.parametrize("number", [HUGE, 2**63 - 1, -(2**63), 2**53 + 1])

@@ -9,13 +9,16 @@ from contextlib import asynccontextmanager
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.common.errors import Violation
 from libs.common.names import ToolName
 from libs.common.sql.engine import transaction
 from services.registry.adapters.ledger import KEPT_CHANGES, PostgresLedger
+from services.registry.adapters.lookalikes import similar_names
 from services.registry.adapters.rows import HEAD, head_of, manifest_of, tool_of
-from services.registry.adapters.tables import tool_names, tool_versions, tools
+from services.registry.adapters.tables import tool_names, tool_versions, tools, version_warnings
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
+from services.registry.domain.scan.lookalikes import KnownName
 
 
 class PostgresCatalogue:
@@ -72,3 +75,15 @@ class PostgresCatalogue:
         async with transaction(self._engine) as connection:
             rows = {(row.tool, row.version): row.document for row in await connection.execute(query)}
         return [ToolVersion(head, manifest_of(rows[name])) for head, name in zip(heads, wanted, strict=True)]
+
+    async def warnings(self, head: VersionHead) -> Sequence[Violation]:
+        """Return what the scan let pass when this version was admitted."""
+        here = (version_warnings.c.tool == head.tool.qualified, version_warnings.c.version == str(head.version))
+        async with transaction(self._engine) as connection:
+            stored = await connection.scalar(select(version_warnings.c.warnings).where(*here))
+        return [Violation(**each) for each in stored or ()]
+
+    async def similar_names(self, name: ToolName, aliases: Sequence[ToolName]) -> Sequence[KnownName]:
+        """Return the names of tools that these may be taken for."""
+        async with transaction(self._engine) as connection:
+            return await similar_names(connection, [name, *aliases])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from services.registry.domain.ports import ChangeLog
 POLL_SECONDS = 2.0
 # How many changes are held for watchers that are a little behind; those further behind read the log themselves.
 HELD_CHANGES = 128
+# What was seen counts for this many intervals: one look may be late without everyone turning to the database.
+TRUSTED_LOOKS = 2.5
 _LOOK_SECONDS = 10.0
 
 polls_total = Counter("toolmesh_registry_polls_total", "Looks at the change log, by outcome.", ["outcome"])
@@ -37,6 +40,7 @@ class PolledChangeFeed:
         self._looked = asyncio.Event()
         self._ended = False
         self._failing = False
+        self._looked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -59,6 +63,11 @@ class PolledChangeFeed:
         """Send every watcher away; they come back to another replica, or to this one's successor."""
         self._ended = True
         self._tell()
+
+    def seen(self) -> Position | None:
+        """Return how far the log reached at the last look; None when that look was missed or is long over."""
+        age = time.monotonic() - self._looked_at
+        return Position(self._horizon.epoch, self._horizon.last) if age <= TRUSTED_LOOKS * self._interval else None
 
     async def beyond(self, position: Position) -> Sequence[Change]:
         """Return what follows a position, waiting for the next look if nothing does."""
@@ -104,6 +113,7 @@ class PolledChangeFeed:
                 self._failing = False
 
     async def _look(self) -> None:
+        began = time.monotonic()
         horizon = await self._source.horizon()
         known = self._horizon
         if horizon.epoch != known.epoch or horizon.last < known.last:
@@ -113,7 +123,7 @@ class PolledChangeFeed:
         if horizon.last > known.last:
             stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
             horizon = self._hold(stretch.changes, horizon)
-        self._horizon = horizon
+        self._horizon, self._looked_at = horizon, began
         self._tell()
 
     def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:

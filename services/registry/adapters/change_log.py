@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from libs.common.names import ToolName
 from libs.common.sql.engine import transaction
 from services.registry.adapters.rows import HEAD, IMMUTABLE, STANDING, head_of, manifest_of
-from services.registry.adapters.tables import change_counter, changes, tool_versions
+from services.registry.adapters.tables import change_counter, changes, tool_versions, tools
 from services.registry.domain.changes import Change, Horizon, Stretch
 from services.registry.domain.model import ToolVersion
 
@@ -34,8 +34,8 @@ class PostgresChangeLog:
         mutable = [changes.c[name] for name in STANDING]
         named = [changes.c.tool.label("changed_tool"), changes.c.version.label("changed_version")]
         query = (
-            select(*IMMUTABLE, *mutable, *named, tool_versions.c.document)
-            .select_from(changes.outerjoin(tool_versions, same))
+            select(*IMMUTABLE, *mutable, *named, tool_versions.c.document, tools.c.aliases)
+            .select_from(changes.outerjoin(tool_versions, same).outerjoin(tools, tools.c.name == changes.c.tool))
             .where(changes.c.sequence > sequence)
             .order_by(changes.c.sequence)
             .limit(limit)
@@ -50,7 +50,8 @@ class PostgresChangeLog:
         """Return versions by the number of their last change."""
         last_change = tool_versions.c.sequence
         query = (
-            select(*HEAD, tool_versions.c.document)
+            select(*HEAD, tool_versions.c.document, tools.c.aliases)
+            .join(tools, tools.c.name == tool_versions.c.tool)
             .where(last_change > after, last_change <= until)
             .order_by(last_change)
             .limit(limit)
@@ -73,4 +74,4 @@ def _change(row: Any) -> Change:
 
 
 def _version(row: Any) -> ToolVersion:
-    return ToolVersion(head_of(row), manifest_of(row.document))
+    return ToolVersion(head_of(row), manifest_of(row.document), tuple(row.aliases))

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from libs.common.errors import Violation
 from libs.common.names import ToolName
-from services.registry.adapters.rows import HEAD, deprecation_row, head_of, number_of, tool_of
-from services.registry.adapters.tables import change_counter, changes, namespaces, tool_names, tool_versions, tools
+from services.registry.adapters.rows import (
+    HEAD,
+    deprecation_row,
+    head_of,
+    manifest_of,
+    number_of,
+    tool_of,
+    transition_row,
+)
+from services.registry.adapters.tables import (
+    change_counter,
+    changes,
+    namespace_delegates,
+    namespaces,
+    tool_names,
+    tool_versions,
+    tools,
+    transitions,
+    version_warnings,
+)
+from services.registry.adapters.trust_tables import revocations
+from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Standing, Tool, ToolVersion, VersionHead
+from services.registry.domain.ownership import Namespace
+from services.registry.domain.transitions import REGISTER, Transition
 
 # How far back a watch can resume. Older changes are dropped; who comes with an older token gets a snapshot.
 KEPT_CHANGES = 10_000
@@ -43,11 +68,27 @@ class PostgresLedger:
         query = select(*HEAD).where(tool_versions.c.tool == name.qualified)
         return [head_of(row) for row in await self._connection.execute(query)]
 
-    async def namespace_provider(self, namespace: str) -> str | None:
-        """Return who owns a namespace."""
-        query = select(namespaces.c.provider).where(namespaces.c.namespace == namespace)
-        provider: str | None = await self._connection.scalar(query)
-        return provider
+    async def namespace(self, namespace: str) -> Namespace | None:
+        """Return a namespace."""
+        return await namespace_of(self._connection, namespace)
+
+    async def put_namespace(self, namespace: Namespace, by: str) -> None:
+        """Store a namespace with exactly these delegates."""
+        row = {column.name: getattr(namespace, column.name) for column in namespaces.c}
+        put = insert(namespaces).values(row).on_conflict_do_update(index_elements=["namespace"], set_=row)
+        await self._connection.execute(put)
+        here = namespace_delegates.c.namespace == namespace.namespace
+        gone = delete(namespace_delegates).where(here, namespace_delegates.c.subject.not_in(namespace.delegates))
+        await self._connection.execute(gone)
+        added = {"namespace": namespace.namespace, "added_by": by, "create_time": namespace.update_time}
+        for subject in namespace.delegates:
+            one = insert(namespace_delegates).values(added | {"subject": subject}).on_conflict_do_nothing()
+            await self._connection.execute(one)
+
+    async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these words are namespaces."""
+        query = select(namespaces.c.namespace).where(namespaces.c.namespace.in_(list(names)))
+        return frozenset(await self._connection.scalars(query))
 
     async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
         """Return the tool that each name leads to."""
@@ -60,20 +101,91 @@ class PostgresLedger:
         return self._last + 1
 
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
-        """Store a new version, its tool as it now is, and the change."""
-        await self._put_tool(tool)
+        """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
+        head = version.head
+        await self._own_namespace(tool, head)
+        await self.put_tool(tool)
         await self._connection.execute(insert(tool_versions).values(_version_row(version, registered_through)))
-        await self._log(version.head)
+        await self._log(head)
+        begun = Transition(
+            sequence=head.standing.sequence,
+            tool=head.tool,
+            version=str(head.version),
+            verb=REGISTER,
+            from_state=None,
+            to_state=head.standing.state,
+            actor=head.registered_by,
+            through=registered_through,
+            reason="",
+            time=head.create_time,
+        )
+        await self._connection.execute(insert(transitions).values(transition_row(begun)))
 
-    async def _put_tool(self, tool: Tool) -> None:
+    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+        """Store what the scan let pass when this version was admitted."""
+        if warnings:
+            row = {"tool": head.tool.qualified, "version": str(head.version), "warnings": [asdict(w) for w in warnings]}
+            await self._connection.execute(insert(version_warnings).values(row))
+
+    async def manifest(self, head: VersionHead) -> Manifest:
+        """Return the manifest of a version."""
+        query = select(tool_versions.c.document).where(*_is(head))
+        return manifest_of((await self._connection.execute(query)).scalar_one())
+
+    async def stand(self, head: VersionHead, transition: Transition) -> None:
+        """Store where a version stands now, the change, and the transition."""
+        await self._connection.execute(update(tool_versions).where(*_is(head)).values(_standing_row(head.standing)))
+        await self._log(head)
+        await self._connection.execute(insert(transitions).values(transition_row(transition)))
+
+    async def put_tool(self, tool: Tool) -> None:
+        """Store a tool as it now is, and let new aliases lead to it."""
         row = _tool_row(tool)
-        owner = {"namespace": row["namespace"], "provider": tool.provider, "create_time": tool.create_time}
-        await self._connection.execute(insert(namespaces).values(owner).on_conflict_do_nothing())
         put = insert(tools).values(row)
         await self._connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=row))
         names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
         leads = [{"name": name.qualified, "tool": tool.name.qualified} for name in names]
         await self._connection.execute(insert(tool_names).values(leads).on_conflict_do_nothing())
+
+    async def lead(self, alias: ToolName, tool: ToolName) -> None:
+        """Make an alias lead to another tool."""
+        moved = update(tool_names).where(tool_names.c.name == alias.qualified).values(tool=tool.qualified)
+        await self._connection.execute(moved)
+
+    async def verb_of(self, head: VersionHead, actor: str, request_id: str) -> str | None:
+        """Return what this request of this actor did to the version."""
+        here = (transitions.c.tool == head.tool.qualified, transitions.c.version == str(head.version))
+        asked = (transitions.c.actor == actor, transitions.c.request_id == request_id)
+        verb: str | None = await self._connection.scalar(select(transitions.c.verb).where(*here, *asked))
+        return verb
+
+    async def revoked(self, tool: ToolName) -> bool:
+        """Say whether the tool is revoked."""
+        query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
+        return await self._connection.scalar(query) is not None
+
+    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime) -> bool:
+        """Mark the tool as revoked; False if it already was."""
+        row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now}
+        marked = insert(revocations).values(row).on_conflict_do_nothing().returning(revocations.c.tool)
+        return await self._connection.scalar(marked) is not None
+
+    async def reinstate(self, tool: ToolName) -> bool:
+        """Take the mark away; False if there was none."""
+        unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.tool)
+        return await self._connection.scalar(unmarked) is not None
+
+    async def _own_namespace(self, tool: Tool, head: VersionHead) -> None:
+        """A namespace that nobody owns belongs to whoever registers its first tool."""
+        owned = {
+            "namespace": tool.name.namespace,
+            "provider": tool.provider,
+            "owner": head.registered_by,
+            "create_time": head.create_time,
+            "update_time": head.create_time,
+            "revision": 1,
+        }
+        await self._connection.execute(insert(namespaces).values(owned).on_conflict_do_nothing())
 
     async def _log(self, head: VersionHead) -> None:
         row = {"tool": head.tool.qualified, "version": str(head.version), **_standing_row(head.standing)}
@@ -81,6 +193,21 @@ class PostgresLedger:
         await self._connection.execute(update(change_counter).values(last=head.standing.sequence))
         forgotten = head.standing.sequence - self._kept_changes
         await self._connection.execute(delete(changes).where(changes.c.sequence <= forgotten))
+        self._last = head.standing.sequence
+
+
+async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace | None:
+    """Return a namespace and its delegates."""
+    row = (await connection.execute(select(namespaces).where(namespaces.c.namespace == namespace))).first()
+    if row is None:
+        return None
+    delegated = select(namespace_delegates.c.subject).where(namespace_delegates.c.namespace == namespace)
+    subjects = await connection.scalars(delegated.order_by(namespace_delegates.c.subject))
+    return Namespace(**row._mapping, delegates=tuple(subjects))
+
+
+def _is(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return tool_versions.c.tool == head.tool.qualified, tool_versions.c.version == str(head.version)
 
 
 def _tool_row(tool: Tool) -> dict[str, Any]:
@@ -123,4 +250,5 @@ def _standing_row(standing: Standing) -> dict[str, Any]:
         "deprecation": deprecation_row(standing.deprecation),
         "update_time": standing.update_time,
         "sequence": standing.sequence,
+        "beneath": [state.value for state in standing.beneath],
     }

@@ -11,13 +11,14 @@ from libs.common.semver import Version
 from services.registry.adapters.tables import tool_versions
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, Tool, VersionHead
+from services.registry.domain.transitions import Transition
 
 # What a head is made of; the manifest is read only where it is wanted.
 IMMUTABLE = [
     tool_versions.c[name]
     for name in ("tool", "version", "digest", "size", "create_time", "registered_by")
 ]  # fmt: skip
-STANDING = ("state", "state_reason", "deprecation", "update_time", "sequence")
+STANDING = ("state", "state_reason", "deprecation", "update_time", "sequence", "beneath")
 HEAD = [*IMMUTABLE, *(tool_versions.c[name] for name in STANDING)]
 
 
@@ -64,7 +65,41 @@ def deprecation_row(deprecation: Deprecation | None) -> dict[str, Any] | None:
         "sunset_time": sunset.isoformat() if sunset else None,
         "successor": deprecation.successor,
         "migration_guide_url": deprecation.migration_guide_url,
+        "remove_time": deprecation.remove_time.isoformat() if deprecation.remove_time else None,
     }
+
+
+def transition_row(transition: Transition) -> dict[str, Any]:
+    before = transition.from_state
+    return {
+        "sequence": transition.sequence,
+        "tool": transition.tool.qualified,
+        "version": transition.version,
+        "verb": transition.verb,
+        "from_state": before.value if before else "",
+        "to_state": transition.to_state.value,
+        "actor": transition.actor,
+        "through": transition.through,
+        "reason": transition.reason,
+        "request_id": transition.request_id,
+        "time": transition.time,
+    }
+
+
+def transition_of(row: Any) -> Transition:
+    return Transition(
+        sequence=row.sequence,
+        tool=ToolName.parse(row.tool),
+        version=row.version,
+        verb=row.verb,
+        from_state=LifecycleState(row.from_state) if row.from_state else None,
+        to_state=LifecycleState(row.to_state),
+        actor=row.actor,
+        through=row.through,
+        reason=row.reason,
+        time=row.time,
+        request_id=row.request_id,
+    )
 
 
 def _standing(row: Any) -> Standing:
@@ -74,14 +109,16 @@ def _standing(row: Any) -> Standing:
         sequence=row.sequence,
         state_reason=row.state_reason,
         deprecation=_deprecation(row.deprecation) if row.deprecation else None,
+        beneath=tuple(LifecycleState(state) for state in row.beneath),
     )
 
 
 def _deprecation(stored: dict[str, Any]) -> Deprecation:
-    sunset = stored["sunset_time"]
+    sunset, remove = stored["sunset_time"], stored.get("remove_time")
     return Deprecation(
         deprecate_time=datetime.fromisoformat(stored["deprecate_time"]),
         sunset_time=datetime.fromisoformat(sunset) if sunset else None,
         successor=stored["successor"],
         migration_guide_url=stored["migration_guide_url"],
+        remove_time=datetime.fromisoformat(remove) if remove else None,
     )

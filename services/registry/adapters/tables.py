@@ -26,6 +26,20 @@ namespaces = Table(
     Column("namespace", _NAME, primary_key=True),
     Column("provider", Text, nullable=False),
     Column("create_time", _MOMENT, nullable=False),
+    # A subject, or the name of a peer that acted for itself.
+    Column("owner", Text, nullable=False),
+    Column("update_time", _MOMENT, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+# Subjects that an owner lets publish.
+namespace_delegates = Table(
+    "namespace_delegates",
+    metadata,
+    Column("namespace", _NAME, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("added_by", Text, nullable=False),
+    Column("create_time", _MOMENT, nullable=False),
 )
 
 tools = Table(
@@ -72,6 +86,17 @@ tool_versions = Table(
     Column("update_time", _MOMENT, nullable=False),
     # The number of the change that made the standing what it is.
     Column("sequence", BigInteger, nullable=False),
+    # Where the version returns to when what covers its state is lifted, the next one last.
+    Column("beneath", ARRAY(Text), nullable=False),
+)
+
+# What the scan let pass when a version was admitted.
+version_warnings = Table(
+    "version_warnings",
+    metadata,
+    Column("tool", _NAME, primary_key=True),
+    Column("version", Text, primary_key=True),
+    Column("warnings", JSONB, nullable=False),
 )
 
 # What each change left behind; a change without a state removed the version.
@@ -85,4 +110,22 @@ changes = Table(
     Column("state_reason", Text),
     Column("deprecation", JSONB),
     Column("update_time", _MOMENT, nullable=False),
+    Column("beneath", ARRAY(Text), nullable=False),
+)
+
+# Everything that was ever done to a version. Rows are only added; the database refuses anything else.
+transitions = Table(
+    "transitions",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True),
+    Column("tool", _NAME, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("from_state", Text, nullable=False),
+    Column("to_state", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("through", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("time", _MOMENT, nullable=False),
 )

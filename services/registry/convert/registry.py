@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from datetime import datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import tool_pb2, tool_version_pb2
 
+from libs.common.jsonio import parse
 from libs.common.rpc.call import Call
+from services.registry.domain.check_compatibility import Compatibility
+from services.registry.domain.compatibility.differences import Difference
+from services.registry.domain.list_tool_versions import VersionPage
 from services.registry.domain.list_tools import Listed, Page, Selection
+from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Deprecation, LifecycleState, Registrar, Tool, ToolVersion
+from services.registry.domain.negotiate_schema import Expectations, Negotiated
 from services.registry.domain.register_tool import Registration
 from services.registry.domain.watch_tools import Event, Heartbeat, Removed, Upserted
-from services.registry.manifests import message_of
+from services.registry.manifests import manifest_of, message_of
 
 
 def registrar_of(call: Call) -> Registrar:
@@ -25,7 +33,54 @@ def selection_of(request: pb.ListToolsRequest) -> Selection:
 
 
 def registered(registration: Registration) -> pb.RegisterToolResponse:
-    return pb.RegisterToolResponse(version=tool_version(registration.version), created=registration.created)
+    return pb.RegisterToolResponse(
+        version=tool_version(registration.version),
+        created=registration.created,
+        warnings=[pb.ScanFinding(path=w.path, rule=w.rule, message=w.message) for w in registration.warnings],
+    )
+
+
+def candidate_of(request: pb.CheckCompatibilityRequest) -> Manifest | str:
+    return manifest_of(request.manifest) if request.WhichOneof("candidate") == "manifest" else request.version
+
+
+def compatibility(found: Compatibility) -> pb.CheckCompatibilityResponse:
+    return pb.CheckCompatibilityResponse(
+        baseline=found.baseline.name if found.baseline else "",
+        findings=[_difference(each) for each in found.differences],
+        smallest_bump=pb.VersionBump.Value(f"VERSION_BUMP_{found.bump.name if found.bump else 'UNSPECIFIED'}"),
+        smallest_version=found.smallest_version,
+        number_is_legal=found.number_is_legal,
+    )
+
+
+def expectations_of(request: pb.NegotiateSchemaRequest) -> Expectations:
+    return Expectations(
+        parse(request.input_schema) if request.input_schema else None,
+        parse(request.output_schema) if request.output_schema else None,
+        bool(request.input_schema),
+        bool(request.output_schema),
+    )
+
+
+def negotiated(found: Negotiated) -> pb.NegotiateSchemaResponse:
+    return pb.NegotiateSchemaResponse(
+        match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{found.match.name}"),
+        version=found.head.name,
+        digest=found.head.digest,
+        missing=[_difference(each) for each in found.missing],
+    )
+
+
+def states_of(request: pb.ListToolVersionsRequest) -> frozenset[LifecycleState]:
+    prefix = "LIFECYCLE_STATE_"
+    names = (tool_version_pb2.LifecycleState.Name(state).removeprefix(prefix) for state in request.states)
+    return frozenset(LifecycleState[name] for name in names)
+
+
+def version_page(page: VersionPage) -> pb.ListToolVersionsResponse:
+    versions = [tool_version(version) for version in page.versions]
+    return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
 def listed(page: Page) -> pb.ListToolsResponse:
@@ -46,6 +101,13 @@ def tool(found: Tool) -> tool_pb2.Tool:
     )
 
 
+def holds_until(versions: Iterable[ToolVersion | None]) -> float:
+    """Return the moment at which time alone changes which versions these would be: the first sunset among them. One that is
+    past its sunset, or cannot be chosen at all, no longer changes by waiting."""
+    announced = (version.head.standing.deprecation for version in versions if version)
+    return min((d.sunset_time.timestamp() for d in announced if d and d.sunset_time), default=math.inf)
+
+
 def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
     head, standing = version.head, version.head.standing
     return tool_version_pb2.ToolVersion(
@@ -59,6 +121,7 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
         update_time=_timestamp(standing.update_time),
         etag=standing.etag,
         registered_by=head.registered_by,
+        aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
     )
 
 
@@ -71,6 +134,11 @@ def watch_step(event: Event) -> pb.WatchToolsResponse:
     if isinstance(event, Heartbeat):
         return pb.WatchToolsResponse(heartbeat=pb.Heartbeat(), resume_token=token)
     return pb.WatchToolsResponse(snapshot_complete=pb.SnapshotComplete(), resume_token=token)
+
+
+def _difference(found: Difference) -> pb.CompatibilityFinding:
+    kind = pb.ChangeKind.Value(f"CHANGE_KIND_{found.kind.name}")
+    return pb.CompatibilityFinding(path=found.path, rule=found.rule, kind=kind, message=found.message)
 
 
 def _listed_tool(item: Listed) -> pb.ListedTool:
@@ -87,6 +155,7 @@ def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:
         sunset_time=_timestamp(deprecation.sunset_time) if deprecation.sunset_time else None,
         successor=deprecation.successor,
         migration_guide_url=deprecation.migration_guide_url,
+        remove_time=_timestamp(deprecation.remove_time) if deprecation.remove_time else None,
     )
 
 

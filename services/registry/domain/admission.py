@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from libs.common.errors import Violation
 from services.registry.domain.conjuncts import access, effects, form, schemas, timing
-from services.registry.domain.errors import manifest_invalid
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.ports import SchemaChecker
 
@@ -50,10 +49,3 @@ def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
     found = [violation for conjunct in CONJUNCTS for violation in conjunct(manifest)]
     found += [violation for conjunct in SCHEMA_CONJUNCTS for violation in conjunct(manifest, checker)]
     return found
-
-
-def admit(manifest: Manifest, checker: SchemaChecker) -> None:
-    """Return if the manifest meets every condition; otherwise raise TOOL_MANIFEST_INVALID with all it fails."""
-    found = violations(manifest, checker)
-    if found:
-        raise manifest_invalid(found)

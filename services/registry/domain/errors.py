@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.names import ToolName
-from services.registry.domain.model import VersionHead
+from services.registry.domain.model import LifecycleState, VersionHead
 
 
 def tool_not_found(tool: ToolName) -> MeshError:
@@ -60,6 +60,117 @@ def namespace_reserved(namespace: str) -> MeshError:
         Reason.PERMISSION_DENIED,
         message="the namespace is reserved for tools that ship with the mesh",
         metadata={"namespace": namespace},
+    )
+
+
+def namespace_not_yours(namespace: str, owner: str) -> MeshError:
+    return MeshError(
+        Reason.PERMISSION_DENIED,
+        message="the namespace belongs to somebody else",
+        metadata={"namespace": namespace, "owner": owner},
+    )
+
+
+def namespace_owned(namespace: str, owner: str) -> MeshError:
+    return MeshError(
+        Reason.ALREADY_EXISTS,
+        message="the namespace has an owner",
+        metadata={"namespace": namespace, "owner": owner},
+    )
+
+
+def namespace_not_found(namespace: str) -> MeshError:
+    return MeshError(Reason.NOT_FOUND, metadata={"namespace": namespace})
+
+
+def alias_is_a_namespace(alias: ToolName) -> MeshError:
+    return MeshError(
+        Reason.ALREADY_EXISTS,
+        message="the alias is spelled like a namespace",
+        metadata={"name": alias.qualified, "namespace": alias.tool_id},
+    )
+
+
+def alias_not_found(alias: ToolName) -> MeshError:
+    return MeshError(Reason.NOT_FOUND, message="no alias has this name", metadata={"alias": alias.qualified})
+
+
+def alias_leads_elsewhere(alias: ToolName, holder: ToolName) -> MeshError:
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="the alias leads to another tool than the one named",
+        metadata={"alias": alias.qualified, "tool": holder.qualified},
+    )
+
+
+def alias_stays_in_its_namespace(alias: ToolName) -> MeshError:
+    return MeshError(
+        Reason.INVALID_REQUEST,
+        message="an alias moves only between tools of its own namespace",
+        metadata={"alias": alias.qualified},
+    )
+
+
+def verb_not_applicable(head: VersionHead, verb: str, state: LifecycleState) -> MeshError:
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message=f"a version that is {state.value} does not {verb.replace('_', ' ')}",
+        metadata={"version": head.name, "state": state.value, "verb": str(verb)},
+    )
+
+
+def etag_mismatch(head: VersionHead) -> MeshError:
+    return MeshError(Reason.ETAG_MISMATCH, metadata={"version": head.name, "etag": head.standing.etag})
+
+
+def namespace_changed(namespace: str, etag: str) -> MeshError:
+    return MeshError(Reason.ETAG_MISMATCH, metadata={"namespace": namespace, "etag": etag})
+
+
+def etag_of_a_tool() -> MeshError:
+    return MeshError(
+        Reason.INVALID_REQUEST,
+        violations=[Violation("etag", "etag.version", "guards one version; name the version, or leave it out")],
+    )
+
+
+def request_id_reused(request_id: str) -> MeshError:
+    return MeshError(Reason.IDEMPOTENCY_CONFLICT, metadata={"request_id": request_id})
+
+
+def tool_is_revoked(tool: ToolName) -> MeshError:
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="the tool is revoked; only the operator can reinstate it",
+        metadata={"tool": tool.qualified},
+    )
+
+
+def deprecation_invalid(violations: Sequence[Violation]) -> MeshError:
+    return MeshError(Reason.INVALID_REQUEST, violations=violations)
+
+
+def grace_not_over(head: VersionHead) -> MeshError:
+    deprecation = head.standing.deprecation
+    until = deprecation.remove_time.isoformat() if deprecation and deprecation.remove_time else ""
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="the grace period is not over",
+        metadata={"version": head.name, "remove_time": until},
+    )
+
+
+def removal_needs_force(head: VersionHead) -> MeshError:
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="a version in quarantine is retired only by force",
+        metadata={"version": head.name, "state": head.standing.state.value},
+    )
+
+
+def usage_unknown() -> MeshError:
+    return MeshError(
+        Reason.SERVICE_UNAVAILABLE, message="usage cannot be read, so it is taken to be used", retry_after=1.0
     )
 
 

@@ -33,6 +33,8 @@ class Deprecation:
     sunset_time: datetime | None = None
     successor: str = ""
     migration_guide_url: str = ""
+    remove_time: datetime | None = None
+    """When it may be retired, if nobody calls it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Standing:
     sequence: int
     state_reason: str = ""
     deprecation: Deprecation | None = None
+    beneath: tuple[LifecycleState, ...] = ()
+    """What the state covers, and the version returns to when it is lifted; the next one last."""
 
     @property
     def etag(self) -> str:
@@ -76,6 +80,8 @@ class ToolVersion:
 
     head: VersionHead
     manifest: Manifest | None
+    aliases: tuple[str, ...] | None = None
+    """What leads to its tool now, where that was read; manifests name aliases that may have moved since."""
 
 
 @dataclass(frozen=True, slots=True)

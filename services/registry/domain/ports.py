@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
+from libs.common.errors import Violation
 from libs.common.jsonio import JsonValue
 from libs.common.names import ToolName
 from services.registry.domain.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
+from services.registry.domain.ownership import Namespace
+from services.registry.domain.scan.lookalikes import KnownName
+from services.registry.domain.transitions import Transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,16 @@ class Ledger(Protocol):
         """Return the versions of a tool."""
         ...
 
-    async def namespace_provider(self, namespace: str) -> str | None:
-        """Return who owns a namespace; None while nobody does."""
+    async def namespace(self, namespace: str) -> Namespace | None:
+        """Return a namespace; None while nobody owns it."""
+        ...
+
+    async def put_namespace(self, namespace: Namespace, by: str) -> None:
+        """Store a namespace as it now is, with exactly these delegates."""
+        ...
+
+    async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these words are namespaces."""
         ...
 
     async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
@@ -58,7 +72,43 @@ class Ledger(Protocol):
         ...
 
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
-        """Store a new version, its tool as it now is, and the change."""
+        """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
+        ...
+
+    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+        """Store what the scan let pass when this version was admitted."""
+        ...
+
+    async def manifest(self, head: VersionHead) -> Manifest:
+        """Return the manifest of a version."""
+        ...
+
+    async def stand(self, head: VersionHead, transition: Transition) -> None:
+        """Store where a version stands now, the change, and the transition."""
+        ...
+
+    async def put_tool(self, tool: Tool) -> None:
+        """Store a tool as it now is. Names that lead to it go on doing so; new aliases of it begin to."""
+        ...
+
+    async def lead(self, alias: ToolName, tool: ToolName) -> None:
+        """Make an alias lead to another tool."""
+        ...
+
+    async def verb_of(self, head: VersionHead, actor: str, request_id: str) -> str | None:
+        """Return what this request of this actor did to the version; None if it was not there before."""
+        ...
+
+    async def revoked(self, tool: ToolName) -> bool:
+        """Say whether the tool is revoked."""
+        ...
+
+    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime) -> bool:
+        """Mark the tool as revoked; False if it already was."""
+        ...
+
+    async def reinstate(self, tool: ToolName) -> bool:
+        """Take the mark away; False if there was none."""
         ...
 
 
@@ -85,6 +135,14 @@ class Catalogue(Protocol):
         """Return the versions with their manifests, in the order given."""
         ...
 
+    async def warnings(self, head: VersionHead) -> Sequence[Violation]:
+        """Return what the scan let pass when this version was admitted."""
+        ...
+
+    async def similar_names(self, name: ToolName, aliases: Sequence[ToolName]) -> Sequence[KnownName]:
+        """Return the names of tools that these may be taken for; more than those may come, and no fewer."""
+        ...
+
 
 class ChangeLog(Protocol):
     """Every committed change under its number, as far back as it is kept."""
@@ -105,6 +163,10 @@ class ChangeLog(Protocol):
 class ChangeFeed(Protocol):
     """The changes of the log as they come, read once for all watchers of a process."""
 
+    def seen(self) -> Position | None:
+        """Return how far the log was last seen to reach; None when it was not looked at lately."""
+        ...
+
     async def beyond(self, position: Position) -> Sequence[Change]:
         """Return what follows a position. If nothing does, wait until the log was looked at again: an empty answer
         means that it still says nothing new. Raises when the log cannot be followed from there."""
@@ -116,4 +178,28 @@ class Bell(Protocol):
 
     def ring(self) -> None:
         """Ring, without waiting and without failing."""
+        ...
+
+
+class Histories(Protocol):
+    """What was done to versions, who owns what, and which versions are due."""
+
+    async def transitions(self, tool: ToolName, version: str, before: int, limit: int) -> Sequence[Transition]:
+        """Return what was done to a tool, or to one version of it, newest first, before a number."""
+        ...
+
+    async def namespace(self, namespace: str) -> Namespace | None:
+        """Return a namespace; None while nobody owns it."""
+        ...
+
+    async def namespaces(self, after: str, limit: int) -> Sequence[Namespace]:
+        """Return namespaces in order of their names, beginning after one."""
+        ...
+
+    async def past_sunset(self, now: datetime, limit: int) -> Sequence[str]:
+        """Return the resource names of deprecated versions whose date has passed."""
+        ...
+
+    async def past_grace(self, now: datetime, limit: int) -> Sequence[str]:
+        """Return the resource names of ended versions whose grace period is over."""
         ...

@@ -96,6 +96,29 @@ class SchemaShape:
 
         return cost(self.root, 0)
 
+    def circular(self) -> bool:
+        """Say whether a subschema applies itself to the very value it is applied to, so that its evaluation has no end and
+        what it means is anyone's guess. Applying itself to a part of the value is fine."""
+        settled, path = set[int](), set[int]()
+        for start in self.places.values():
+            waiting: list[tuple[Schema, bool]] = [(start, False)]
+            while waiting:
+                schema, done = waiting.pop()
+                if done:
+                    path.discard(id(schema))
+                    settled.add(id(schema))
+                elif id(schema) in path:
+                    return True
+                elif id(schema) not in settled:
+                    path.add(id(schema))
+                    waiting.append((schema, True))
+                    waiting.extend((child, False) for child in self._same_value(schema))
+        return False
+
+    def _same_value(self, schema: Schema) -> Iterator[Schema]:
+        yield from (child for keyword, _, child in _children(schema) if keyword == "not" or keyword in _IN_PLACE)
+        yield from self._referred(schema)
+
     def _referred(self, schema: Schema) -> Iterator[Schema]:
         for reference in references(schema):
             found = self.target(reference)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
+from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.resolve import latest_for_new_work
 
@@ -30,3 +32,20 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
     )
     # A new version changes no other's standing, so the face is either the newcomer or whoever it was before.
     return replace(joined, title=manifest.title, tags=manifest.tags) if face is head else joined
+
+
+def face_of(heads: Sequence[VersionHead]) -> VersionHead:
+    """Return the version that a tool shows of itself: the latest; while none is, the highest."""
+    return latest_for_new_work(heads) or max(heads, key=lambda each: each.version)
+
+
+def restood(tool: Tool, heads: Sequence[VersionHead], face: Manifest, now: datetime) -> Tool:
+    """Return the tool as it is once versions of it have changed their standing; `face` is the manifest of `face_of`."""
+    newest = latest_for_new_work(heads)
+    return replace(
+        tool,
+        latest_version=str(newest.version) if newest else "",
+        title=face.title,
+        tags=face.tags,
+        update_time=now,
+    )

@@ -12,12 +12,17 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from libs.common.clock import Clock
 from libs.common.rpc.call import serving
 from libs.common.telemetry.log import Log
+from services.registry.answers import Answers
 from services.registry.convert import registry as convert
+from services.registry.domain.check_compatibility import check_compatibility
 from services.registry.domain.get_tool import get_tool
+from services.registry.domain.list_tool_versions import list_tool_versions
 from services.registry.domain.list_tools import list_tools
+from services.registry.domain.negotiate_schema import negotiate_schema
 from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker
 from services.registry.domain.register_tool import register_tool
 from services.registry.domain.resolve_tool import resolve_tool
+from services.registry.domain.scan.policy import DEFAULT_POLICY, ScanPolicy
 from services.registry.domain.watch_tools import watch_tools
 from services.registry.manifests import manifest_of
 
@@ -29,15 +34,18 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         self,
         *,
         catalogue: Catalogue,
+        answers: Answers,
         log: ChangeLog,
         feed: ChangeFeed,
         schemas: SchemaChecker,
         bell: Bell,
         clock: Clock,
         journal: Log,
+        scan_policy: ScanPolicy = DEFAULT_POLICY,
     ) -> None:
+        self._scan_policy = scan_policy
         self._journal = journal
-        self._catalogue, self._log, self._feed = catalogue, log, feed
+        self._catalogue, self._answers, self._log, self._feed = catalogue, answers, log, feed
         self._schemas, self._bell, self._clock = schemas, bell, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
@@ -48,6 +56,8 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             schemas=self._schemas,
             bell=self._bell,
             clock=self._clock,
+            draft=request.draft,
+            scan_policy=self._scan_policy,
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
@@ -58,20 +68,51 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
-        page = await list_tools(
-            convert.selection_of(request),
-            request.page_size,
-            request.page_token,
-            catalogue=self._catalogue,
-            clock=self._clock,
-        )
-        return convert.listed(page)
+        async def make() -> tuple[pb.ListToolsResponse, float]:
+            page = await list_tools(
+                convert.selection_of(request),
+                request.page_size,
+                request.page_token,
+                catalogue=self._catalogue,
+                clock=self._clock,
+            )
+            return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
+
+        return await self._answers.recall(("ListTools", request.SerializeToString(deterministic=True)), make)
 
     async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> pb.ResolveToolResponse:
-        version = await resolve_tool(
-            request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
+        async def make() -> tuple[pb.ResolveToolResponse, float]:
+            version = await resolve_tool(
+                request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
+            )
+            return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.holds_until([version])
+
+        return await self._answers.recall(("ResolveTool", request.tool, request.version_constraint), make)
+
+    async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
+        page = await list_tool_versions(
+            request.tool, convert.states_of(request), request.page_size, request.page_token, catalogue=self._catalogue
         )
-        return pb.ResolveToolResponse(version=convert.tool_version(version))
+        return convert.version_page(page)
+
+    async def CheckCompatibility(
+        self, request: pb.CheckCompatibilityRequest, context: Any
+    ) -> pb.CheckCompatibilityResponse:
+        found = await check_compatibility(
+            convert.candidate_of(request), request.baseline, catalogue=self._catalogue, schemas=self._schemas
+        )
+        return convert.compatibility(found)
+
+    async def NegotiateSchema(self, request: pb.NegotiateSchemaRequest, context: Any) -> pb.NegotiateSchemaResponse:
+        found = await negotiate_schema(
+            request.tool,
+            request.version_constraint,
+            convert.expectations_of(request),
+            catalogue=self._catalogue,
+            schemas=self._schemas,
+            clock=self._clock,
+        )
+        return convert.negotiated(found)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
         async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:

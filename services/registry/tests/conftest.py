@@ -68,12 +68,12 @@ class Replica:
     pki: Any
     channels: list[grpc.aio.Channel] = field(default_factory=list)
 
-    def stub(self, peer: str = "operator") -> Any:
-        """Return a stub whose certificate bears the peer's name."""
+    def stub(self, peer: str = "operator", kind: Any = rpc.RegistryServiceStub) -> Any:
+        """Return a stub, of this kind, whose certificate bears the peer's name."""
         identity = self.pki.of(peer)
         files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=self.pki.ca)
         self.channels.append(channel_to("registry", Address("127.0.0.1", self.application.server.port), files))
-        return rpc.RegistryServiceStub(self.channels[-1])
+        return kind(self.channels[-1])
 
     async def stop(self) -> None:
         """Close the stubs and stop the registry."""
@@ -102,14 +102,29 @@ async def start(
     """Return a function that starts one more replica on the same database."""
     replicas: list[Replica] = []
 
-    async def one(*, redis_url: str = valkey_url, poll_seconds: float = 0.05) -> Replica:
+    async def one(
+        *,
+        redis_url: str = valkey_url,
+        poll_seconds: float = 0.05,
+        sweep_seconds: float = 3600.0,
+        settle_seconds: float = 3600.0,
+        **more: str,
+    ) -> Replica:
         environment = {
             **process_environment("registry"),
             "TOOLMESH_DATABASE_URL": database_url,
             "TOOLMESH_REDIS_URL": redis_url,
             "TOOLMESH_AUTHZ_ADDRESS": str(authz_address),
+            **more,
         }
-        application = await build(load(Settings, environment), QUIET, Tracing(), poll_seconds=poll_seconds)
+        application = await build(
+            load(Settings, environment),
+            QUIET,
+            Tracing(),
+            poll_seconds=poll_seconds,
+            sweep_seconds=sweep_seconds,
+            settle_seconds=settle_seconds,
+        )
         await application.start()
         replicas.append(Replica(application, pki))
         return replicas[-1]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.registry.adapters.change_feed import HELD_CHANGES, PolledChangeFeed
+from services.registry.adapters.change_feed import HELD_CHANGES, TRUSTED_LOOKS, PolledChangeFeed
 from services.registry.domain.changes import Change, Horizon, Position, Stretch
 from services.registry.domain.model import ToolVersion
 from services.registry.tests.conftest import QUIET
@@ -142,3 +142,12 @@ async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) ->
             await call
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
     await feed.stop()
+
+
+async def test_what_was_seen_counts_only_while_looks_succeed(log: Log) -> None:
+    feed = PolledChangeFeed(log, QUIET, interval=1000.0)
+    assert feed.seen() is None
+    await feed._look()
+    assert feed.seen() == Position("e", log.last)
+    feed._looked_at -= 1000.0 * TRUSTED_LOOKS + 1
+    assert feed.seen() is None

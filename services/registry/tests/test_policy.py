@@ -17,7 +17,8 @@ def row(method: str) -> dict[str, object]:
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:
-    assert set(POLICY) == {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+    own = {method for method in POLICY if method.startswith(f"/{SERVICE.full_name}/")}
+    assert own == {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
 
 
 def test_only_the_stream_has_no_deadline() -> None:
@@ -44,3 +45,41 @@ def test_who_may_read(method: str) -> None:
 
 def test_who_may_watch() -> None:
     assert row("WatchTools") == dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
+
+
+ADMIN = {OPERATOR: AS_PEER, EDGE: for_caller("tools:admin")} | {
+    ORCHESTRATOR: for_caller("tools:admin"),
+    "gateway": for_caller("tools:admin"),
+}
+
+
+def of(service: str, method: str) -> dict[str, object]:
+    return dict(POLICY[f"/toolmesh.registry.v1.{service}/{method}"].allow)
+
+
+def test_who_may_look_after_tools() -> None:
+    for method in (
+        "PublishVersion",
+        "DeprecateVersion",
+        "SunsetVersion",
+        "RemoveVersion",
+        "DisableTool",
+        "ReleaseTool",
+    ):
+        assert of("LifecycleService", method) == ADMIN
+    assert of("LifecycleService", "QuarantineTool") == ADMIN | {"executor": AS_PEER}
+    for method in ("RecordSecurityAudit", "RecordVerification", "PromoteTool", "DemoteTool", "RevokeTool"):
+        assert of("TrustService", method) == ADMIN
+
+
+def test_what_only_the_operator_may() -> None:
+    for service, method in (
+        ("TrustService", "ReinstateTool"),
+        ("NamespaceService", "ClaimNamespace"),
+        ("NamespaceService", "TransferNamespace"),
+    ):
+        assert of(service, method) == {OPERATOR: AS_PEER}
+
+
+def test_whoever_may_call_may_rate() -> None:
+    assert of("TrustService", "RateTool")[EDGE] == for_caller("tools:call")

@@ -19,6 +19,8 @@ class View:
     """The kind of every event of the present watch, heartbeats included."""
     applied: list[str] = field(default_factory=list)
     """The names of all versions that changes, not snapshots, have told."""
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+    """What leads to the tool of each version."""
     _mentioned: set[str] = field(default_factory=set)
 
     def open(self, stub: Any) -> Any:
@@ -38,6 +40,9 @@ class View:
         self.kinds.append(kind)
         self.token = step.resume_token
         if kind == "upserted":
+            # Told by watches alone, so it is kept apart: what remains is what every other answer says, too.
+            self.aliases[step.upserted.name] = list(step.upserted.aliases.tool_ids)
+            step.upserted.ClearField("aliases")
             self.versions[step.upserted.name] = step.upserted
             self._mentioned.add(step.upserted.name)
             if step.resume_token:

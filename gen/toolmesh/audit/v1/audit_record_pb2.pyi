@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.audit.v1 import shard_pb2 as _shard_pb2
 from toolmesh.common.v1 import caller_pb2 as _caller_pb2
 from toolmesh.common.v1 import error_reason_pb2 as _error_reason_pb2
 import builtins as _builtins
@@ -85,6 +86,16 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     """tool.result.created"""
     EVENT_CLASS_RESULT_REDACTED: _EventClass.ValueType  # 27
     """tool.result.redacted"""
+    EVENT_CLASS_SHARD_OPENED: _EventClass.ValueType  # 28
+    """log.shard.opened; written by the log only, as are those below."""
+    EVENT_CLASS_PAYLOAD_ERASED: _EventClass.ValueType  # 29
+    """log.payload.erased"""
+    EVENT_CLASS_HOLD_PLACED: _EventClass.ValueType  # 30
+    """log.hold.placed"""
+    EVENT_CLASS_HOLD_RELEASED: _EventClass.ValueType  # 31
+    """log.hold.released"""
+    EVENT_CLASS_SHARD_ARCHIVED: _EventClass.ValueType  # 32
+    """log.shard.archived"""
 
 class EventClass(_EventClass, metaclass=_EventClassEnumTypeWrapper):
     """Says what kind of step a record describes; each is a CloudEvents type under `dev.toolmesh.`."""
@@ -145,6 +156,16 @@ EVENT_CLASS_RESULT_CREATED: EventClass.ValueType  # 26
 """tool.result.created"""
 EVENT_CLASS_RESULT_REDACTED: EventClass.ValueType  # 27
 """tool.result.redacted"""
+EVENT_CLASS_SHARD_OPENED: EventClass.ValueType  # 28
+"""log.shard.opened; written by the log only, as are those below."""
+EVENT_CLASS_PAYLOAD_ERASED: EventClass.ValueType  # 29
+"""log.payload.erased"""
+EVENT_CLASS_HOLD_PLACED: EventClass.ValueType  # 30
+"""log.hold.placed"""
+EVENT_CLASS_HOLD_RELEASED: EventClass.ValueType  # 31
+"""log.hold.released"""
+EVENT_CLASS_SHARD_ARCHIVED: EventClass.ValueType  # 32
+"""log.shard.archived"""
 Global___EventClass: _TypeAlias = EventClass  # noqa: Y015
 
 class _AuthorizationOutcome:
@@ -246,6 +267,10 @@ class AuditRecord(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     EXECUTOR_ID_FIELD_NUMBER: _builtins.int
     NATIVE_CALL_ID_FIELD_NUMBER: _builtins.int
+    PREVIOUS_SHARD_FIELD_NUMBER: _builtins.int
+    ERASURE_FIELD_NUMBER: _builtins.int
+    HOLD_FIELD_NUMBER: _builtins.int
+    ARCHIVAL_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same id twice stores it once."""
     event_class: Global___EventClass.ValueType
@@ -326,6 +351,22 @@ class AuditRecord(_message.Message):
     def latency(self) -> _duration_pb2.Duration:
         """How long it took."""
 
+    @_builtins.property
+    def previous_shard(self) -> _shard_pb2.ShardLink:
+        """The shard that ended where this one begins. Written by the log itself, as is everything below."""
+
+    @_builtins.property
+    def erasure(self) -> _shard_pb2.PayloadErasure:
+        """The record whose payload was erased."""
+
+    @_builtins.property
+    def hold(self) -> _shard_pb2.HoldChange:
+        """The legal hold that was placed or released."""
+
+    @_builtins.property
+    def archival(self) -> _shard_pb2.ShardArchival:
+        """The shard that was archived, or whose records were dropped."""
+
     def __init__(
         self,
         *,
@@ -364,10 +405,14 @@ class AuditRecord(_message.Message):
         task_id: _builtins.str = ...,
         executor_id: _builtins.str = ...,
         native_call_id: _builtins.str = ...,
+        previous_shard: _shard_pb2.ShardLink | None = ...,
+        erasure: _shard_pb2.PayloadErasure | None = ...,
+        hold: _shard_pb2.HoldChange | None = ...,
+        archival: _shard_pb2.ShardArchival | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "event_time", b"event_time", "latency", b"latency"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -385,17 +430,25 @@ class LoggedRecord(_message.Message):
     CANONICAL_JSON_FIELD_NUMBER: _builtins.int
     LEAF_HASH_FIELD_NUMBER: _builtins.int
     LOG_TIME_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    ERASED_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `logs/{log_id}/records/{sequence}`."""
     sequence: _builtins.int
     """Its place in the log, from 0 without gaps."""
     canonical_json: _builtins.bytes
-    """The exact bytes that are hashed: the record's RFC 8785 JSON form."""
+    """The exact bytes that are hashed: the record's RFC 8785 JSON form. Empty when the payload was erased."""
     leaf_hash: _builtins.bytes
-    """The RFC 6962 leaf hash of those bytes."""
+    """The RFC 6962 leaf hash of those bytes, which an erasure leaves in its place."""
+    shard: _builtins.int
+    """The shard that holds it. Its leaf there is its sequence less the shard's first."""
+    erased_by: _builtins.int
+    """The sequence of the record that says who erased the payload and why; 0 when nobody did, because the first record of a log
+    cannot erase another.
+    """
     @_builtins.property
     def record(self) -> Global___AuditRecord:
-        """The record."""
+        """The record; not set when its payload was erased."""
 
     @_builtins.property
     def log_time(self) -> _timestamp_pb2.Timestamp:
@@ -410,10 +463,12 @@ class LoggedRecord(_message.Message):
         canonical_json: _builtins.bytes = ...,
         leaf_hash: _builtins.bytes = ...,
         log_time: _timestamp_pb2.Timestamp | None = ...,
+        shard: _builtins.int = ...,
+        erased_by: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["log_time", b"log_time", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["canonical_json", b"canonical_json", "leaf_hash", b"leaf_hash", "log_time", b"log_time", "name", b"name", "record", b"record", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["canonical_json", b"canonical_json", "erased_by", b"erased_by", "leaf_hash", b"leaf_hash", "log_time", b"log_time", "name", b"name", "record", b"record", "sequence", b"sequence", "shard", b"shard"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

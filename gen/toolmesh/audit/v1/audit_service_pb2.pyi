@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from toolmesh.audit.v1 import audit_record_pb2 as _audit_record_pb2
 from toolmesh.audit.v1 import checkpoint_pb2 as _checkpoint_pb2
+from toolmesh.audit.v1 import shard_pb2 as _shard_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -335,3 +336,285 @@ class GetCheckpointResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCheckpointResponse: _TypeAlias = GetCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class ExportRecordsRequest(_message.Message):
+    """Says which part of the log to export."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    RANGE_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    TO_TIME_FIELD_NUMBER: _builtins.int
+    RESUME_SEQUENCE_FIELD_NUMBER: _builtins.int
+    KNOWN_SIZE_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    """All of this shard that is durable now."""
+    resume_sequence: _builtins.int
+    """Begins to send with this sequence; everything else about the export stays as it is. 0 to send all of it."""
+    known_size: _builtins.int
+    """The size of a checkpoint of the same shard that the caller kept; the export then proves that it continues it. 0 for none."""
+    @_builtins.property
+    def range(self) -> Global___SequenceRange:
+        """A range of sequences, up to the end of the shard in which it begins: the rest is another export."""
+
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Narrows the part to the first record at or after this time, and what follows."""
+
+    @_builtins.property
+    def to_time(self) -> _timestamp_pb2.Timestamp:
+        """Narrows the part to the last record before this time, and what precedes it. Times are those of the events; records between the
+        first and the last are all exported, whatever their times, because only a part without gaps can be proved.
+        """
+
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        range: Global___SequenceRange | None = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        to_time: _timestamp_pb2.Timestamp | None = ...,
+        resume_sequence: _builtins.int = ...,
+        known_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "part", b"part", "range", b"range", "shard", b"shard", "to_time", b"to_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "known_size", b"known_size", "part", b"part", "range", b"range", "resume_sequence", b"resume_sequence", "shard", b"shard", "to_time", b"to_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["shard", "range"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___ExportRecordsRequest: _TypeAlias = ExportRecordsRequest  # noqa: Y015
+
+@_typing.final
+class SequenceRange(_message.Message):
+    """A range of sequences."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    END_SEQUENCE_FIELD_NUMBER: _builtins.int
+    first_sequence: _builtins.int
+    """The first sequence."""
+    end_sequence: _builtins.int
+    """The sequence behind the last; 0 for the end of the log."""
+    def __init__(
+        self,
+        *,
+        first_sequence: _builtins.int = ...,
+        end_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_sequence", b"end_sequence", "first_sequence", b"first_sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SequenceRange: _TypeAlias = SequenceRange  # noqa: Y015
+
+@_typing.final
+class ExportRecordsResponse(_message.Message):
+    """One message of an export: a header, then records, then evidence, and a proof at the end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    ERASURE_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> Global___ExportHeader:
+        """What will follow; always the first message."""
+
+    @_builtins.property
+    def records(self) -> Global___ExportedRecords:
+        """Some records."""
+
+    @_builtins.property
+    def checkpoint(self) -> _checkpoint_pb2.Checkpoint:
+        """A checkpoint of the shard that ends within the exported part."""
+
+    @_builtins.property
+    def erasure(self) -> Global___ErasureEvidence:
+        """The record that explains a missing payload, where it is not itself a part of the export."""
+
+    @_builtins.property
+    def proof(self) -> Global___ExportProof:
+        """What ties all of it to the header's checkpoint; always the last message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___ExportHeader | None = ...,
+        records: Global___ExportedRecords | None = ...,
+        checkpoint: _checkpoint_pb2.Checkpoint | None = ...,
+        erasure: Global___ErasureEvidence | None = ...,
+        proof: Global___ExportProof | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "erasure", b"erasure", "header", b"header", "part", b"part", "proof", b"proof", "records", b"records"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "erasure", b"erasure", "header", b"header", "part", b"part", "proof", b"proof", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "records", "checkpoint", "erasure", "proof"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___ExportRecordsResponse: _TypeAlias = ExportRecordsResponse  # noqa: Y015
+
+@_typing.final
+class ExportHeader(_message.Message):
+    """Says what an export will bring."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    END_SEQUENCE_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    VERIFIER_KEY_FIELD_NUMBER: _builtins.int
+    first_sequence: _builtins.int
+    """The first sequence."""
+    end_sequence: _builtins.int
+    """The sequence behind the last."""
+    verifier_key: _builtins.str
+    """The public key of the log, as `<name>+<hash>+<key>`. Whoever verifies must have it from elsewhere."""
+    @_builtins.property
+    def shard(self) -> _shard_pb2.Shard:
+        """The shard."""
+
+    @_builtins.property
+    def checkpoint(self) -> _checkpoint_pb2.Checkpoint:
+        """The checkpoint that the export is proved against."""
+
+    def __init__(
+        self,
+        *,
+        shard: _shard_pb2.Shard | None = ...,
+        first_sequence: _builtins.int = ...,
+        end_sequence: _builtins.int = ...,
+        checkpoint: _checkpoint_pb2.Checkpoint | None = ...,
+        verifier_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "shard", b"shard"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "end_sequence", b"end_sequence", "first_sequence", b"first_sequence", "shard", b"shard", "verifier_key", b"verifier_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportHeader: _TypeAlias = ExportHeader  # noqa: Y015
+
+@_typing.final
+class ExportedRecords(_message.Message):
+    """Some records of an export."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[_audit_record_pb2.LoggedRecord]:
+        """The records, in order. Their fields are left empty: the canonical bytes say the same and are what is hashed."""
+
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[_audit_record_pb2.LoggedRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportedRecords: _TypeAlias = ExportedRecords  # noqa: Y015
+
+@_typing.final
+class ErasureEvidence(_message.Message):
+    """Explains why a payload is missing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """The sequence of the record whose payload was erased."""
+    @_builtins.property
+    def record(self) -> _audit_record_pb2.LoggedRecord:
+        """The record that says who erased it and why."""
+
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The inclusion proof of that record."""
+
+    @_builtins.property
+    def checkpoint(self) -> _checkpoint_pb2.Checkpoint:
+        """The checkpoint that it is proved against."""
+
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        record: _audit_record_pb2.LoggedRecord | None = ...,
+        hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        checkpoint: _checkpoint_pb2.Checkpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "record", b"record"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "hashes", b"hashes", "record", b"record", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErasureEvidence: _TypeAlias = ErasureEvidence  # noqa: Y015
+
+@_typing.final
+class ExportProof(_message.Message):
+    """Ties an export to its checkpoint. All hashes are those of RFC 6962."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_HASHES_FIELD_NUMBER: _builtins.int
+    LAST_HASHES_FIELD_NUMBER: _builtins.int
+    OPENING_FIELD_NUMBER: _builtins.int
+    OPENING_HASHES_FIELD_NUMBER: _builtins.int
+    KNOWN_HASHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def first_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The inclusion proof of the first record."""
+
+    @_builtins.property
+    def last_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The inclusion proof of the last record. What is left of it in the tree is what all exported records and the first proof hash to."""
+
+    @_builtins.property
+    def opening(self) -> _audit_record_pb2.LoggedRecord:
+        """The record that opened the shard and names the one before, unless it is itself a part of the export or there is none."""
+
+    @_builtins.property
+    def opening_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The inclusion proof of that record."""
+
+    @_builtins.property
+    def known_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The consistency proof from `known_size`."""
+
+    def __init__(
+        self,
+        *,
+        first_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        last_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        opening: _audit_record_pb2.LoggedRecord | None = ...,
+        opening_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        known_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["opening", b"opening"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_hashes", b"first_hashes", "known_hashes", b"known_hashes", "last_hashes", b"last_hashes", "opening", b"opening", "opening_hashes", b"opening_hashes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportProof: _TypeAlias = ExportProof  # noqa: Y015

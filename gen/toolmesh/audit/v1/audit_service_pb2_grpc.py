@@ -60,6 +60,11 @@ class AuditServiceStub:
                 request_serializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointResponse.FromString,
                 _registered_method=True)
+        self.ExportRecords = channel.unary_stream(
+                '/toolmesh.audit.v1.AuditService/ExportRecords',
+                request_serializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsResponse.FromString,
+                _registered_method=True)
 
 
 class AuditServiceServicer:
@@ -107,6 +112,16 @@ class AuditServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportRecords(self, request, context):
+        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+        first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
+        repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AuditServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -134,6 +149,11 @@ def add_AuditServiceServicer_to_server(servicer, server):
                     servicer.GetCheckpoint,
                     request_deserializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointRequest.FromString,
                     response_serializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointResponse.SerializeToString,
+            ),
+            'ExportRecords': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportRecords,
+                    request_deserializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsRequest.FromString,
+                    response_serializer=toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -272,6 +292,33 @@ class AuditService:
             '/toolmesh.audit.v1.AuditService/GetCheckpoint',
             toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointRequest.SerializeToString,
             toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.GetCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolmesh.audit.v1.AuditService/ExportRecords',
+            toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsRequest.SerializeToString,
+            toolmesh_dot_audit_dot_v1_dot_audit__service__pb2.ExportRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

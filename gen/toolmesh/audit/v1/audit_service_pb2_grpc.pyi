@@ -52,6 +52,12 @@ class AuditServiceStub:
     """
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
+    ExportRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]
+    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+    first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
+    repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    """
 
 @_typing.type_check_only
 class AuditServiceAsyncStub(AuditServiceStub):
@@ -77,6 +83,12 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
+    ExportRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]  # type: ignore[assignment]
+    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+    first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
+    repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    """
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps records in an append-only Merkle log and proves that it did."""
@@ -129,5 +141,17 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_audit_service_pb2.GetCheckpointResponse, _abc.Awaitable[_audit_service_pb2.GetCheckpointResponse]]:
         """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
+
+    @_abc_1.abstractmethod
+    def ExportRecords(
+        self,
+        request: _audit_service_pb2.ExportRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.ExportRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.ExportRecordsResponse]]:
+        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+        first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
+        repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        """
 
 def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

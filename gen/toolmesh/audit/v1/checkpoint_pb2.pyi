@@ -21,7 +21,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Checkpoint(_message.Message):
-    """Commits the log to its first `tree_size` records. Two checkpoints that do not fit together prove that history was changed."""
+    """Commits the log to the first `tree_size` records of a shard. Two checkpoints of a shard that do not fit together prove that
+    history was changed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -32,16 +34,22 @@ class Checkpoint(_message.Message):
     NOTE_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     WITNESS_SIGNATURES_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log that it speaks of."""
     tree_size: _builtins.int
-    """How many records it covers."""
+    """How many records of the shard it covers."""
     root_hash: _builtins.bytes
     """The RFC 6962 root hash over them."""
     note: _builtins.str
     """The checkpoint in the signed note format: origin, size, root hash and signatures, as text that anyone can verify offline."""
     key_id: _builtins.str
     """The name and hash of the key that signed it."""
+    shard: _builtins.int
+    """The shard that it speaks of."""
+    first_sequence: _builtins.int
+    """The sequence of the shard's first record; with `tree_size` added, how many records the whole log holds up to here."""
     @_builtins.property
     def sign_time(self) -> _timestamp_pb2.Timestamp:
         """When it was signed."""
@@ -60,10 +68,12 @@ class Checkpoint(_message.Message):
         note: _builtins.str = ...,
         key_id: _builtins.str = ...,
         witness_signatures: _abc.Iterable[_builtins.str] | None = ...,
+        shard: _builtins.int = ...,
+        first_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sign_time", b"sign_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "log_id", b"log_id", "note", b"note", "root_hash", b"root_hash", "sign_time", b"sign_time", "tree_size", b"tree_size", "witness_signatures", b"witness_signatures"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequence", b"first_sequence", "key_id", b"key_id", "log_id", b"log_id", "note", b"note", "root_hash", b"root_hash", "shard", b"shard", "sign_time", b"sign_time", "tree_size", b"tree_size", "witness_signatures", b"witness_signatures"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

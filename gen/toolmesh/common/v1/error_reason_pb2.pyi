@@ -278,6 +278,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The resource is not in a state that allows this."""
     ERROR_REASON_OVERLOADED: _ErrorReason.ValueType  # 3016
     """The service is at its limit of concurrent calls."""
+    ERROR_REASON_ETAG_MISMATCH: _ErrorReason.ValueType  # 3017
+    """The resource has changed since it was read."""
     ERROR_REASON_TOOL_NOT_FOUND: _ErrorReason.ValueType  # 3101
     """No tool of this name is registered."""
     ERROR_REASON_TOOL_VERSION_NOT_FOUND: _ErrorReason.ValueType  # 3102
@@ -456,6 +458,8 @@ ERROR_REASON_FAILED_PRECONDITION: ErrorReason.ValueType  # 3015
 """The resource is not in a state that allows this."""
 ERROR_REASON_OVERLOADED: ErrorReason.ValueType  # 3016
 """The service is at its limit of concurrent calls."""
+ERROR_REASON_ETAG_MISMATCH: ErrorReason.ValueType  # 3017
+"""The resource has changed since it was read."""
 ERROR_REASON_TOOL_NOT_FOUND: ErrorReason.ValueType  # 3101
 """No tool of this name is registered."""
 ERROR_REASON_TOOL_VERSION_NOT_FOUND: ErrorReason.ValueType  # 3102

@@ -38,6 +38,7 @@ class Reason(IntEnum):
     NOT_FOUND = 3014
     FAILED_PRECONDITION = 3015
     OVERLOADED = 3016
+    ETAG_MISMATCH = 3017
     TOOL_NOT_FOUND = 3101
     TOOL_VERSION_NOT_FOUND = 3102
     TOOL_VERSION_CONFLICT = 3103
@@ -127,6 +128,7 @@ ROWS: dict[Reason, Row] = {
     Reason.NOT_FOUND: Row('E3014', 'PRECONDITION_FAILED', 'execution_failed', 5, 404, -32004, False, 'The named resource does not exist, or is not visible to this caller.', 'Check the resource name.'),
     Reason.FAILED_PRECONDITION: Row('E3015', 'PRECONDITION_FAILED', 'execution_failed', 9, 400, -32015, False, 'The resource is not in a state that allows this.', 'Read the resource and act on its present state.'),
     Reason.OVERLOADED: Row('E3016', 'RESOURCE_EXHAUSTED', 'rate_limited', 8, 429, -32029, True, 'The service is at its limit of concurrent calls.', 'Retry with backoff.'),
+    Reason.ETAG_MISMATCH: Row('E3017', 'CONFLICT', 'execution_failed', 10, 409, -32012, False, 'The resource has changed since it was read.', 'Read it again, and decide on what it is now.'),
     Reason.TOOL_NOT_FOUND: Row('E3101', 'TOOL_NOT_FOUND', 'unknown_tool', 5, 404, -32004, False, 'No tool of this name is registered.', "Check the tool's name; list or search the registry."),
     Reason.TOOL_VERSION_NOT_FOUND: Row('E3102', 'TOOL_NOT_FOUND', 'unknown_tool', 5, 404, -32004, False, 'The tool has no version that satisfies the request.', "List the tool's versions and widen the constraint."),
     Reason.TOOL_VERSION_CONFLICT: Row('E3103', 'CONFLICT', 'execution_failed', 6, 409, -32009, False, 'A version is immutable, and another content is registered under this number.', 'Register the change under a new version number.'),

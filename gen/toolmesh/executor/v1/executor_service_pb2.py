@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from toolmesh.executor.v1 import result_envelope_pb2 as toolmesh_dot_executor_dot_v1_dot_result__envelope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/executor_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a*toolmesh/executor/v1/result_envelope.proto\"\xf5\x01\n\rInvokeRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x03 \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12+\n\x0fidempotency_key\x18\x04 \x01(\tB\x12\xbaH\x0fr\r\x18\xff\x01\x32\x08^[!-~]*$\x12&\n\nsession_id\x18\x05 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x19\n\x07task_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12 \n\x0enative_call_id\x18\x07 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\"F\n\x0eInvokeResponse\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope2f\n\x0f\x45xecutorService\x12S\n\x06Invoke\x12#.toolmesh.executor.v1.InvokeRequest\x1a$.toolmesh.executor.v1.InvokeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/executor_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a*toolmesh/executor/v1/result_envelope.proto\"\xad\x02\n\rInvokeRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x03 \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12+\n\x0fidempotency_key\x18\x04 \x01(\tB\x12\xbaH\x0fr\r\x18\xff\x01\x32\x08^[!-~]*$\x12&\n\nsession_id\x18\x05 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x19\n\x07task_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12 \n\x0enative_call_id\x18\x07 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12\x36\n\x0btool_digest\x18\x08 \x01(\tB!\xbaH\x1er\x1c\x18G2\x18^(sha256:[0-9a-f]{64})?$\"F\n\x0eInvokeResponse\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope2f\n\x0f\x45xecutorService\x12S\n\x06Invoke\x12#.toolmesh.executor.v1.InvokeRequest\x1a$.toolmesh.executor.v1.InvokeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,10 +47,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INVOKEREQUEST'].fields_by_name['task_id']._serialized_options = b'\272H\005r\003\030\200\001'
   _globals['_INVOKEREQUEST'].fields_by_name['native_call_id']._loaded_options = None
   _globals['_INVOKEREQUEST'].fields_by_name['native_call_id']._serialized_options = b'\272H\005r\003\030\377\001'
+  _globals['_INVOKEREQUEST'].fields_by_name['tool_digest']._loaded_options = None
+  _globals['_INVOKEREQUEST'].fields_by_name['tool_digest']._serialized_options = b'\272H\036r\034\030G2\030^(sha256:[0-9a-f]{64})?$'
   _globals['_INVOKEREQUEST']._serialized_start=143
-  _globals['_INVOKEREQUEST']._serialized_end=388
-  _globals['_INVOKERESPONSE']._serialized_start=390
-  _globals['_INVOKERESPONSE']._serialized_end=460
-  _globals['_EXECUTORSERVICE']._serialized_start=462
-  _globals['_EXECUTORSERVICE']._serialized_end=564
+  _globals['_INVOKEREQUEST']._serialized_end=444
+  _globals['_INVOKERESPONSE']._serialized_start=446
+  _globals['_INVOKERESPONSE']._serialized_end=516
+  _globals['_EXECUTORSERVICE']._serialized_start=518
+  _globals['_EXECUTORSERVICE']._serialized_end=620
 # @@protoc_insertion_point(module_scope)

@@ -30,6 +30,7 @@ class InvokeRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
     NATIVE_CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_DIGEST_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name or a reference. Without a namespace it means the namespace `core`."""
     version: _builtins.str
@@ -46,6 +47,10 @@ class InvokeRequest(_message.Message):
     """The task that the call is a part of."""
     native_call_id: _builtins.str
     """The id that the caller's own protocol gave the call, such as a model's tool call id."""
+    tool_digest: _builtins.str
+    """The digest of the version that the caller knows the schema of. Whatever else would run is refused: with SCHEMA_NOT_LOADED where the
+    tool is deferred, which without a digest always is, and with ETAG_MISMATCH otherwise. Empty means whichever version it is.
+    """
     def __init__(
         self,
         *,
@@ -56,10 +61,11 @@ class InvokeRequest(_message.Message):
         session_id: _builtins.str = ...,
         task_id: _builtins.str = ...,
         native_call_id: _builtins.str = ...,
+        tool_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "session_id", b"session_id", "task_id", b"task_id", "tool", b"tool", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "session_id", b"session_id", "task_id", b"task_id", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

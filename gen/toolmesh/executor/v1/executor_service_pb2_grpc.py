@@ -55,7 +55,7 @@ class ExecutorServiceServicer:
         the first result.
 
         Every failure is a gRPC status that carries an ErrorEnvelope, with the invocation's id once there is one: TOOL_NOT_FOUND,
-        TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
+        TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, SCHEMA_NOT_LOADED, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
         APPROVAL_REQUIRED, IDEMPOTENCY_CONFLICT, TOOL_TIMEOUT, EXECUTION_FAILED, RESULT_INVALID, AUDIT_UNAVAILABLE and others of the table.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 from toolmesh.registry.v1 import tool_pb2 as _tool_pb2
 from toolmesh.registry.v1 import tool_version_pb2 as _tool_version_pb2
@@ -21,6 +22,94 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ChangeKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CHANGE_KIND_UNSPECIFIED: _ChangeKind.ValueType  # 0
+    """Not set; never answered."""
+    CHANGE_KIND_BREAKING: _ChangeKind.ValueType  # 1
+    """Breaks somebody, or cannot be shown not to."""
+    CHANGE_KIND_ADDITIVE: _ChangeKind.ValueType  # 2
+    """Adds something that nobody has to know of."""
+    CHANGE_KIND_NEUTRAL: _ChangeKind.ValueType  # 3
+    """Changes neither what goes in, what comes out, nor what happens."""
+
+class ChangeKind(_ChangeKind, metaclass=_ChangeKindEnumTypeWrapper):
+    """Says whether a change breaks those who rely on the version before."""
+
+CHANGE_KIND_UNSPECIFIED: ChangeKind.ValueType  # 0
+"""Not set; never answered."""
+CHANGE_KIND_BREAKING: ChangeKind.ValueType  # 1
+"""Breaks somebody, or cannot be shown not to."""
+CHANGE_KIND_ADDITIVE: ChangeKind.ValueType  # 2
+"""Adds something that nobody has to know of."""
+CHANGE_KIND_NEUTRAL: ChangeKind.ValueType  # 3
+"""Changes neither what goes in, what comes out, nor what happens."""
+Global___ChangeKind: _TypeAlias = ChangeKind  # noqa: Y015
+
+class _VersionBump:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VersionBumpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VersionBump.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERSION_BUMP_UNSPECIFIED: _VersionBump.ValueType  # 0
+    """Not set; answered when nothing was compared."""
+    VERSION_BUMP_NONE: _VersionBump.ValueType  # 1
+    """Nothing changed but the number."""
+    VERSION_BUMP_PATCH: _VersionBump.ValueType  # 2
+    """The third number."""
+    VERSION_BUMP_MINOR: _VersionBump.ValueType  # 3
+    """The second number; below 1.0.0 the third."""
+    VERSION_BUMP_MAJOR: _VersionBump.ValueType  # 4
+    """The first number; below 1.0.0 the second."""
+
+class VersionBump(_VersionBump, metaclass=_VersionBumpEnumTypeWrapper):
+    """Names the part of a version number that has to grow."""
+
+VERSION_BUMP_UNSPECIFIED: VersionBump.ValueType  # 0
+"""Not set; answered when nothing was compared."""
+VERSION_BUMP_NONE: VersionBump.ValueType  # 1
+"""Nothing changed but the number."""
+VERSION_BUMP_PATCH: VersionBump.ValueType  # 2
+"""The third number."""
+VERSION_BUMP_MINOR: VersionBump.ValueType  # 3
+"""The second number; below 1.0.0 the third."""
+VERSION_BUMP_MAJOR: VersionBump.ValueType  # 4
+"""The first number; below 1.0.0 the second."""
+Global___VersionBump: _TypeAlias = VersionBump  # noqa: Y015
+
+class _SchemaMatch:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SchemaMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SchemaMatch.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCHEMA_MATCH_UNSPECIFIED: _SchemaMatch.ValueType  # 0
+    """Not set; never answered."""
+    SCHEMA_MATCH_FULL: _SchemaMatch.ValueType  # 1
+    """All of it is met."""
+    SCHEMA_MATCH_PARTIAL: _SchemaMatch.ValueType  # 2
+    """What is required is met; something optional is not."""
+    SCHEMA_MATCH_INCOMPATIBLE: _SchemaMatch.ValueType  # 3
+    """Something required is not met, or cannot be shown to be."""
+
+class SchemaMatch(_SchemaMatch, metaclass=_SchemaMatchEnumTypeWrapper):
+    """Says how far a tool meets expectations."""
+
+SCHEMA_MATCH_UNSPECIFIED: SchemaMatch.ValueType  # 0
+"""Not set; never answered."""
+SCHEMA_MATCH_FULL: SchemaMatch.ValueType  # 1
+"""All of it is met."""
+SCHEMA_MATCH_PARTIAL: SchemaMatch.ValueType  # 2
+"""What is required is met; something optional is not."""
+SCHEMA_MATCH_INCOMPATIBLE: SchemaMatch.ValueType  # 3
+"""Something required is not met, or cannot be shown to be."""
+Global___SchemaMatch: _TypeAlias = SchemaMatch  # noqa: Y015
+
 @_typing.final
 class RegisterToolRequest(_message.Message):
     """Asks to admit a version."""
@@ -29,8 +118,13 @@ class RegisterToolRequest(_message.Message):
 
     MANIFEST_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    DRAFT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes the request safe to repeat; by content it already is, so it only correlates logs."""
+    draft: _builtins.bool
+    """True to keep the version from being called until LifecycleService.PublishVersion. Otherwise it starts as its manifest says:
+    waiting for setup where it names credentials, deferred where it asks for that, else available.
+    """
     @_builtins.property
     def manifest(self) -> _tool_manifest_pb2.ToolManifest:
         """What the version promises."""
@@ -40,10 +134,11 @@ class RegisterToolRequest(_message.Message):
         *,
         manifest: _tool_manifest_pb2.ToolManifest | None = ...,
         request_id: _builtins.str = ...,
+        draft: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "manifest", b"manifest", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -57,25 +152,63 @@ class RegisterToolResponse(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """True if this call stored it, false if it was there already."""
     @_builtins.property
     def version(self) -> _tool_version_pb2.ToolVersion:
         """The version as stored."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScanFinding]:
+        """What the scan of its texts and names found and policy let pass, as it was when the version was stored."""
+
     def __init__(
         self,
         *,
         version: _tool_version_pb2.ToolVersion | None = ...,
         created: _builtins.bool = ...,
+        warnings: _abc.Iterable[Global___ScanFinding] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterToolResponse: _TypeAlias = RegisterToolResponse  # noqa: Y015
+
+@_typing.final
+class ScanFinding(_message.Message):
+    """Names one suspicious text or name in a manifest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Where, as a field path into the manifest, with a JSON Pointer behind `#` inside embedded JSON."""
+    rule: _builtins.str
+    """Which class: `scan.instruction`, `scan.invisible`, `scan.comment`, `scan.encoded`, `scan.steering`, `scan.mixed_script`,
+    `scan.homoglyph` or `scan.lookalike`.
+    """
+    message: _builtins.str
+    """One sentence for a person. Never the text itself."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "path", b"path", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanFinding: _TypeAlias = ScanFinding  # noqa: Y015
 
 @_typing.final
 class GetToolRequest(_message.Message):
@@ -234,7 +367,9 @@ class ResolveToolRequest(_message.Message):
     tool: _builtins.str
     """The tool, as a resource name or a reference. Without a namespace it means the namespace `core`."""
     version_constraint: _builtins.str
-    """Exact (`1.2.3`), `latest`, `^1.2`, `~1.2`, `1.x`, or comparisons (`>=1.2 <2`). Empty means `latest`."""
+    """Exact (`1.2.3`), `latest`, `^1.2`, `~1.2`, `1.x`, comparisons (`>=1.2 <2`), `1.2 - 1.4`, or several of these with `||` between
+    them. Empty means `latest`. Only an exact constraint finds a pre-release.
+    """
     def __init__(
         self,
         *,
@@ -258,7 +393,7 @@ class ResolveToolResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def version(self) -> _tool_version_pb2.ToolVersion:
-        """The version. Its digest pins what will run."""
+        """The version. Its digest pins what will run; its deprecation, if any, says until when and what comes next."""
 
     def __init__(
         self,
@@ -272,6 +407,258 @@ class ResolveToolResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResolveToolResponse: _TypeAlias = ResolveToolResponse  # noqa: Y015
+
+@_typing.final
+class ListToolVersionsRequest(_message.Message):
+    """Asks for a page of a tool's versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, as a resource name or a reference."""
+    page_size: _builtins.int
+    """How many at most, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to continue; empty for the first page."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_tool_version_pb2.LifecycleState.ValueType]:
+        """Only versions in these states; empty for all."""
+
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        states: _abc.Iterable[_tool_version_pb2.LifecycleState.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "states", b"states", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListToolVersionsRequest: _TypeAlias = ListToolVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListToolVersionsResponse(_message.Message):
+    """Answers with a page of versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where to continue; empty after the last page."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[_tool_version_pb2.ToolVersion]:
+        """The versions, the highest first, without their manifests."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[_tool_version_pb2.ToolVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListToolVersionsResponse: _TypeAlias = ListToolVersionsResponse  # noqa: Y015
+
+@_typing.final
+class CheckCompatibilityRequest(_message.Message):
+    """Asks what a candidate changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MANIFEST_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    BASELINE_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """A registered version, by its resource name."""
+    baseline: _builtins.str
+    """The version that it is compared with, by its resource name. Empty means the one whose callers would get the candidate: the
+    highest lower release of the same line (`1.x`; below 1.0.0 `0.2.x`; each `0.0.z` is a line of its own).
+    """
+    @_builtins.property
+    def manifest(self) -> _tool_manifest_pb2.ToolManifest:
+        """A manifest that need not be registered."""
+
+    def __init__(
+        self,
+        *,
+        manifest: _tool_manifest_pb2.ToolManifest | None = ...,
+        version: _builtins.str = ...,
+        baseline: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate", "manifest", b"manifest", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "candidate", b"candidate", "manifest", b"manifest", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_candidate: _TypeAlias = _typing.Literal["manifest", "version"]  # noqa: Y015
+    _WhichOneofArgType_candidate: _TypeAlias = _typing.Literal["candidate", b"candidate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_candidate) -> _WhichOneofReturnType_candidate | None: ...
+
+Global___CheckCompatibilityRequest: _TypeAlias = CheckCompatibilityRequest  # noqa: Y015
+
+@_typing.final
+class CheckCompatibilityResponse(_message.Message):
+    """Answers with every change and what it takes to publish it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASELINE_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    SMALLEST_BUMP_FIELD_NUMBER: _builtins.int
+    SMALLEST_VERSION_FIELD_NUMBER: _builtins.int
+    NUMBER_IS_LEGAL_FIELD_NUMBER: _builtins.int
+    baseline: _builtins.str
+    """The resource name of the version that the candidate was compared with; empty when its line has none, and then nothing was compared."""
+    smallest_bump: Global___VersionBump.ValueType
+    """The smallest bump that is legal for these changes."""
+    smallest_version: _builtins.str
+    """The version that this bump of the baseline gives; empty without a baseline."""
+    number_is_legal: _builtins.bool
+    """True if RegisterTool would accept the candidate's own number, as far as compatibility decides: towards the version before it
+    and the one after it in its line.
+    """
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompatibilityFinding]:
+        """Every change that was found, the breaking ones first; at most 200."""
+
+    def __init__(
+        self,
+        *,
+        baseline: _builtins.str = ...,
+        findings: _abc.Iterable[Global___CompatibilityFinding] | None = ...,
+        smallest_bump: Global___VersionBump.ValueType = ...,
+        smallest_version: _builtins.str = ...,
+        number_is_legal: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "findings", b"findings", "number_is_legal", b"number_is_legal", "smallest_bump", b"smallest_bump", "smallest_version", b"smallest_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckCompatibilityResponse: _TypeAlias = CheckCompatibilityResponse  # noqa: Y015
+
+@_typing.final
+class CompatibilityFinding(_message.Message):
+    """Says what one change does to those who rely on the version before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Where, as a field path into the manifest, with a JSON Pointer behind `#` inside a schema."""
+    rule: _builtins.str
+    """What changed: a schema keyword, or the name of a promise."""
+    kind: Global___ChangeKind.ValueType
+    """Whether it breaks anyone."""
+    message: _builtins.str
+    """One sentence for a person."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        kind: Global___ChangeKind.ValueType = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "message", b"message", "path", b"path", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompatibilityFinding: _TypeAlias = CompatibilityFinding  # noqa: Y015
+
+@_typing.final
+class NegotiateSchemaRequest(_message.Message):
+    """Asks whether a tool meets expectations. What an expectation lists as `required` must be met; its other properties are optional."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    VERSION_CONSTRAINT_FIELD_NUMBER: _builtins.int
+    INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    OUTPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, as a resource name or a reference."""
+    version_constraint: _builtins.str
+    """Like that of ResolveTool."""
+    input_schema: _builtins.bytes
+    """The JSON Schema 2020-12 of what the agent will send; empty when that is not asked. Properties that are not required are those
+    that it sends only where they are understood.
+    """
+    output_schema: _builtins.bytes
+    """The JSON Schema 2020-12 of what the agent will read; empty when that is not asked. Properties that are not required are those
+    that it can do without.
+    """
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        version_constraint: _builtins.str = ...,
+        input_schema: _builtins.bytes = ...,
+        output_schema: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_schema", b"input_schema", "output_schema", b"output_schema", "tool", b"tool", "version_constraint", b"version_constraint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NegotiateSchemaRequest: _TypeAlias = NegotiateSchemaRequest  # noqa: Y015
+
+@_typing.final
+class NegotiateSchemaResponse(_message.Message):
+    """Answers how far a tool meets expectations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MATCH_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    match: Global___SchemaMatch.ValueType
+    """The answer."""
+    version: _builtins.str
+    """The resource name of the version that was asked."""
+    digest: _builtins.str
+    """Its digest."""
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompatibilityFinding]:
+        """What is missing, each at its place in the expectation: behind `input#` or `output#` as a JSON Pointer; at most 200. For PARTIAL
+        the optional parts to do without, for INCOMPATIBLE why.
+        """
+
+    def __init__(
+        self,
+        *,
+        match: Global___SchemaMatch.ValueType = ...,
+        version: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        missing: _abc.Iterable[Global___CompatibilityFinding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "match", b"match", "missing", b"missing", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NegotiateSchemaResponse: _TypeAlias = NegotiateSchemaResponse  # noqa: Y015
 
 @_typing.final
 class WatchToolsRequest(_message.Message):

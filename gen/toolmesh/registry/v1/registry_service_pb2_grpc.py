@@ -55,6 +55,21 @@ class RegistryServiceStub:
                 request_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolResponse.FromString,
                 _registered_method=True)
+        self.ListToolVersions = channel.unary_unary(
+                '/toolmesh.registry.v1.RegistryService/ListToolVersions',
+                request_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsResponse.FromString,
+                _registered_method=True)
+        self.CheckCompatibility = channel.unary_unary(
+                '/toolmesh.registry.v1.RegistryService/CheckCompatibility',
+                request_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityResponse.FromString,
+                _registered_method=True)
+        self.NegotiateSchema = channel.unary_unary(
+                '/toolmesh.registry.v1.RegistryService/NegotiateSchema',
+                request_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaResponse.FromString,
+                _registered_method=True)
         self.WatchTools = channel.unary_stream(
                 '/toolmesh.registry.v1.RegistryService/WatchTools',
                 request_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.WatchToolsRequest.SerializeToString,
@@ -100,6 +115,33 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListToolVersions(self, request, context):
+        """Lists the versions of a tool, the highest first, each with its state and without its manifest. Callable like GetTool. Pages are
+        stable under concurrent registration. Fails with TOOL_NOT_FOUND, or PAGE_TOKEN_INVALID for a token of another query.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckCompatibility(self, request, context):
+        """Compares a candidate with a version that is registered, names every change with its place, and says the smallest bump that is
+        legal. Callable like GetTool. Guarantees that nothing is called additive unless it was proven: what cannot be decided within
+        bounded work counts as breaking. Stores nothing. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, or TOOL_MANIFEST_INVALID
+        when the schemas of a candidate are none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NegotiateSchema(self, request, context):
+        """Answers whether a tool accepts what an agent will send and returns what the agent will read. Callable like GetTool. Guarantees
+        that FULL and PARTIAL are proven, never guessed. Fails like ResolveTool, or with INVALID_REQUEST when an expectation is no
+        JSON Schema 2020-12 that stands alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchTools(self, request, context):
         """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
         client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
@@ -131,6 +173,21 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.ResolveTool,
                     request_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolRequest.FromString,
                     response_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolResponse.SerializeToString,
+            ),
+            'ListToolVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListToolVersions,
+                    request_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsRequest.FromString,
+                    response_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsResponse.SerializeToString,
+            ),
+            'CheckCompatibility': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckCompatibility,
+                    request_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityRequest.FromString,
+                    response_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityResponse.SerializeToString,
+            ),
+            'NegotiateSchema': grpc.unary_unary_rpc_method_handler(
+                    servicer.NegotiateSchema,
+                    request_deserializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaRequest.FromString,
+                    response_serializer=toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaResponse.SerializeToString,
             ),
             'WatchTools': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchTools,
@@ -247,6 +304,87 @@ class RegistryService:
             '/toolmesh.registry.v1.RegistryService/ResolveTool',
             toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolRequest.SerializeToString,
             toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ResolveToolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListToolVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.registry.v1.RegistryService/ListToolVersions',
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsRequest.SerializeToString,
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.ListToolVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckCompatibility(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.registry.v1.RegistryService/CheckCompatibility',
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityRequest.SerializeToString,
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.CheckCompatibilityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NegotiateSchema(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.registry.v1.RegistryService/NegotiateSchema',
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaRequest.SerializeToString,
+            toolmesh_dot_registry_dot_v1_dot_registry__service__pb2.NegotiateSchemaResponse.FromString,
             options,
             channel_credentials,
             insecure,

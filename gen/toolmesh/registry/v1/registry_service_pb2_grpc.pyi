@@ -50,6 +50,21 @@ class RegistryServiceStub:
     version that is not deprecated. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED past the sunset, or
     TOOL_UNAVAILABLE when the only match may not run.
     """
+    ListToolVersions: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ListToolVersionsRequest, _registry_service_pb2.ListToolVersionsResponse]
+    """Lists the versions of a tool, the highest first, each with its state and without its manifest. Callable like GetTool. Pages are
+    stable under concurrent registration. Fails with TOOL_NOT_FOUND, or PAGE_TOKEN_INVALID for a token of another query.
+    """
+    CheckCompatibility: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.CheckCompatibilityRequest, _registry_service_pb2.CheckCompatibilityResponse]
+    """Compares a candidate with a version that is registered, names every change with its place, and says the smallest bump that is
+    legal. Callable like GetTool. Guarantees that nothing is called additive unless it was proven: what cannot be decided within
+    bounded work counts as breaking. Stores nothing. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, or TOOL_MANIFEST_INVALID
+    when the schemas of a candidate are none.
+    """
+    NegotiateSchema: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.NegotiateSchemaRequest, _registry_service_pb2.NegotiateSchemaResponse]
+    """Answers whether a tool accepts what an agent will send and returns what the agent will read. Callable like GetTool. Guarantees
+    that FULL and PARTIAL are proven, never guessed. Fails like ResolveTool, or with INVALID_REQUEST when an expectation is no
+    JSON Schema 2020-12 that stands alone.
+    """
     WatchTools: _grpc.UnaryStreamMultiCallable[_registry_service_pb2.WatchToolsRequest, _registry_service_pb2.WatchToolsResponse]
     """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
     client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
@@ -77,6 +92,21 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Resolves a reference and a version constraint to one version and its digest. Callable like GetTool. Prefers the highest
     version that is not deprecated. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED past the sunset, or
     TOOL_UNAVAILABLE when the only match may not run.
+    """
+    ListToolVersions: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListToolVersionsRequest, _registry_service_pb2.ListToolVersionsResponse]  # type: ignore[assignment]
+    """Lists the versions of a tool, the highest first, each with its state and without its manifest. Callable like GetTool. Pages are
+    stable under concurrent registration. Fails with TOOL_NOT_FOUND, or PAGE_TOKEN_INVALID for a token of another query.
+    """
+    CheckCompatibility: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.CheckCompatibilityRequest, _registry_service_pb2.CheckCompatibilityResponse]  # type: ignore[assignment]
+    """Compares a candidate with a version that is registered, names every change with its place, and says the smallest bump that is
+    legal. Callable like GetTool. Guarantees that nothing is called additive unless it was proven: what cannot be decided within
+    bounded work counts as breaking. Stores nothing. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, or TOOL_MANIFEST_INVALID
+    when the schemas of a candidate are none.
+    """
+    NegotiateSchema: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.NegotiateSchemaRequest, _registry_service_pb2.NegotiateSchemaResponse]  # type: ignore[assignment]
+    """Answers whether a tool accepts what an agent will send and returns what the agent will read. Callable like GetTool. Guarantees
+    that FULL and PARTIAL are proven, never guessed. Fails like ResolveTool, or with INVALID_REQUEST when an expectation is no
+    JSON Schema 2020-12 that stands alone.
     """
     WatchTools: _aio.UnaryStreamMultiCallable[_registry_service_pb2.WatchToolsRequest, _registry_service_pb2.WatchToolsResponse]  # type: ignore[assignment]
     """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
@@ -126,6 +156,39 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Resolves a reference and a version constraint to one version and its digest. Callable like GetTool. Prefers the highest
         version that is not deprecated. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED past the sunset, or
         TOOL_UNAVAILABLE when the only match may not run.
+        """
+
+    @_abc_1.abstractmethod
+    def ListToolVersions(
+        self,
+        request: _registry_service_pb2.ListToolVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.ListToolVersionsResponse, _abc.Awaitable[_registry_service_pb2.ListToolVersionsResponse]]:
+        """Lists the versions of a tool, the highest first, each with its state and without its manifest. Callable like GetTool. Pages are
+        stable under concurrent registration. Fails with TOOL_NOT_FOUND, or PAGE_TOKEN_INVALID for a token of another query.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckCompatibility(
+        self,
+        request: _registry_service_pb2.CheckCompatibilityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.CheckCompatibilityResponse, _abc.Awaitable[_registry_service_pb2.CheckCompatibilityResponse]]:
+        """Compares a candidate with a version that is registered, names every change with its place, and says the smallest bump that is
+        legal. Callable like GetTool. Guarantees that nothing is called additive unless it was proven: what cannot be decided within
+        bounded work counts as breaking. Stores nothing. Fails with TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, or TOOL_MANIFEST_INVALID
+        when the schemas of a candidate are none.
+        """
+
+    @_abc_1.abstractmethod
+    def NegotiateSchema(
+        self,
+        request: _registry_service_pb2.NegotiateSchemaRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.NegotiateSchemaResponse, _abc.Awaitable[_registry_service_pb2.NegotiateSchemaResponse]]:
+        """Answers whether a tool accepts what an agent will send and returns what the agent will read. Callable like GetTool. Guarantees
+        that FULL and PARTIAL are proven, never guessed. Fails like ResolveTool, or with INVALID_REQUEST when an expectation is no
+        JSON Schema 2020-12 that stands alone.
         """
 
     @_abc_1.abstractmethod

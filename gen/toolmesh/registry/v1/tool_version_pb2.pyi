@@ -3,9 +3,11 @@
 isort:skip_file
 A tool version: an immutable manifest and the state it is in."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 import builtins as _builtins
@@ -87,6 +89,7 @@ class ToolVersion(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     REGISTERED_BY_FIELD_NUMBER: _builtins.int
+    ALIASES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     digest: _builtins.str
@@ -115,6 +118,12 @@ class ToolVersion(_message.Message):
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """Output only. When its state last changed."""
 
+    @_builtins.property
+    def aliases(self) -> Global___AliasSet:
+        """Output only, and only in a watch. What leads to the tool beside its own name, as of now: an alias may have moved since the
+        manifest named it.
+        """
+
     def __init__(
         self,
         *,
@@ -128,14 +137,39 @@ class ToolVersion(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         etag: _builtins.str = ...,
         registered_by: _builtins.str = ...,
+        aliases: Global___AliasSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deprecation", b"deprecation", "manifest", b"manifest", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "manifest", b"manifest", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "manifest", b"manifest", "name", b"name", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "manifest", b"manifest", "name", b"name", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolVersion: _TypeAlias = ToolVersion  # noqa: Y015
+
+@_typing.final
+class AliasSet(_message.Message):
+    """Holds the aliases of a tool, so that none can be told from unsaid."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tool_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids within the tool's namespace, in order."""
+
+    def __init__(
+        self,
+        *,
+        tool_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool_ids", b"tool_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AliasSet: _TypeAlias = AliasSet  # noqa: Y015
 
 @_typing.final
 class Deprecation(_message.Message):
@@ -147,6 +181,7 @@ class Deprecation(_message.Message):
     SUNSET_TIME_FIELD_NUMBER: _builtins.int
     SUCCESSOR_FIELD_NUMBER: _builtins.int
     MIGRATION_GUIDE_URL_FIELD_NUMBER: _builtins.int
+    REMOVE_TIME_FIELD_NUMBER: _builtins.int
     successor: _builtins.str
     """What to use instead, as a tool version's resource name."""
     migration_guide_url: _builtins.str
@@ -159,6 +194,10 @@ class Deprecation(_message.Message):
     def sunset_time(self) -> _timestamp_pb2.Timestamp:
         """When it stops running."""
 
+    @_builtins.property
+    def remove_time(self) -> _timestamp_pb2.Timestamp:
+        """When it may be retired, if nobody calls it any more; moves on while somebody does."""
+
     def __init__(
         self,
         *,
@@ -166,10 +205,11 @@ class Deprecation(_message.Message):
         sunset_time: _timestamp_pb2.Timestamp | None = ...,
         successor: _builtins.str = ...,
         migration_guide_url: _builtins.str = ...,
+        remove_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "sunset_time", b"sunset_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "remove_time", b"remove_time", "sunset_time", b"sunset_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "migration_guide_url", b"migration_guide_url", "successor", b"successor", "sunset_time", b"sunset_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "migration_guide_url", b"migration_guide_url", "remove_time", b"remove_time", "successor", b"successor", "sunset_time", b"sunset_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.jsonio import JsonValue
+from services.registry.domain.conjuncts.patterns import MAX_WEIGHT, weight
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.schema_shape import SchemaShape, references
@@ -22,14 +23,23 @@ _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 def schemas_are_valid(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
     """Every schema is a JSON Schema 2020-12 that refers to nothing outside itself and ends in bounded work."""
     for path, schema in _schemas(manifest).items():
-        if isinstance(schema, dict):
-            shape = SchemaShape(schema)
-            yield from _self_contained(path, shape)
-            yield from _bounded(path, shape)
-        elif isinstance(schema, bool):
-            yield Violation(path, "schema.object", "promises nothing; a JSON object is needed here")
-        for finding in checker.schema_findings(schema):
-            yield _inside(path, "schema", finding)
+        yield from schema_violations(path, schema, checker)
+
+
+def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> Iterator[Violation]:
+    """Yield why a value is no schema that stands alone and ends in bounded work."""
+    if isinstance(schema, dict):
+        shape = SchemaShape(schema)
+        costly = [*_bounded(path, shape), *_matched_in_bounded_work(path, shape)]
+        yield from costly
+        if costly:
+            # Whatever else is wrong with it is not worth the work of finding out.
+            return
+        yield from _self_contained(path, shape)
+    elif isinstance(schema, bool):
+        yield Violation(path, "schema.object", "promises nothing; a JSON object is needed here")
+    for finding in checker.schema_findings(schema):
+        yield _inside(path, "schema", finding)
 
 
 def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
@@ -110,8 +120,28 @@ def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
 def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
     if len(shape.places) > MAX_SUBSCHEMAS:
         yield Violation(path, "schema.size", f"has more than {MAX_SUBSCHEMAS} subschemas")
-    if shape.evaluations(MAX_EVALUATIONS) >= MAX_EVALUATIONS:
+    elif shape.circular():
+        yield Violation(path, "schema.circular", "a subschema applies itself to the same value, without end")
+    elif shape.evaluations(MAX_EVALUATIONS) >= MAX_EVALUATIONS:
         yield Violation(path, "schema.size", f"takes {MAX_EVALUATIONS} or more steps to evaluate")
+
+
+def _matched_in_bounded_work(path: str, shape: SchemaShape) -> Iterator[Violation]:
+    for pointer, schema in shape.places.items():
+        for place, pattern in _patterns(pointer, schema):
+            cost = weight(pattern)
+            if cost is None:
+                yield Violation(f"{path}#{place}", "schema.pattern", "looks around or back, which has no bound")
+            elif cost > MAX_WEIGHT:
+                yield Violation(f"{path}#{place}", "schema.pattern", "repeats more than can be matched in bounded work")
+
+
+def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(schema.get("pattern"), str):
+        yield f"{pointer}/pattern", schema["pattern"]
+    named = schema.get("patternProperties")
+    for pattern in named if isinstance(named, dict) else ():
+        yield f"{pointer}/patternProperties", pattern
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:

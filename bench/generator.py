@@ -1,0 +1,133 @@
+"""The load generator: a small compiled program, built once from the sources beside this file.
+
+A generator in Python would take as much processor time as what it measures. The compiler comes from a wheel into an
+environment of its own, pinned with hashes, so that nothing needs to be installed by hand.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.machine import cpu_seconds
+from bench.rows import Row
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = Path(__file__).parent / "loadgen"
+LOCK = Path(__file__).parent / "requirements.lock"
+CACHE = ROOT / ".cache" / "bench"
+# As long as a key may be, so that a number fits; see bodies.go.
+STAMP = "00000000-stamp-stamp-stamp-000000000000"
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a call sends. Where it holds STAMP, each call sends a number of its own."""
+
+    payload: bytes
+    weight: int = 1
+
+    def described(self) -> dict[str, Any]:
+        stamp = STAMP if STAMP.encode() in self.payload else ""
+        return {"weight": self.weight, "body": base64.b64encode(self.payload).decode(), "stamp": stamp}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where calls go and how they are made."""
+
+    address: str
+    """http://host:port for HTTP/1.1, h2c://host:port, or h2://host:port with TLS."""
+    path: str
+    kind: str = "grpc"
+    headers: dict[str, str] = field(default_factory=dict)
+    pki: Path | None = None
+    authority: str = ""
+
+    def arguments(self) -> list[str]:
+        given = ["-target", self.address, "-path", self.path, "-kind", self.kind, "-headers", json.dumps(self.headers)]
+        if self.pki is not None:
+            given += ["-ca", str(self.pki / "ca.pem"), "-authority", self.authority]
+            given += ["-cert", str(self.pki / "orchestrator.pem"), "-key", str(self.pki / "orchestrator.key")]
+        return given
+
+
+def program() -> Path:
+    """Return the generator, building it if its sources are newer than what is there."""
+    sources = sorted(SOURCES.glob("*.go"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + LOCK.read_bytes()).hexdigest()[:16]
+    built = CACHE / f"loadgen-{digest}"
+    if not built.exists():
+        print("building the load generator (once)", file=sys.stderr)
+        _build(built)
+    return built
+
+
+def _build(target: Path) -> None:
+    place = CACHE / "compiler"
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
+    environment = {
+        **os.environ,
+        "GOPROXY": "off",
+        "GOTOOLCHAIN": "local",
+        "GOCACHE": str(CACHE / "go"),
+        "CGO_ENABLED": "0",
+    }
+    environment |= {"GOFLAGS": "-mod=mod", "GOPATH": str(CACHE / "gopath"), "GOTELEMETRY": "off"}
+    command = [str(place / "bin" / "go"), "build", "-trimpath", "-o", str(target), "."]
+    subprocess.run(command, cwd=SOURCES, env=environment, check=True)
+
+
+def offer(
+    suite: str,
+    case: str,
+    target: Target,
+    bodies: Sequence[Body],
+    *,
+    concurrency: int,
+    pids: Sequence[int] = (),
+    rate: float = 0.0,
+    seconds: float = 4.0,
+    warm: float = 1.0,
+    expect: str = "",
+    connections: int = 1,
+) -> Row:
+    """Offer load and return what was measured; what the processes used is shared out among all calls, warm ones included."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump([body.described() for body in bodies], file)
+        file.flush()
+        command = [str(program()), *target.arguments(), "-bodies", file.name, "-callers", str(concurrency)]
+        command += ["-span", f"{seconds}s", "-warm", f"{warm}s", "-rate", str(rate), "-connections", str(connections)]
+        command += ["-expect", expect] if expect else []
+        before = cpu_seconds(pids)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        used = cpu_seconds(pids) - before
+    if done.returncode:
+        raise RuntimeError(f"{suite} / {case}: {done.stderr.strip()}")
+    found = json.loads(done.stdout)
+    calls = max(1.0, found["rps"] * (seconds + warm))
+    more = {"failed": found["failed"], "failures": found["failures"]} if found["failed"] else {}
+    if rate:
+        more["offered_rps"] = rate
+    return Row(
+        suite=suite,
+        case=case,
+        concurrency=concurrency,
+        rps=round(found["rps"], 1),
+        p50_ms=round(found["p50_ms"], 3),
+        p95_ms=round(found["p95_ms"], 3),
+        p99_ms=round(found["p99_ms"], 3),
+        cpu_us_per_call=round(used / calls * 1e6, 1),
+        more=more,
+    )

@@ -1,0 +1,3 @@
+module toolmesh.dev/bench/loadgen
+
+go 1.25

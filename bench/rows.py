@@ -1,0 +1,112 @@
+"""What a measurement is, and how it is told: a table on the terminal, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How a case stands to another one of the same run: as many calls, or as long a wait, times this."""
+
+    to: str
+    rps: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+    cpu: float | None = None
+    target: str = ""
+    """What we mean to reach, in words; empty where a ratio is only told."""
+    met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case, measured once. What does not apply is zero."""
+
+    suite: str
+    case: str
+    concurrency: int = 0
+    rps: float = 0.0
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    cpu_us_per_call: float = 0.0
+    ratio: Ratio | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+    """What only this case has: bytes a record, memory a tool, failures."""
+
+    def against(self, floor: Row, *, target: str = "", met: bool | None = None) -> Row:
+        """Return the row with its ratio to another row."""
+        ratio = Ratio(
+            to=floor.case,
+            rps=_over(self.rps, floor.rps),
+            p50=_over(self.p50_ms, floor.p50_ms),
+            p99=_over(self.p99_ms, floor.p99_ms),
+            cpu=_over(self.cpu_us_per_call, floor.cpu_us_per_call),
+            target=target,
+            met=met,
+        )
+        return replace(self, ratio=ratio)
+
+    def aimed(self, part: str, comparison: str, bound: float) -> Row:
+        """Return the row with a target for one part of its ratio, such as ("p50", "<=", 1.5), and whether it was met."""
+        assert self.ratio is not None
+        value = getattr(self.ratio, part)
+        met = value is not None and (value <= bound if comparison == "<=" else value >= bound)
+        return replace(self, ratio=replace(self.ratio, target=f"{part} {comparison} {bound}", met=met))
+
+
+def _over(value: float, floor: float) -> float | None:
+    return round(value / floor, 3) if floor and value else None
+
+
+HEADINGS = ("case", "c", "rps", "p50 ms", "p99 ms", "cpu us", "rps x", "p50 x", "target", "")
+
+
+def table(rows: Iterable[Row]) -> list[str]:
+    """Return the lines of a table of rows, in columns as wide as their content."""
+    cells = [HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    return [
+        "  ".join(text.ljust(width) if column in (0, 8, 9) else text.rjust(width) for column, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in cells
+    ]  # fmt: skip
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ratio = row.ratio or Ratio("")
+    verdict = {None: "", True: "met", False: "MISSED"}[ratio.met]
+    told = ", ".join(f"{name} {value}" for name, value in row.more.items())
+    return (
+        row.case,
+        str(row.concurrency or ""),
+        _number(row.rps),
+        _number(row.p50_ms),
+        _number(row.p99_ms),
+        _number(row.cpu_us_per_call),
+        _number(ratio.rps),
+        _number(ratio.p50),
+        f"{ratio.target} {verdict}".strip(),
+        told,
+    )
+
+
+def _number(value: float | None) -> str:
+    if not value:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def document(rows: Sequence[Row]) -> str:
+    """Return the rows as JSON, one object for each case."""
+    return json.dumps([{**asdict(row), "ratio": asdict(row.ratio) if row.ratio else None} for row in rows], indent=1)
+
+
+def write(rows: Sequence[Row], place: Path) -> None:
+    """Write the rows where the next reader looks for them."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(document(rows) + "\n")

@@ -1,0 +1,11 @@
+"""The suites: each takes the stage and yields its rows as they are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bench.rows import Row
+from bench.stage import Stage
+from bench.suites import audit, call, registry
+
+SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {"call": call.run, "audit": audit.run, "registry": registry.run}

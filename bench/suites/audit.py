@@ -1,0 +1,93 @@
+"""Durable evidence against a plain INSERT and COMMIT: how many records a second, how long one waits, what it weighs, and whether
+any of that changes as the log grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+
+from bench.machine import cpu_seconds
+from bench.rows import Row
+from bench.stage import Stage
+
+WRITERS = 64
+BATCH = 64
+# A full run takes the log to a million records; a shorter one says so.
+GROWN = int(os.environ.get("BENCH_GROWN_RECORDS", "1000000"))
+
+
+def run(stage: Stage) -> Iterator[Row]:
+    """Measure throughput, waiting time, weight and growth."""
+    with psycopg.connect(stage.database(), autocommit=True) as connection:
+        connection.execute("create table if not exists bench_floor (id text primary key, payload bytea not null)")
+        alone = _insert(stage, writers=1)
+        yield alone
+        crowd = _insert(stage, writers=WRITERS)
+        yield crowd
+        single = _append(stage, "one record, acknowledged", writers=1, batch=1)
+        yield single.against(alone)
+        many = _append(stage, f"durable append in batches of {BATCH}", writers=WRITERS, batch=BATCH)
+        yield many.against(crowd).aimed("rps", ">=", 10)
+        yield _weight(connection)
+        yield from _growth(stage, connection)
+
+
+def _insert(stage: Stage, *, writers: int) -> Row:
+    return _measure(
+        stage, "INSERT and COMMIT, one row each", ["insert", stage.database()], ["postgres"], writers=writers
+    )
+
+
+def _append(stage: Stage, case: str, *, writers: int, batch: int, records: int = 0, seconds: float = 5.0) -> Row:
+    way = ["append", stage.parts["audit"][0], "--pki", str(stage.pki), "--batch", str(batch), "--records", str(records)]
+    return _measure(stage, case, way, ["audit", "postgres"], writers=writers, seconds=seconds)
+
+
+def _measure(stage: Stage, case: str, way: list[str], parts: list[str], *, writers: int, seconds: float = 5.0) -> Row:
+    before = cpu_seconds(stage.pids(*parts))
+    command = [sys.executable, "-m", "bench.append", *way, "--writers", str(writers), "--seconds", str(seconds)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    used = cpu_seconds(stage.pids(*parts)) - before
+    rate = found["records"] / found["seconds"]
+    waits = {name: found[name] for name in ("p50_ms", "p95_ms", "p99_ms")}
+    return Row(
+        "audit", case, writers, round(rate, 1), cpu_us_per_call=round(used / max(1, found["records"]) * 1e6, 1), **waits
+    )
+
+
+def _weight(connection: psycopg.Connection[Any]) -> Row:
+    """What a record weighs on disk, with its indexes, and how much of it is the record itself."""
+    size = "select sum(pg_total_relation_size(relid)) from pg_partition_tree('audit.records')"
+    [total] = connection.execute(size).fetchone() or (0,)
+    [count, canonical] = connection.execute(
+        "select count(*), sum(length(canonical)) from audit.records"
+    ).fetchone() or (1, 0)
+    more = {"bytes": round(int(total) / count), "of which hashed": round(int(canonical) / count)}
+    return Row("audit", "a record on disk, with indexes", more=more)
+
+
+def _growth(stage: Stage, connection: psycopg.Connection[Any]) -> Iterator[Row]:
+    """The same load on a log of ten thousand records and on one of a million."""
+    _fill(stage, connection, 10_000)
+    small = _append(stage, f"append at {_size(connection):,} records", writers=8, batch=BATCH, seconds=6)
+    yield small
+    _fill(stage, connection, GROWN)
+    grown = _append(stage, f"append at {_size(connection):,} records", writers=8, batch=BATCH, seconds=6)
+    yield grown.against(small).aimed("cpu", "<=", 1.2)
+
+
+def _size(connection: psycopg.Connection[Any]) -> int:
+    [count] = connection.execute("select count(*) from audit.records").fetchone() or (0,)
+    return int(count)
+
+
+def _fill(stage: Stage, connection: psycopg.Connection[Any], size: int) -> None:
+    missing = size - _size(connection)
+    if missing > 0:
+        _append(stage, "fill", writers=16, batch=500, records=missing, seconds=600)

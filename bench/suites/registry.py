@@ -1,0 +1,135 @@
+"""A registry of ten thousand tools against an empty call: what finding, listing and watching cost once there are many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+from toolmesh.registry.v1 import discovery_service_pb2 as discovery
+from toolmesh.registry.v1 import discovery_service_pb2_grpc as discovery_rpc
+from toolmesh.registry.v1 import registry_service_pb2 as registry
+from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
+
+from bench.catalogue import manifest
+from bench.floor import EMPTY
+from bench.generator import Body, offer
+from bench.machine import MEGABYTE, resident_bytes
+from bench.rows import Row
+from bench.stage import Stage
+
+TOOLS = 10_000
+QUERIES = ("tell my team that the build is broken", "how warm will it be tomorrow", "give the customer his money back")
+_REGISTRY = "/toolmesh.registry.v1.RegistryService/"
+_DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
+
+
+def run(stage: Stage) -> Iterator[Row]:
+    """Fill the registry, then measure each way of reading it beside the floor."""
+    before = resident_bytes(stage.pids("registry"))
+    with _channel(stage) as channel:
+        yield _fill(channel)
+        yield _embedded(channel)
+        yield _snapshot(channel)
+    more = {"KB a tool": round((resident_bytes(stage.pids("registry")) - before) / TOOLS / 1024, 1)}
+    yield Row(
+        "registry",
+        f"memory for {TOOLS:,} tools",
+        more={"MB": round(resident_bytes(stage.pids("registry")) / MEGABYTE), **more},
+    )
+    for concurrency in (1, 16):
+        floor = offer(
+            "registry",
+            "an empty call",
+            stage.floor(EMPTY),
+            [Body(b"")],
+            concurrency=concurrency,
+            pids=[stage.floor_pid],
+        )
+        yield floor
+        for case, path, bodies, bound in _cases():
+            row = offer(
+                "registry",
+                case,
+                stage.service("registry", path),
+                bodies,
+                concurrency=concurrency,
+                pids=stage.pids("registry", "postgres"),
+            )
+            row = row.against(floor)
+            yield row.aimed("p50", "<=", bound) if concurrency == 1 and bound else row
+
+
+def _cases() -> Iterator[tuple[str, str, list[Body], float]]:
+    some = [f"bench.tool_{number:05d}" for number in range(0, TOOLS, TOOLS // 200)]
+    resolve = [
+        Body(registry.ResolveToolRequest(tool=name, version_constraint="^1.0").SerializeToString()) for name in some
+    ]
+    yield "ResolveTool", _REGISTRY + "ResolveTool", resolve, 1.5
+    yield (
+        "ListTools, a page of 100",
+        _REGISTRY + "ListTools",
+        [Body(registry.ListToolsRequest(namespace="bench").SerializeToString())],
+        5,
+    )
+    words = discovery.SearchToolsRequest(query="refund an invoice", mode=discovery.SEARCH_MODE_LEXICAL)
+    yield "SearchTools, words", _DISCOVERY + "SearchTools", [Body(words.SerializeToString())], 0
+    meant = [Body(discovery.SearchToolsRequest(query=query).SerializeToString()) for query in QUERIES]
+    yield "SearchTools, meaning", _DISCOVERY + "SearchTools", meant, 40
+    surface = discovery.CompileSurfaceRequest(task="refund an invoice and tell the customer", token_budget=2000)
+    yield "CompileSurface, 2,000 tokens", _DISCOVERY + "CompileSurface", [Body(surface.SerializeToString())], 0
+
+
+def _channel(stage: Stage) -> grpc.Channel:
+    folder: Path = stage.pki
+    pair = ((folder / "operator.key").read_bytes(), (folder / "operator.pem").read_bytes())
+    credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes(), *pair)
+    return grpc.secure_channel(
+        stage.parts["registry"][0], credentials, options=[("grpc.ssl_target_name_override", "registry")]
+    )
+
+
+def _fill(channel: grpc.Channel) -> Row:
+    stub = registry_rpc.RegistryServiceStub(channel)
+    begin = time.perf_counter()
+
+    def one(number: int) -> Any:
+        return stub.RegisterTool(registry.RegisterToolRequest(manifest=manifest(number)), timeout=60)
+
+    with ThreadPoolExecutor(8) as pool:
+        done = sum(1 for _ in pool.map(one, range(TOOLS)))
+    return Row("registry", "RegisterTool", 8, rps=round(done / (time.perf_counter() - begin), 1))
+
+
+def _embedded(channel: grpc.Channel) -> Row:
+    """How long after the last registration the meaning of every tool is known."""
+    stub, begin = discovery_rpc.DiscoveryServiceStub(channel), time.perf_counter()
+    while (
+        pending := stub.SearchTools(discovery.SearchToolsRequest(query=QUERIES[0]), timeout=60).semantic_pending
+    ) > 0:
+        if time.perf_counter() - begin > 900:
+            return Row("registry", "meaning worked out", more={"still pending": pending})
+        time.sleep(1)
+    return Row(
+        "registry",
+        "meaning worked out",
+        more={"seconds after the last registration": round(time.perf_counter() - begin)},
+    )
+
+
+def _snapshot(channel: grpc.Channel) -> Row:
+    stub, begin, seen = registry_rpc.RegistryServiceStub(channel), time.perf_counter(), 0
+    for event in stub.WatchTools(registry.WatchToolsRequest(), timeout=120):
+        if event.HasField("snapshot_complete"):
+            break
+        seen += 1
+    return Row(
+        "registry",
+        "WatchTools, the whole snapshot",
+        1,
+        rps=round(seen / (time.perf_counter() - begin), 1),
+        more={"versions": seen},
+    )

@@ -1,0 +1,178 @@
+"""Names of fields that tell what their value is, however they are spelled: `apiKey`, `API-KEY` and `user.api_key` are one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from libs.common.redaction.credentials import PASSWORD, SECRET, SECURITY_CODE, is_placeholder, looks_secret
+from libs.common.redaction.numbers import CARD, IBAN, PHONE, SSN
+
+Verdict = Callable[[Any], bool]
+"""Says of a value whether its field's name means it."""
+
+PERSONAL = "personal"
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_BEGINS = re.compile(r"\(?\+?[0-9][ .)/-]{0,2}[0-9][ .)/-]{0,2}[0-9]")
+_LONGEST_NAME, _REMEMBERED = 128, 4096
+
+
+def _present(value: Any) -> bool:
+    """Everything but nothing: an empty text, a flag or null discloses nothing."""
+    if isinstance(value, str):
+        return len(value) > 1 and not is_placeholder(value)
+    return (isinstance(value, int | float) and not isinstance(value, bool)) or (
+        isinstance(value, dict | list) and bool(value)
+    )
+
+
+def _anything(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _made(value: Any) -> bool:
+    return isinstance(value, str) and looks_secret(value)
+
+
+def _token(value: Any) -> bool:
+    """A token of a caller has digits in it or is long; the tokens of a language are words and counts."""
+    if isinstance(value, list):
+        return any(_token(item) for item in value)
+    return isinstance(value, str) and len(value) >= 8 and (looks_secret(value) or any(map(str.isdigit, value)))
+
+
+def _digits(low: int, high: int, *, first: bool = True) -> Verdict:
+    """So many digits, with one of them near the beginning, and not much else."""
+
+    def verdict(value: Any) -> bool:
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            return False
+        text = str(value)
+        begins = not first or _BEGINS.match(text) is not None
+        return begins and low <= sum(map(str.isdigit, text)) <= high and len(text) <= 2 * high and "@" not in text
+
+    return verdict
+
+
+# The end of a name decides: `user_password` is one, `password_policy` is not.
+_ENDINGS: dict[str, tuple[str, Verdict]] = {
+    **dict.fromkeys(("password", "passwd", "passphrase", "pwd", "passcode"), (PASSWORD, _present)),
+    **dict.fromkeys(
+        (
+            "secret",
+            "clientsecret",
+            "apikey",
+            "apisecret",
+            "secretkey",
+            "secretaccesskey",
+            "accesskey",
+            "accountkey",
+            "privatekey",
+            "signingkey",
+            "encryptionkey",
+            "masterkey",
+            "sharedkey",
+            "authkey",
+            "authorization",
+            "authheader",
+            "credential",
+            "cookie",
+            "accesstoken",
+            "refreshtoken",
+            "idtoken",
+            "authtoken",
+            "bearertoken",
+            "sessiontoken",
+            "csrftoken",
+        ),
+        (SECRET, _present),
+    ),
+    # A count of what passed is a number.
+    "pass": (PASSWORD, lambda value: isinstance(value, str) and _present(value)),
+    "token": (SECRET, _token),
+    **dict.fromkeys(("key", "signature", "sig", "auth"), (SECRET, _made)),
+    **dict.fromkeys(("ssn", "socialsecuritynumber", "socialsecurity"), (SSN, _digits(4, 9))),
+    **dict.fromkeys(("cardnumber", "cardno", "ccnumber", "creditcard", "debitcard", "pan"), (CARD, _digits(8, 19))),
+    **dict.fromkeys(
+        ("cvv", "cvv2", "cvc", "securitycode", "pin", "pincode", "cardpin"), (SECURITY_CODE, _digits(3, 8))
+    ),
+    **dict.fromkeys(("iban", "accountnumber", "bankaccount"), (IBAN, _digits(6, 30))),
+    **dict.fromkeys(
+        ("phone", "phonenumber", "mobile", "mobilenumber", "telephone", "cellphone"), (PHONE, _digits(7, 15))
+    ),
+    **dict.fromkeys(("dateofbirth", "dob", "birthdate", "taxid"), (PERSONAL, _digits(4, 20))),
+    **dict.fromkeys(("passportnumber", "passportno"), (PERSONAL, _digits(4, 20, first=False))),
+}
+# What ends like a secret and is none.
+_HARMLESS = frozenset(
+    {
+        "pagetoken",
+        "nexttoken",
+        "continuationtoken",
+        "resumetoken",
+        "synctoken",
+        "publickey",
+        "publishablekey",
+        "primarykey",
+        "foreignkey",
+        "partitionkey",
+        "sortkey",
+        "cachekey",
+        "idempotencykey",
+    }
+)
+
+
+class FieldNames:
+    """Knows which names tell, and remembers what it found out about each."""
+
+    def __init__(self, added: Iterable[str] = ()) -> None:
+        self._added = frozenset("".join(words(name)) for name in added)
+        self._known: dict[str, tuple[str, Verdict] | None] = {}
+
+    def means(self, name: str, value: Any) -> str:
+        """Return the kind of what a field of this name holds; empty if nothing about it is sensitive."""
+        if name in self._known:
+            found = self._known[name]
+        else:
+            found = self._look(name)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            if len(name) <= _LONGEST_NAME:
+                self._known[name] = found
+        return found[0] if found is not None and found[1](value) else ""
+
+    def _look(self, name: str) -> tuple[str, Verdict] | None:
+        parts = words(name[-_LONGEST_NAME:])
+        if parts and len(parts[-1]) > 3 and parts[-1].endswith("s") and not parts[-1].endswith("ss"):
+            parts = [*parts[:-1], parts[-1][:-1]]
+        endings = ["".join(parts[place:]) for place in range(len(parts))]
+        if any(ending in self._added for ending in endings):
+            return ("field", _anything)
+        if any(ending in _HARMLESS for ending in endings):
+            return None
+        for ending in endings:
+            if ending in _ENDINGS:
+                return _ENDINGS[ending]
+        # Written as one word, so that nothing shows where the last one begins.
+        joined = endings[0] if endings else ""
+        return next((_ENDINGS[end] for end in _JOINED if joined.endswith(end)), None)
+
+
+_JOINED = (
+    "password",
+    "passwd",
+    "passphrase",
+    "apikey",
+    "secretkey",
+    "clientsecret",
+    "accesstoken",
+    "cardnumber",
+    "privatekey",
+)
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name in lower case: by separators, by case, and digits by themselves."""
+    return [word.lower() for word in _WORDS.findall(name)]

@@ -1,0 +1,109 @@
+"""`toolmesh audit verify` and `export`: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toolmesh_sdk.cli.main import build
+from typer.testing import CliRunner
+
+from sdk.tests.audit_sample import Key, a_log, change_lines, root_of, write
+
+
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(build(plugins=()), ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def key() -> Key:
+    return Key()
+
+
+@pytest.fixture
+def export(tmp_path: Path, key: Key) -> Path:
+    return write(tmp_path / "export", key, a_log(12)[0])
+
+
+def test_a_good_export_is_verified_and_exits_with_0(export: Path, key: Key) -> None:
+    ran = run("verify", export, "--key", key.text)
+    assert ran.exit_code == 0, ran.output
+    assert "verified" in ran.stdout
+    assert "12 records" in ran.stdout
+
+
+def test_the_key_may_be_in_a_file(export: Path, key: Key, tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_text(key.text + "\n")
+    assert run("verify", export, "--key", tmp_path / "key.txt").exit_code == 0
+
+
+def test_a_tampered_export_names_kind_and_place_and_exits_with_1(export: Path, key: Key) -> None:
+    change_lines(export, lambda lines: [*lines[:7], *lines[8:]])
+    ran = run("verify", export, "--key", key.text)
+    assert ran.exit_code == 1
+    assert "TAMPERED" in ran.stdout
+    assert "deletion at sequence 7" in ran.stdout
+
+
+def test_the_report_as_json(export: Path, key: Key) -> None:
+    change_lines(export, lambda lines: [*lines[:7], *lines[8:]])
+    ran = run("verify", export, "--key", key.text, "--json")
+    report = json.loads(ran.stdout)
+    assert (report["outcome"], report["exit_code"], ran.exit_code) == ("tampered", 1, 1)
+    assert (report["first"]["kind"], report["first"]["sequence"]) == ("deletion", 7)
+
+
+def test_what_cannot_be_verified_exits_with_2(tmp_path: Path, key: Key) -> None:
+    assert run("verify", tmp_path / "nothing", "--key", key.text).exit_code == 2
+    assert run("verify", tmp_path).exit_code == 2, "no key"
+    assert run("verify", tmp_path, "--key", "nonsense").exit_code == 2
+    assert run("verify", "--state", tmp_path).exit_code == 2, "no mesh"
+
+
+def test_a_kept_checkpoint_is_compared(export: Path, key: Key, tmp_path: Path) -> None:
+    shard = a_log(12)[0]
+    good, bad, broken = (tmp_path / name for name in ("good", "bad", "broken"))
+    good.write_text(key.note(0, 5, root_of(shard.leaves[:5])))
+    bad.write_text(key.note(0, 5, root_of(shard.leaves[1:6])))
+    broken.write_text("nothing")
+    assert run("verify", export, "--key", key.text, "--checkpoint", good).exit_code == 0
+    assert run("verify", export, "--key", key.text, "--checkpoint", good, "--checkpoint", bad).exit_code == 1
+    assert run("verify", export, "--key", key.text, "--checkpoint", broken).exit_code == 2
+
+
+def test_an_export_is_verified_without_network_and_without_the_services(export: Path, key: Key) -> None:
+    code = (
+        "import socket, sys\n"
+        "def refuse(*a, **k): raise AssertionError('the network was used')\n"
+        "socket.socket.connect = socket.create_connection = refuse\n"
+        "from toolmesh_sdk.audit import VerifierKey, verify_export\n"
+        "from pathlib import Path\n"
+        "report = verify_export(Path(sys.argv[1]), VerifierKey.parse(sys.argv[2]))\n"
+        "assert not {'grpc', 'services', 'libs', 'psycopg', 'sqlalchemy'} & set(sys.modules), 'more was loaded'\n"
+        "sys.exit(report.exit_code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(export), key.text], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--shard", "1", "--from", "3"), ("--from", "yesterday"), ("--to", "2026-13-01"), ("--shard", "-1")],
+    ids=" ".join,
+)
+def test_an_export_of_what_cannot_be_meant_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert run("export", "--out", tmp_path / "out", *options).exit_code == 2
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert run("export", "--out", tmp_path).exit_code == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_without_a_mesh_nothing_is_exported(tmp_path: Path) -> None:
+    assert run("export", "--out", tmp_path / "out", "--state", tmp_path).exit_code == 3

@@ -1,0 +1,55 @@
+"""Checkpoints kept in a folder: on another machine's disk, under version control, or on write-once storage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from services.audit.domain.evidence.ports import AnchorError
+from services.audit.domain.model import SignedCheckpoint
+
+
+class FolderAnchor:
+    """Keeps each checkpoint in a file of its own, `<log id>/<shard>/<size>.note`. A file that is there is never replaced."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def put(self, checkpoint: SignedCheckpoint) -> None:
+        """Keep the promise of the port; returns when the file is on the disk."""
+        await asyncio.to_thread(self._put, checkpoint)
+
+    def _put(self, checkpoint: SignedCheckpoint) -> None:
+        path = self._folder / checkpoint.log_id / str(checkpoint.shard) / f"{checkpoint.size:019d}.note"
+        note = checkpoint.note.encode()
+        try:
+            if not path.exists():
+                _write(path, note)
+            kept = path.read_bytes()
+        except OSError as error:
+            raise AnchorError(f"{path.name} cannot be kept: {error.strerror}") from error
+        # The signature of a note may differ where its key was changed; what it says may not.
+        if kept.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
+            raise AnchorError(f"another checkpoint is kept as {path.name}: the log has forked")
+
+
+def _write(path: Path, note: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Under another name first, so that whoever looks finds a whole file or none; linked, so that none is replaced.
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    with scratch.open("wb") as file:
+        file.write(note)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(scratch, path)
+    except FileExistsError:
+        return
+    finally:
+        scratch.unlink()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,97 @@
+"""The relay's seat and position in PostgreSQL.
+
+The seat is an advisory lock of one session, and the position is written on that same session: a process that has lost the
+session, and with it the lock, can no longer move the position. The server ends the session when the process is gone, when
+its machine no longer answers, or when it has not said anything for half a minute, as a frozen one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from typing import Any
+
+import psycopg
+
+from services.audit.domain.errors import SeatLostError
+
+APPLICATION_NAME = "toolmesh-audit-relay"
+# The position may lag behind the sink but not run ahead of it, so it need not wait for the disk: what a crash of the
+# database takes back is relayed again.
+_OPTIONS = (
+    "-c search_path=audit -c synchronous_commit=off -c statement_timeout=5000 -c idle_session_timeout=30000"
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
+_TAKE = "select pg_try_advisory_lock(%s)"
+_BEGIN = "insert into relay_positions (sink, position) values (%s, 0) on conflict (sink) do nothing"
+_POSITION = "select position from relay_positions where sink = %s"
+_ADVANCE = """
+update relay_positions set position = greatest(position, %s), holder = %s, moved_at = clock_timestamp() where sink = %s
+"""
+
+Connection = psycopg.AsyncConnection[Any]
+
+
+class PostgresSeat:
+    """Keeps the promise of the port for the sink of a name, among all processes on one database."""
+
+    def __init__(self, url: str, sink: str, *, holder: str) -> None:
+        self._url, self._sink, self._holder = url, sink, holder
+        self._key = int.from_bytes(
+            hashlib.sha256(f"toolmesh:audit:relay:{sink}".encode()).digest()[:8], "big", signed=True
+        )
+        self._connection: Connection | None = None
+
+    async def take(self) -> int | None:
+        """Keep the promise of the port."""
+        if not (await self._one(_TAKE, self._key))[0]:
+            return None
+        await self._run(_BEGIN, self._sink)
+        return await self.position()
+
+    async def hold(self) -> None:
+        """Keep the promise of the port: the seat is held for as long as its session answers."""
+        await self._held("select 1")
+
+    async def advance(self, position: int) -> None:
+        """Keep the promise of the port."""
+        await self._held(_ADVANCE, position, self._holder, self._sink)
+
+    async def position(self) -> int:
+        """Keep the promise of the port."""
+        cursor = await self._run(_POSITION, self._sink)
+        row = await cursor.fetchone()
+        return int(row[0]) if row else 0
+
+    async def release(self) -> None:
+        """Keep the promise of the port: the lock goes with the session."""
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await self._connection.close()
+        self._connection = None
+
+    async def _held(self, statement: str, *parameters: Any) -> None:
+        if self._connection is None:
+            raise SeatLostError("the session is gone")
+        try:
+            await self._run(statement, *parameters)
+        except psycopg.Error as error:
+            raise SeatLostError("the session is gone") from error
+
+    async def _one(self, statement: str, *parameters: Any) -> Any:
+        return await (await self._run(statement, *parameters)).fetchone()
+
+    async def _run(self, statement: str, *parameters: Any) -> psycopg.AsyncCursor[Any]:
+        if self._connection is None:
+            self._connection = await _connect(self._url)
+        try:
+            return await self._connection.execute(statement, parameters)
+        except psycopg.Error:
+            await self.release()
+            raise
+
+
+async def _connect(url: str) -> Connection:
+    return await psycopg.AsyncConnection.connect(
+        url, autocommit=True, connect_timeout=3, options=_OPTIONS, application_name=APPLICATION_NAME
+    )

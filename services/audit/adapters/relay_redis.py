@@ -1,0 +1,108 @@
+"""The relay's sink in a Redis stream, for a laptop and for small meshes.
+
+An entry's id is made from the record's sequence, and a stream takes ids in rising order only: what comes twice is refused
+by the stream itself, so readers see every record once. The stream is bounded; whoever needs more than its length reads the
+log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from services.audit.domain.cloudevent import CloudEvent
+from services.audit.domain.errors import SinkError
+
+PREFIX = "toolmesh:audit:"
+LENGTH = 10_000
+_CONNECT_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
+
+
+class RedisSink:
+    """Keeps the promise of the port with one stream for each log."""
+
+    def __init__(self, url: str, *, length: int = LENGTH) -> None:
+        self._url, self._length = url, length
+        self._client: redis.asyncio.Redis | None = None
+        self._stream = ""
+
+    @property
+    def name(self) -> str:
+        """The name under which the position is kept."""
+        return "redis"
+
+    async def open(self, log_id: str, position: int) -> int:
+        """Keep the promise of the port. A stream that lost its end, as a server that was killed may, is filled up again, as
+        far as it is long."""
+        self._stream = PREFIX + log_id
+        self._client = redis.asyncio.Redis.from_url(
+            self._url,
+            socket_connect_timeout=_CONNECT_SECONDS,
+            socket_timeout=_PATIENCE_SECONDS,
+            # A repeat within a transaction of unknown outcome is for the relay to decide.
+            retry=Retry(NoBackoff(), 0),
+        )
+        with _as_sink_error():
+            end = await self._end(self._client)
+        return min(position, max(end, position - self._length))
+
+    async def publish(self, events: Sequence[CloudEvent]) -> None:
+        """Keep the promise of the port. All entries are added in one transaction, so none can overtake another."""
+        if self._client is None:
+            raise SinkError("the sink is closed")
+        with _as_sink_error():
+            async with self._client.pipeline(transaction=True) as pipe:
+                for event in events:
+                    fields: dict[Any, Any] = {b"leaf": event.leaf_hash, b"event": event.body}
+                    pipe.xadd(self._stream, fields, id=_entry_id(event.sequence), maxlen=self._length, approximate=True)
+                answers = await pipe.execute(raise_on_error=False)
+            refused = [event for event, answer in zip(events, answers, strict=True) if isinstance(answer, Exception)]
+            if refused:
+                await self._require_there(self._client, refused)
+
+    async def close(self) -> None:
+        """Keep the promise of the port."""
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await client.aclose()
+
+    async def _end(self, client: redis.asyncio.Redis) -> int:
+        """Return the sequence after the last one that the stream has ever held."""
+        if not await client.exists(self._stream):
+            return 0
+        found: Any = await client.xinfo_stream(self._stream)
+        return int(found["last-generated-id"].partition(b"-")[0]) + 1
+
+    async def _require_there(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
+        """Tell a repeat, which is no failure, from anything else that a stream refuses."""
+        if await self._end(client) <= refused[-1].sequence:
+            raise SinkError("the stream refused an entry that it does not hold")
+        first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
+        held: Any = dict(await client.xrange(self._stream, first, last) or [])
+        for event in refused:
+            entry = held.get(_entry_id(event.sequence).encode())
+            # What is no longer there was trimmed; what is there under the same place must be the same record.
+            if entry is not None and entry[b"leaf"] != event.leaf_hash:
+                raise SinkError(
+                    f"the stream holds another record at sequence {event.sequence}: its log was restored or forked"
+                )
+
+
+def _entry_id(sequence: int) -> str:
+    return f"{sequence}-1"
+
+
+@contextlib.contextmanager
+def _as_sink_error() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise SinkError(f"the stream does not answer: {type(error).__name__}") from error

@@ -1,0 +1,182 @@
+"""Asking about usage in PostgreSQL. Every answer is read from one snapshot, together with how far the counts are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from datetime import date
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, desc, distinct, false, func, or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from libs.common.sql.engine import transaction
+from services.audit.adapters.tables import tree_head
+from services.audit.adapters.usage_tables import TALLY_COLUMNS, tally_of, usage_cells, usage_position
+from services.audit.domain.usage.call import ERRORS, OTHER, Outcome
+from services.audit.domain.usage.cells import Rollup
+from services.audit.domain.usage.model import (
+    GROUPED_BY,
+    DayCounts,
+    DaysFound,
+    Group,
+    Order,
+    Progress,
+    Ranked,
+    Ranking,
+    RankingFound,
+    ToolFound,
+    Wanted,
+)
+from services.audit.domain.usage.slices import in_slices
+from services.audit.domain.usage.tally import Tally
+
+_cells = usage_cells.c
+_calls = sum((_cells[outcome.value] for outcome in Outcome), start=_cells.succeeded * 0)
+_errors = sum((_cells[outcome.value] for outcome in ERRORS), start=_cells.failed * 0)
+_ORDERS: dict[Order, ColumnElement[Any]] = {
+    Order.CALLS: func.sum(_calls),
+    Order.ERRORS: func.sum(_errors),
+    Order.COST: func.sum(_cells.cost_micros),
+    Order.LATENCY: func.coalesce(func.sum(_cells.latency_sum_us) / func.nullif(func.sum(_cells.timed), 0), -1),
+}
+
+
+class PostgresUsageReader:
+    """Reads the counts of one database."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine.execution_options(isolation_level="REPEATABLE READ")
+
+    async def by_day(self, wanted: Wanted) -> DaysFound:
+        """Keep the promise of the port."""
+        async with self._snapshot() as snapshot:
+            merged = await _merged(await snapshot.rows(wanted), lambda row: row.day)
+            return DaysFound(sorted(merged.items()), await snapshot.progress(wanted))
+
+    async def of_tool(self, wanted: Wanted) -> ToolFound:
+        """Keep the promise of the port."""
+        async with self._snapshot() as snapshot:
+            first, last = await snapshot.span(wanted)
+            merged = await _merged(await snapshot.rows(wanted), lambda row: None)
+            callers, more = await snapshot.callers(wanted)
+            progress = await snapshot.progress(wanted)
+            return ToolFound(first, last, merged.get(None, Tally()), callers, more, progress)
+
+    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
+        """Keep the promise of the port."""
+        columns = GROUPED_BY[ranking.group]
+        async with self._snapshot() as snapshot:
+            keys = await snapshot.ranking(wanted, ranking)
+            page, more = keys[: ranking.limit], len(keys) > ranking.limit
+            rows = await snapshot.rows(wanted, _one_of(columns, page)) if page else []
+            merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in columns))
+            days = _days(rows, columns)
+            entries = [Ranked(key, merged[key], sorted(days[key])) for key in page]
+            return RankingFound(entries, more, await snapshot.progress(wanted))
+
+    @asynccontextmanager
+    async def _snapshot(self) -> AsyncIterator[_Snapshot]:
+        async with transaction(self._engine) as connection:
+            yield _Snapshot(connection)
+
+
+class _Snapshot:
+    """The counts as they were at one moment."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def rows(self, wanted: Wanted, also: ColumnElement[bool] | None = None) -> list[Any]:
+        statement = select(
+            *(_cells[name] for name in ("day", "tool", "version", "subject", "task")), *TALLY_COLUMNS
+        ).where(*_matching(wanted))
+        return await self._all(statement if also is None else statement.where(also))
+
+    async def span(self, wanted: Wanted) -> tuple[Any, Any]:
+        ever = [_of(wanted.rollup), *_equal(wanted)]
+        [row] = await self._all(select(func.min(_cells.first_time), func.max(_cells.last_time)).where(*ever))
+        return row[0], row[1]
+
+    async def callers(self, wanted: Wanted) -> tuple[int, bool]:
+        told_apart = _cells.subject != OTHER
+        counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(told_apart)
+        statement = select(counted, func.coalesce(func.bool_or(~told_apart), False)).where(
+            *_matching(Wanted(wanted.days, wanted.terms, apart=frozenset({"subject"})))
+        )
+        [row] = await self._all(statement)
+        return row[0], row[1]
+
+    async def ranking(self, wanted: Wanted, ranking: Ranking) -> list[tuple[str, ...]]:
+        columns = [_cells[name] for name in GROUPED_BY[ranking.group]]
+        statement = (
+            select(*columns)
+            .where(*_matching(wanted), columns[0] != OTHER)
+            .group_by(*columns)
+            .order_by(desc(_ORDERS[ranking.order]), *columns)
+            .offset(ranking.offset)
+            .limit(ranking.limit + 1)
+        )
+        if ranking.group is Group.TASK:
+            statement = statement.where(_cells.task != "")
+        return [tuple(row) for row in await self._all(statement)]
+
+    async def progress(self, wanted: Wanted) -> Progress:
+        position = select(usage_position.c.counted).scalar_subquery()
+        size = select(tree_head.c.size).scalar_subquery()
+        folded = select(func.coalesce(func.sum(_calls), 0)).where(*_folded(wanted)).scalar_subquery()
+        [row] = await self._all(select(position, size, folded))
+        return Progress(row[0], row[1], int(row[2]))
+
+    async def _all(self, statement: Any) -> list[Any]:
+        return list((await self._connection.execute(statement)).all())
+
+
+def _matching(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield from _within(wanted)
+    yield from _equal(wanted)
+
+
+def _folded(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    """Cells that may hold calls which match but were not kept apart: in something that the question depends on."""
+    depends = wanted.apart | wanted.terms.keys()
+    yield from _within(wanted)
+    yield from (_cells[name].in_([value, OTHER]) for name, value in wanted.terms.items())
+    yield or_(false(), *(_cells[name] == OTHER for name in depends))
+
+
+def _within(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield _of(wanted.rollup)
+    yield and_(_cells.day >= wanted.days.first, _cells.day < wanted.days.end)
+
+
+def _of(rollup: Rollup) -> ColumnElement[bool]:
+    # Written into the statement: the planner may use an index over a part of the table only if it sees which part.
+    return _cells.rollup == bindparam(None, rollup.value, literal_execute=True)
+
+
+def _equal(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield from (_cells[name] == value for name, value in wanted.terms.items())
+
+
+def _one_of(columns: tuple[str, ...], keys: list[tuple[str, ...]]) -> ColumnElement[bool]:
+    return tuple_(*(_cells[name] for name in columns)).in_(keys)
+
+
+async def _merged(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:
+    merged: defaultdict[Any, Tally] = defaultdict(Tally)
+    async for row in in_slices(rows):
+        merged[key(row)].merge(tally_of(row))
+    return dict(merged)
+
+
+def _days(rows: Iterable[Any], columns: tuple[str, ...]) -> dict[tuple[str, ...], list[DayCounts]]:
+    counts: defaultdict[tuple[str, ...], dict[date, DayCounts]] = defaultdict(dict)
+    for row in rows:
+        of_key = counts[tuple(getattr(row, name) for name in columns)]
+        before = of_key.get(row.day, DayCounts(row.day, 0, 0))
+        calls = sum(getattr(row, outcome.value) for outcome in Outcome)
+        errors = sum(getattr(row, outcome.value) for outcome in ERRORS)
+        of_key[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
+    return {key: list(of_key.values()) for key, of_key in counts.items()}

@@ -1,0 +1,82 @@
+"""An export's request to the domain, and its parts back."""
+
+from __future__ import annotations
+
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+
+from services.audit.convert.audit import checkpoint_message, filter_of, stamp_of
+from services.audit.convert.log import shard_message
+from services.audit.domain.export_records import Asked, Explanation, Header, Part, Proof
+from services.audit.domain.model import LoggedRecord, SignedCheckpoint
+from services.audit.domain.note import Origin
+
+
+def asked_of(request: pb.ExportRecordsRequest) -> Asked:
+    """Return what a request asks for; a moment outside the calendar raises INVALID_REQUEST."""
+    times = pb.RecordFilter(
+        from_time=request.from_time if request.HasField("from_time") else None,
+        to_time=request.to_time if request.HasField("to_time") else None,
+    )
+    return Asked(
+        shard=request.shard if request.WhichOneof("part") == "shard" else None,
+        first=request.range.first_sequence,
+        end=request.range.end_sequence,
+        times=filter_of(times),
+        resume=request.resume_sequence,
+        known_size=request.known_size,
+    )
+
+
+def part_message(part: Part, origin: Origin) -> pb.ExportRecordsResponse:
+    """Return one part of an export as its reader receives it."""
+    if isinstance(part, Header):
+        return pb.ExportRecordsResponse(header=_header(part, origin))
+    if isinstance(part, SignedCheckpoint):
+        return pb.ExportRecordsResponse(checkpoint=checkpoint_message(part))
+    if isinstance(part, Explanation):
+        return pb.ExportRecordsResponse(erasure=_explanation(part))
+    if isinstance(part, Proof):
+        return pb.ExportRecordsResponse(proof=_proof(part))
+    return pb.ExportRecordsResponse(records=pb.ExportedRecords(records=[_exported(record) for record in part]))
+
+
+def _header(header: Header, origin: Origin) -> pb.ExportHeader:
+    return pb.ExportHeader(
+        shard=shard_message(header.shard, origin),
+        first_sequence=header.first,
+        end_sequence=header.end,
+        checkpoint=checkpoint_message(header.checkpoint),
+        verifier_key=header.verifier_key,
+    )
+
+
+def _exported(logged: LoggedRecord) -> record_pb.LoggedRecord:
+    return record_pb.LoggedRecord(
+        name=f"logs/{logged.log_id}/records/{logged.sequence}",
+        sequence=logged.sequence,
+        canonical_json=logged.canonical,
+        leaf_hash=logged.leaf_hash,
+        log_time=stamp_of(logged.log_time),
+        shard=logged.shard,
+        erased_by=logged.erased_by or 0,
+    )
+
+
+def _explanation(found: Explanation) -> pb.ErasureEvidence:
+    return pb.ErasureEvidence(
+        sequence=found.sequence,
+        record=_exported(found.record),
+        hashes=found.hashes,
+        checkpoint=checkpoint_message(found.checkpoint),
+    )
+
+
+def _proof(proof: Proof) -> pb.ExportProof:
+    return pb.ExportProof(
+        first_hashes=proof.first,
+        last_hashes=proof.last,
+        opening=_exported(proof.opening) if proof.opening else None,
+        opening_hashes=proof.opening_hashes,
+        known_hashes=proof.known,
+    )

@@ -1,0 +1,200 @@
+"""Messages of the log as evidence to the domain and back, and the records that the log writes about itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.audit.v1 import log_service_pb2 as pb
+from toolmesh.audit.v1 import shard_pb2 as shard_pb
+from toolmesh.common.v1 import caller_pb2
+
+from libs.common.auth.identity import Identity
+from libs.common.clock import Clock
+from libs.common.ids import new_id
+from services.audit.convert.audit import entry_of, stamp_of
+from services.audit.domain.evidence.model import (
+    Archival,
+    Defect,
+    Erasure,
+    LegalHold,
+    Requester,
+    Shard,
+    ShardLink,
+    Verdict,
+)
+from services.audit.domain.evidence.prove import Consistency, Inclusion
+from services.audit.domain.model import Entry
+from services.audit.domain.note import Origin
+
+# The log writes as the service that it is.
+WRITER = "audit"
+_TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in caller_pb2.CredentialTier.items()}
+_DEFECTS = {defect: pb.Defect.Value(f"DEFECT_{defect.name}") for defect in Defect}
+
+
+class RecordScribe:
+    """Writes what the log does to itself as records of its own. Their ids are new: nobody can take one beforehand."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def shard_opened(self, link: ShardLink) -> Entry:
+        """Keep the promise of the port."""
+        return self._entry(
+            record_pb.EVENT_CLASS_SHARD_OPENED,
+            previous_shard=shard_pb.ShardLink(
+                number=link.number,
+                first_sequence=link.first_sequence,
+                tree_size=link.size,
+                root_hash=link.root,
+                origin=link.origin,
+            ),
+        )
+
+    def payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
+        """Keep the promise of the port."""
+        part = shard_pb.PayloadErasure(sequence=erasure.sequence, leaf_hash=erasure.leaf_hash, reason=erasure.reason)
+        return self._entry(record_pb.EVENT_CLASS_PAYLOAD_ERASED, by, erasure=part)
+
+    def hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
+        """Keep the promise of the port."""
+        return self._entry(record_pb.EVENT_CLASS_HOLD_PLACED, by, hold=_hold_change(hold))
+
+    def hold_released(self, hold: LegalHold, by: Requester) -> Entry:
+        """Keep the promise of the port."""
+        return self._entry(record_pb.EVENT_CLASS_HOLD_RELEASED, by, hold=_hold_change(hold))
+
+    def shard_archived(self, archival: Archival, by: Requester) -> Entry:
+        """Keep the promise of the port."""
+        part = shard_pb.ShardArchival(
+            shard=archival.shard,
+            manifest_digest=archival.manifest_digest,
+            records_dropped=archival.records_dropped,
+        )
+        return self._entry(record_pb.EVENT_CLASS_SHARD_ARCHIVED, by, archival=part)
+
+    def _entry(self, event_class: int, by: Requester | None = None, **parts: Any) -> Entry:
+        record = record_pb.AuditRecord(
+            record_id=new_id(),
+            event_class=record_pb.EventClass.ValueType(event_class),
+            event_time=stamp_of(self._clock.now()),
+            status=record_pb.RECORD_STATUS_SUCCESS,
+            caller=None if by is None else _caller(by),
+            **parts,
+        )
+        return entry_of(record, WRITER)
+
+
+def _hold_change(hold: LegalHold) -> shard_pb.HoldChange:
+    return shard_pb.HoldChange(
+        hold_id=hold.hold_id,
+        first_sequence=hold.first_sequence,
+        end_sequence=hold.end_sequence or 0,
+        reason=hold.reason,
+    )
+
+
+def _caller(by: Requester) -> caller_pb2.Caller:
+    if by.identity is None:
+        return caller_pb2.Caller(peer=by.peer)
+    known: Identity = by.identity
+    return caller_pb2.Caller(
+        subject=known.subject,
+        agent=known.agent,
+        tenant=known.tenant,
+        token_id=known.token_id,
+        session_id=known.session_id,
+        tier=caller_pb2.CredentialTier.ValueType(_TIERS.get(known.tier, 0)),
+        delegation_chain=[caller_pb2.Actor(subject=subject, token_id=token) for subject, token in known.chain],
+        scopes=sorted(known.scopes),
+        peer=by.peer,
+    )
+
+
+# ---- questions
+
+
+def hold_of(request: pb.PlaceLegalHoldRequest) -> LegalHold:
+    """Return the hold that a request describes."""
+    return LegalHold(request.hold_id, request.first_sequence, request.end_sequence or None, request.reason)
+
+
+# ---- answers
+
+
+def shard_message(shard: Shard, origin: Origin) -> shard_pb.Shard:
+    """Return a shard as its reader receives it."""
+    return shard_pb.Shard(
+        name=f"logs/{shard.log_id}/shards/{shard.number}",
+        number=shard.number,
+        first_sequence=shard.first_sequence,
+        tree_size=shard.size,
+        root_hash=shard.root,
+        origin=origin(shard.log_id, shard.number),
+        state=_state(shard),
+        open_time=stamp_of(shard.open_time),
+        close_time=_optional(shard.close_time),
+        archive_time=_optional(shard.archive_time),
+        manifest_digest=shard.manifest_digest,
+        drop_time=_optional(shard.drop_time),
+    )
+
+
+def _state(shard: Shard) -> shard_pb.ShardState.ValueType:
+    if shard.drop_time is not None:
+        return shard_pb.SHARD_STATE_DROPPED
+    if shard.archive_time is not None:
+        return shard_pb.SHARD_STATE_ARCHIVED
+    return shard_pb.SHARD_STATE_CLOSED if shard.close_time is not None else shard_pb.SHARD_STATE_OPEN
+
+
+def hold_message(hold: LegalHold) -> shard_pb.LegalHold:
+    """Return a hold as its reader receives it."""
+    return shard_pb.LegalHold(
+        hold_id=hold.hold_id,
+        first_sequence=hold.first_sequence,
+        end_sequence=hold.end_sequence or 0,
+        reason=hold.reason,
+        placed_by=hold.placed_by,
+        place_time=_optional(hold.place_time),
+        release_time=_optional(hold.release_time),
+    )
+
+
+def inclusion_message(proof: Inclusion) -> pb.GetInclusionProofResponse:
+    """Return an inclusion proof as its reader receives it."""
+    return pb.GetInclusionProofResponse(
+        shard=proof.shard,
+        sequence=proof.sequence,
+        leaf_index=proof.leaf_index,
+        leaf_hash=proof.leaf_hash,
+        tree_size=proof.tree_size,
+        root_hash=proof.root,
+        hashes=proof.hashes,
+    )
+
+
+def consistency_message(proof: Consistency) -> pb.GetConsistencyProofResponse:
+    """Return a consistency proof as its reader receives it."""
+    return pb.GetConsistencyProofResponse(
+        first_size=proof.first_size,
+        first_root=proof.first_root,
+        second_size=proof.second_size,
+        second_root=proof.second_root,
+        hashes=proof.hashes,
+    )
+
+
+def verdict_message(verdict: Verdict) -> pb.VerifyRangeResponse:
+    """Return what verifying found as its reader receives it."""
+    if verdict.bad is None:
+        return pb.VerifyRangeResponse(ok=True, end_sequence=verdict.end)
+    bad = pb.BadPlace(sequence=verdict.bad.first, end_sequence=verdict.bad.end, defect=_DEFECTS[verdict.bad.defect])
+    return pb.VerifyRangeResponse(end_sequence=verdict.end, bad=bad)
+
+
+def _optional(moment: datetime | None) -> Timestamp | None:
+    return None if moment is None else stamp_of(moment)

@@ -1,0 +1,139 @@
+"""Counting the log, turn by turn, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+
+from libs.common.clock import Clock, SystemClock
+from services.audit.domain.usage.call import OTHER, Call, call_of
+from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
+from services.audit.domain.usage.ports import Turn, UsageBook
+from services.audit.domain.usage.slices import in_slices
+from services.audit.domain.usage.tally import Tally
+
+POLL_SECONDS = 1.0
+REST, REST_BEHIND = 9, 3
+MOST_REST_SECONDS = 10.0
+_Page = tuple[Rollup, date]
+
+
+class CountRecords:
+    """Follows the log and counts each record once, whichever replica does it and whenever one of them ends.
+
+    It rests nine times as long as it works, so that a busy machine makes it take fewer and larger turns. When it is far
+    behind it rests three times as long: the log is caught up with at a quarter of the speed that there is, and not at
+    the cost of whoever appends to it.
+    """
+
+    def __init__(
+        self,
+        book: UsageBook,
+        *,
+        failed: Callable[[Exception], None] = lambda error: None,
+        limits: Mapping[Rollup, int] = LIMITS,
+        poll: float = POLL_SECONDS,
+        clock: Clock | None = None,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._book, self._failed, self._limits, self._poll = book, failed, limits, poll
+        self._clock, self._pause = clock or SystemClock(), pause
+        self._counting: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to count."""
+        self._counting = asyncio.create_task(self._count_forever(), name="count-usage")
+
+    async def stop(self) -> None:
+        """Stop counting. A turn that is under way keeps nothing; the next process takes it again."""
+        if self._counting is not None:
+            self._counting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._counting
+
+    async def once(self) -> bool:
+        """Take one turn, if no other replica has it. Return whether the log is known to hold more."""
+        async with self._book.turn() as turn:
+            return turn is not None and await self._count(turn)
+
+    async def _count_forever(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                more = await self.once()
+            except Exception as error:
+                self._failed(error)
+                more = False
+            worked = self._clock.monotonic() - began
+            rest = worked * REST_BEHIND if more else max(self._poll, worked * REST)
+            await self._pause(min(rest, MOST_REST_SECONDS))
+
+    async def _count(self, turn: Turn) -> bool:
+        stretch = await turn.stretch()
+        if stretch.first == stretch.end:
+            return False
+        calls = [call async for each in in_slices(stretch.evidence) if (call := call_of(each)) is not None]
+        places = await self._places(turn, calls)
+        tallies = await places.counted(calls)
+        await turn.keep(tallies, places.sizes, stretch.end)
+        return stretch.more
+
+    async def _places(self, turn: Turn, calls: Sequence[Call]) -> _Places:
+        wanted = {cell async for call in in_slices(calls) for cell in cells_of(call)}
+        known = await turn.tallies(wanted)
+        sizes = await turn.sizes({cell.page for cell in wanted})
+        arriving = Counter(cell.page for cell in wanted if cell not in known)
+        crowded = {page for page, count in arriving.items() if sizes.get(page, 0) + count > self._limits[page[0]]}
+        if crowded:
+            known |= await turn.tallies(set(_instead(wanted, crowded)))
+        return _Places(known, sizes, self._limits)
+
+
+class _Places:
+    """The cells that calls are counted in: their own while the day has room, then the one of all others."""
+
+    def __init__(self, known: Mapping[Cell, Tally], sizes: Mapping[_Page, int], limits: Mapping[Rollup, int]) -> None:
+        self._known, self._limits = dict(known), limits
+        self.sizes = dict(sizes)
+
+    async def counted(self, calls: Sequence[Call]) -> dict[Cell, Tally]:
+        """Count the calls and return every cell that they changed."""
+        changed: dict[Cell, Tally] = {}
+        async for call in in_slices(calls):
+            for cell in self._cells(call):
+                tally = self._known.get(cell)
+                if tally is None:
+                    tally = self._known[cell] = Tally()
+                changed[cell] = tally
+                tally.add(call)
+        return changed
+
+    def _cells(self, call: Call) -> Iterable[Cell]:
+        tool, version = call.tool, call.version
+        for own in cells_of(call):
+            cell = self._place(own.of_tool(tool, version))
+            if cell.rollup is Rollup.TOOL:
+                # What is too much for the tools' own rollup is too much for the others as well.
+                tool, version = cell.tool, cell.version
+            yield cell
+
+    def _place(self, cell: Cell) -> Cell:
+        if cell in self._known:
+            return cell
+        if self.sizes.get(cell.page, 0) >= self._limits[cell.rollup]:
+            return cell.folded()
+        self.sizes[cell.page] = self.sizes.get(cell.page, 0) + 1
+        return cell
+
+
+def _instead(wanted: Iterable[Cell], crowded: set[_Page]) -> Iterable[Cell]:
+    """Yield every cell that may have to take calls of a crowded page."""
+    for cell in wanted:
+        of_any_tool = cell.of_tool(OTHER, "")
+        if cell.page in crowded:
+            yield cell.folded()
+        if (Rollup.TOOL, cell.day) in crowded:
+            yield from (of_any_tool, of_any_tool.folded())

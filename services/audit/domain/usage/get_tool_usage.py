@@ -1,0 +1,45 @@
+"""What a decision about a tool or a version needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from libs.common.names import ToolName, split_version_name
+from services.audit.domain.usage.days import days_between
+from services.audit.domain.usage.model import Days, ToolFound, Wanted
+from services.audit.domain.usage.ports import UsageReader
+
+
+@dataclass(frozen=True, slots=True)
+class ToolQuestion:
+    """Which tool or version, by resource name; which days; which latency was declared, if any."""
+
+    name: str
+    from_time: datetime | None = None
+    to_time: datetime | None = None
+    declared_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What was found, and how much of it kept the declared latency."""
+
+    found: ToolFound
+    range: Days
+    within_rate: float | None
+
+
+async def get_tool_usage(counts: UsageReader, asked: ToolQuestion, now: datetime) -> ToolAnswer:
+    """Return how the tool or version is used; as never called, if it never was."""
+    days = days_between(asked.from_time, asked.to_time, now)
+    found = await counts.of_tool(Wanted(days, _terms(asked.name)))
+    within = None if asked.declared_us is None else found.tally.within_rate(asked.declared_us)
+    return ToolAnswer(found, days, within)
+
+
+def _terms(name: str) -> dict[str, str]:
+    if "/versions/" not in name:
+        return {"tool": ToolName.parse(name).qualified}
+    tool, version = split_version_name(name)
+    return {"tool": tool.qualified, "version": version}

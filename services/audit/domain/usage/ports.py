@@ -1,0 +1,60 @@
+"""What counting and asking about usage need from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import date
+from typing import Protocol
+
+from services.audit.domain.usage.call import Stretch
+from services.audit.domain.usage.cells import Cell, Rollup
+from services.audit.domain.usage.model import DaysFound, Ranking, RankingFound, ToolFound, Wanted
+from services.audit.domain.usage.tally import Tally
+
+
+class Turn(Protocol):
+    """The exclusive right to count what comes next. Whatever is kept in it becomes true when it ends well, all of it
+    at once, or never."""
+
+    async def stretch(self) -> Stretch:
+        """Return the next records that were not counted, as many as one turn should take."""
+        ...
+
+    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+        """Return those of the cells that exist."""
+        ...
+
+    async def sizes(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
+        """Return how many cells each page holds; a page without any may be left out."""
+        ...
+
+    async def keep(
+        self, tallies: Mapping[Cell, Tally], sizes: Mapping[tuple[Rollup, date], int], position: int
+    ) -> None:
+        """Replace these cells and sizes, and the place where counting stands."""
+        ...
+
+
+class UsageBook(Protocol):
+    """The counts, as whoever counts sees them."""
+
+    def turn(self) -> AbstractAsyncContextManager[Turn | None]:
+        """Take a turn; None while another replica has one. A turn whose process ends has kept nothing."""
+        ...
+
+
+class UsageReader(Protocol):
+    """The counts, as whoever asks sees them. Each answer shows them as they were at one moment, between two turns."""
+
+    async def by_day(self, wanted: Wanted) -> DaysFound:
+        """Return the total of each day that had calls, the oldest first."""
+        ...
+
+    async def of_tool(self, wanted: Wanted) -> ToolFound:
+        """Return what is known of a tool or a version, which `wanted` names."""
+        ...
+
+    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
+        """Return a part of a ranking, the largest first and equals by name."""
+        ...

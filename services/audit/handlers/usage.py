@@ -1,0 +1,36 @@
+"""The RPCs about usage, in the order of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from toolmesh.audit.v1 import usage_service_pb2 as pb
+from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
+
+from libs.common.clock import Clock
+from services.audit.convert import usage as convert
+from services.audit.domain.usage.get_tool_usage import get_tool_usage
+from services.audit.domain.usage.get_usage import get_usage
+from services.audit.domain.usage.list_top_usage import list_top_usage
+from services.audit.domain.usage.ports import UsageReader
+
+
+@dataclass(frozen=True)
+class UsageHandlers(rpc.UsageServiceServicer):
+    """Answers the calls of the usage service."""
+
+    counts: UsageReader
+    clock: Clock
+
+    async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
+        asked = convert.filter_of(request.filter)
+        return convert.usage_message(await get_usage(self.counts, asked, self.clock.now()))
+
+    async def GetToolUsage(self, request: pb.GetToolUsageRequest, context: Any) -> pb.GetToolUsageResponse:
+        answer = await get_tool_usage(self.counts, convert.tool_question(request), self.clock.now())
+        return convert.tool_message(request.name, answer)
+
+    async def ListTopUsage(self, request: pb.ListTopUsageRequest, context: Any) -> pb.ListTopUsageResponse:
+        asked = convert.top_question(request)
+        return convert.top_message(asked.group, await list_top_usage(self.counts, asked, self.clock.now()))

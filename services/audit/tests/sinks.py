@@ -1,0 +1,69 @@
+"""Sinks of the relay with what stands behind them, read back from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import orjson
+import redis
+
+from services.audit.adapters.relay_kafka import KafkaSink
+from services.audit.adapters.relay_redis import PREFIX, RedisSink
+from services.audit.domain.cloudevent import CloudEvent
+from services.audit.domain.merkle import leaf_hash
+from services.audit.domain.ports import RelaySink
+from tests.harness.kafka import KafkaCluster
+
+TOPIC = "toolmesh.audit.records"
+PARTITIONS = 3
+
+
+class Sunk(Protocol):
+    """A sink and its other side."""
+
+    sink: RelaySink
+
+    def lanes(self, log_id: str) -> list[list[dict[str, Any]]]:
+        """Return the events that arrived, in each lane that keeps its own order."""
+        ...
+
+
+class RedisSunk:
+    """A stream."""
+
+    def __init__(self, url: str, **how: Any) -> None:
+        self.sink: RelaySink = RedisSink(url, **how)
+        self.client = redis.Redis.from_url(url)
+
+    def lanes(self, log_id: str) -> list[list[dict[str, Any]]]:
+        return [[orjson.loads(fields[b"event"]) for _, fields in self.client.xrange(PREFIX + log_id)]]
+
+
+class KafkaSunk:
+    """A topic of three partitions."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str = TOPIC, **how: Any) -> None:
+        self.cluster, self.topic = cluster, topic
+        self.sink: RelaySink = KafkaSink(cluster.bootstrap, topic, **how)
+
+    def lanes(self, log_id: str) -> list[list[dict[str, Any]]]:
+        lanes = self.cluster.read(self.topic, PARTITIONS)
+        return [[orjson.loads(message.value() or b"") for message in lane] for lane in lanes]
+
+
+def an_event(sequence: int, *, content: bytes = b"", key: str = "") -> CloudEvent:
+    """Return an event that says where it belongs."""
+    body = orjson.dumps({"sequence": str(sequence), "partitionkey": key})
+    return CloudEvent(sequence, leaf_hash(content or body), key or f"call-{sequence % 5}", body)
+
+
+def sequences(lane: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the places of the events in a lane, as they arrived."""
+    return [int(event["sequence"]) for event in lane]
+
+
+def in_order_at_first_sight(lane: Sequence[int]) -> bool:
+    """Say whether every event came for the first time behind all that are before it in the log."""
+    first = list(dict.fromkeys(lane))
+    return first == sorted(first)

@@ -1,0 +1,128 @@
+"""Calls and the records that end them, a book in memory, and counts made the plain way, without the code under test."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.common.v1 import caller_pb2, error_reason_pb2
+
+from services.audit.domain.usage.call import Evidence, Stretch
+from services.audit.domain.usage.cells import Cell, Rollup
+from services.audit.domain.usage.tally import Tally
+from services.audit.tests.sample import a_record, stamp
+
+NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
+ALICE, BOB = "did:web:a:alice", "did:web:a:bob"
+Page = tuple[Rollup, date]
+
+
+def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **changes: Any) -> dict[str, Any]:
+    """Return the canonical form of the record that ends a call, as far as counting looks at it."""
+    subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
+    return {
+        "event_class": event,
+        "event_time": at.isoformat().replace("+00:00", "Z"),
+        "tool_version": "tools/core.echo/versions/1.0.0",
+        "caller": {"subject": subject, "tenant": tenant},
+        "status": "success" if event == "invocation_succeeded" else "error",
+        "attempt": 1,
+        "latency_us": 1000,
+        **changes,
+    }
+
+
+def evidence(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[Evidence]:
+    """Return the forms in their places, each received a moment after it happened."""
+    moments = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
+    return [Evidence(place, form, moments[place] + late) for place, form in enumerate(forms)]
+
+
+def an_ending(**changes: Any) -> record_pb.AuditRecord:
+    """Return the record that ends a call, as the executor writes it; a success unless `changes` say otherwise."""
+    subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
+    latency_us, at = changes.pop("latency_us", 1000), changes.pop("at", datetime.now(UTC))
+    fields: dict[str, Any] = {
+        "event_class": record_pb.EVENT_CLASS_INVOCATION_SUCCEEDED,
+        "event_time": stamp(at),
+        "status": record_pb.RECORD_STATUS_SUCCESS,
+        "caller": caller_pb2.Caller(subject=subject, tenant=tenant),
+        "attempt": 1,
+        **changes,
+    }
+    record = a_record(**fields)
+    record.latency.FromMicroseconds(latency_us)
+    return record
+
+
+def a_failure(reason: str = "EXECUTION_FAILED", **changes: Any) -> record_pb.AuditRecord:
+    """Return the record of a call that ran and failed."""
+    return an_ending(
+        event_class=record_pb.EVENT_CLASS_INVOCATION_FAILED,
+        status=record_pb.RECORD_STATUS_ERROR,
+        error_reason=error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}"),
+        **changes,
+    )
+
+
+def a_decision(**changes: Any) -> record_pb.AuditRecord:
+    """Return the record of a decision that lets a call run."""
+    return an_ending(
+        event_class=record_pb.EVENT_CLASS_PERMISSION_DECIDED, status=record_pb.RECORD_STATUS_UNSPECIFIED, **changes
+    )
+
+
+class Book:
+    """Counts in memory. What a turn keeps is true when the turn ends well."""
+
+    def __init__(self, log: Iterable[Evidence] = (), *, stretch: int = 7) -> None:
+        self.log, self._stretch = list(log), stretch
+        self.cells: dict[Cell, Tally] = {}
+        self.pages: dict[Page, int] = {}
+        self.position = 0
+        self.taken = False
+        self.cuts: list[int] = []
+        """Places that a turn fails to reach, once each: after everything was kept, before it became true."""
+        self.done = asyncio.Event()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[BookTurn | None]:
+        if self.taken:
+            yield None
+            return
+        turn = BookTurn(self, self._stretch)
+        yield turn
+        if turn.position in self.cuts:
+            self.cuts.remove(turn.position)
+            raise ConnectionError("cut")
+        self.cells, self.pages, self.position = turn.cells, turn.pages, turn.position
+        if self.position == len(self.log):
+            self.done.set()
+
+
+class BookTurn:
+    """A turn over copies of everything."""
+
+    def __init__(self, book: Book, stretch: int) -> None:
+        self.cells, self.pages = copy.deepcopy(book.cells), dict(book.pages)
+        self.position, self._log, self._stretch = book.position, book.log, stretch
+
+    async def stretch(self) -> Stretch:
+        end = min(self.position + self._stretch, len(self._log))
+        return Stretch(self.position, end, self._log[self.position : end], more=end < len(self._log))
+
+    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+        return {cell: copy.deepcopy(self.cells[cell]) for cell in cells if cell in self.cells}
+
+    async def sizes(self, pages: Iterable[Page]) -> dict[Page, int]:
+        return {page: self.pages[page] for page in pages if page in self.pages}
+
+    async def keep(self, tallies: Mapping[Cell, Tally], sizes: Mapping[Page, int], position: int) -> None:
+        self.cells.update(tallies)
+        self.pages.update(sizes)
+        self.position = position

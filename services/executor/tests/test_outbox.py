@@ -1,0 +1,281 @@
+"""Outcomes that wait for the log: kept in PostgreSQL, delivered in order by one replica at a time, and stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.errors import MeshError, Reason
+from libs.common.ids import new_id
+from libs.common.settings import Address
+from libs.common.sql.engine import engine_for
+from libs.common.telemetry.log import Log
+from services.executor.adapters.audit_stream import AuditStream
+from services.executor.adapters.outbox import Outbox
+from services.executor.adapters.records import RecordWriter
+from services.executor.adapters.trail import DurableTrail
+from services.executor.domain.model import Record
+from services.executor.tests.peers import AuditPeer, serving
+from services.executor.tests.samples import a_record
+from services.executor.tests.waiting import until
+
+NOWHERE = Address("127.0.0.1", 1)
+
+
+class WatchedOutbox(Outbox):
+    """Counts how often it was about to deliver something."""
+
+    rounds = 0
+
+    async def _deliver_some(self) -> bool:
+        self.rounds += 1
+        return await super()._deliver_some()
+
+
+@dataclass
+class Replica:
+    """One executor's way to the log."""
+
+    stream: AuditStream
+    outbox: WatchedOutbox
+    trail: DurableTrail
+
+    async def die(self) -> None:
+        """End like a killed process: nothing is sent, kept or given back."""
+        for task in (self.stream._running, self.outbox._delivering):
+            assert task is not None
+            task.cancel()
+            await asyncio.wait([task])
+
+
+MakeReplica = Callable[..., Any]
+
+
+@pytest.fixture
+async def replica(
+    engines: tuple[AsyncEngine, AsyncEngine], reach: Callable[..., Any], quiet: Log
+) -> AsyncIterator[MakeReplica]:
+    """Return a factory of started trails on one database: `await replica(address, which=0, lease=...)`."""
+    made: list[Replica] = []
+
+    async def start(address: Address, *, which: int = 0, ack_seconds: float = 15.0, **changes: Any) -> Replica:
+        writer = RecordWriter(f"e-{which}")
+        options = {"owner": new_id(), "poll": 0.05, "lease": 0.4, **changes}
+        outbox = WatchedOutbox(engines[which], writer, quiet, **options)
+        stream = AuditStream(
+            await reach("audit", address),
+            writer,
+            quiet,
+            active=lambda: 1,
+            linger=0.0,
+            settled=outbox.settled,
+            ack_seconds=ack_seconds,
+        )
+        outbox.attach(stream)
+        trail = DurableTrail(stream, outbox, quiet)
+        await trail.start()
+        made.append(Replica(stream, outbox, trail))
+        return made[-1]
+
+    yield start
+    for one in made:
+        await one.die()
+
+
+async def waiting(engine: AsyncEngine) -> list[str]:
+    async with engine.begin() as connection:
+        found = await connection.execute(text("select record_id from outbox order by sequence"))
+        return [row.record_id for row in found]
+
+
+async def left(engine: AsyncEngine, expected: list[str]) -> None:
+    """Return once exactly these wait."""
+    async with asyncio.timeout(20):
+        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table tells nobody when it changes)
+            await asyncio.sleep(0.01)
+
+
+def outcomes(count: int) -> list[Record]:
+    return [a_record(follows="01900000-decision") for _ in range(count)]
+
+
+async def conclude_all(one: Replica, records: Sequence[Record], within: float = 2.0) -> None:
+    await asyncio.gather(*(one.trail.conclude(record, within=within) for record in records))
+
+
+async def test_a_log_that_confirms_in_time_leaves_the_outbox_alone(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    await one.trail.conclude(record, within=10)
+    assert audit.ids == [record.record_id]
+    assert one.outbox._writing is None
+    assert await waiting(engines[0]) == []
+
+
+async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_conclude_returns(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(5)
+    await conclude_all(one, records)
+    assert sorted(await waiting(engines[0])) == sorted(record.record_id for record in records)
+
+
+async def test_many_at_once_share_a_commit_and_keep_their_order(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(300)
+    await asyncio.gather(*(one.outbox.keep(record, None) for record in records))
+    assert await waiting(engines[0]) == [record.record_id for record in records]
+
+
+async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
+    pki: Any, replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    log = AuditPeer()
+    async with serving(pki, "audit", log.add) as address:
+        one = await replica(address)
+        first = a_record()
+        await one.trail.append(first, within=10)
+    records = outcomes(450)
+    await asyncio.gather(*(one.outbox.keep(record, one.stream.take(record)) for record in records[:150]))
+    await asyncio.gather(*(one.outbox.keep(record, None) for record in records[150:]))
+    async with serving(pki, "audit", log.add, port=address.port):
+        await until(lambda: len(log.records) == 451)
+        assert log.ids == [first.record_id, *(record.record_id for record in records)]
+        await left(engines[0], [])
+
+
+async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(20)
+    await conclude_all(one, records)
+    await one.die()
+    await replica(audit.address, which=1)
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replaced(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    holder = await replica(NOWHERE, lease=1.5)
+    records = outcomes(3)
+    await conclude_all(holder, records)
+    await until(lambda: holder.stream.waiting >= 3)
+    other = await replica(audit.address, which=1)
+    assert await other.outbox._rows.lease() is False
+    await holder.die()
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_holds(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.executor.adapters.audit_stream.FLUSH_SECONDS", 0.05)
+    one = await replica(NOWHERE, lease=3600.0)
+    records = outcomes(3)
+    await conclude_all(one, records)
+    unsent = a_record(follows="01900000-decision")
+    one.trail.leave(unsent)
+    await one.trail.stop()
+    assert set(await waiting(engines[0])) == {record.record_id for record in [*records, unsent]}
+    await replica(audit.address, which=1)
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in [*records, unsent]]
+
+
+async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_more(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    """Kept because the acknowledgement was late; then it comes, and nobody has sent the record again."""
+    one = await replica(audit.address)
+    audit.acknowledging.clear()
+    [record] = outcomes(1)
+    await one.trail.conclude(record, within=2.0)
+    assert await waiting(engines[0]) == [record.record_id]
+    await until(lambda: one.outbox.rounds > 2)
+    assert one.stream.waiting == 1
+    audit.acknowledging.set()
+    await left(engines[0], [])
+    assert audit.batches == [1]
+
+
+async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_along(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    [record] = outcomes(1)
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=0.3))
+    await until(lambda: one.stream.waiting == 1)
+    concluding.cancel()
+    await left(engines[0], [record.record_id])
+
+
+async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(4)
+    await conclude_all(one, records)
+    await one.die()
+    audit.refused = {records[1].record_id}
+    other = await replica(audit.address, which=1)
+    await until(lambda: len(audit.records) == 3)
+    await left(engines[0], [records[1].record_id])
+    standing = await other.outbox._rows.standing()
+    assert (standing.waiting, standing.refused) == (0, 1)
+    assert audit.ids == [record.record_id for record in records if record is not records[1]]
+
+
+async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE, limit=2)
+    one.trail.admit()
+    records = outcomes(3)
+    await conclude_all(one, records)
+    with pytest.raises(MeshError) as caught:
+        one.trail.admit()
+    assert caught.value.reason is Reason.AUDIT_BACKPRESSURE
+    assert len(await waiting(engines[0])) == 3
+    await one.die()
+    other = await replica(audit.address, which=1, limit=2)
+    await left(engines[0], [])
+    await until(lambda: not other.outbox.full)
+    other.trail.admit()
+
+
+async def test_without_log_and_database_nothing_is_promised(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine], quiet: Log
+) -> None:
+    one = await replica(NOWHERE)
+    away = engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="executor")
+    one.outbox._rows._engine = away
+    one.outbox._log = one.trail._log = Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(outcomes(1)[0], within=1.0)
+    assert caught.value.reason is Reason.AUDIT_UNAVAILABLE
+    await away.dispose()
+
+
+async def test_how_it_stands_is_known(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
+    one = await replica(NOWHERE)
+    assert await one.outbox._rows.standing() == (0, 0.0, 0)
+    await conclude_all(one, outcomes(2))
+    standing = await one.outbox._rows.standing()
+    assert (standing.waiting, standing.refused) == (2, 0)
+    assert standing.oldest_seconds >= 0

@@ -1,0 +1,110 @@
+"""The sweeper: does what time asks for, in one replica at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from prometheus_client import Counter
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.errors import MeshError
+from libs.common.telemetry.log import Log
+from services.registry.domain.sweep_lifecycle import Swept
+
+SWEEP_SECONDS = 5.0
+# Any number will do, as long as nobody else in the database uses it.
+_TURN = 0x7006_3E5B
+
+sweeps_total = Counter(
+    "toolmesh_registry_sweeps_total", "Sweeps of this replica, by task and outcome.", ["task", "outcome"]
+)
+
+versions_swept_total = Counter(
+    "toolmesh_registry_versions_swept_total", "What sweeps found due, by what became of it.", ["outcome"]
+)
+
+Task = Callable[[], Awaitable[object]]
+
+
+class Sweeper:
+    """Runs each task every `interval` seconds while it is this replica's turn. A task that fails is tried again; the
+    others run anyway."""
+
+    def __init__(
+        self, engine: AsyncEngine, log: Log, tasks: dict[str, Task], *, interval: float = SWEEP_SECONDS
+    ) -> None:
+        self._engine, self._log, self._tasks, self._interval = engine, log, tasks, interval
+        self._failing: set[str] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin, in the background."""
+        self._running = asyncio.create_task(self._run(), name="sweeper")
+
+    async def stop(self) -> None:
+        """Stop; what a task has not finished is left to the next sweep."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def sweep(self) -> bool:
+        """Run every task once if it is this replica's turn, and say whether it was."""
+        async with self._turn() as mine:
+            if mine:
+                for name, task in self._tasks.items():
+                    await self._one(name, task)
+            return mine
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except Exception as error:
+                # Whatever it was, the next sweep may succeed; a sweeper that died would leave dates unkept forever.
+                self._note("turn", error)
+            await asyncio.sleep(self._interval)
+
+    async def _one(self, name: str, task: Task) -> None:
+        try:
+            await task()
+        except Exception as error:
+            self._note(name, error)
+        else:
+            sweeps_total.labels(name, "done").inc()
+            self._failing.discard(name)
+
+    def _note(self, name: str, error: Exception) -> None:
+        sweeps_total.labels(name, "failed").inc()
+        if name in self._failing:
+            return
+        self._failing.add(name)
+        if isinstance(error, MeshError):
+            self._log.warning("sweep waits", task=name, reason=error.reason.name)
+        else:
+            self._log.error("sweep failed", task=name, cause=error)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[bool]:
+        """A lock of the session, not of a transaction: a sweep asks other services and may take its time."""
+        async with self._engine.connect() as opened:
+            connection = await opened.execution_options(isolation_level="AUTOCOMMIT")
+            mine = bool(await connection.scalar(text("select pg_try_advisory_lock(:turn)"), {"turn": _TURN}))
+            try:
+                yield mine
+            finally:
+                if mine:
+                    await connection.execute(text("select pg_advisory_unlock(:turn)"), {"turn": _TURN})
+
+
+def report(swept: Swept, log: Log) -> None:
+    """Tell what became of versions whose time has come; one that is still called is a warning."""
+    for outcome, names in (("ended", swept.ended), ("removed", swept.removed)):
+        for name in names:
+            versions_swept_total.labels(outcome).inc()
+            log.info(f"version {outcome}", version=name)
+    for name, calls in swept.kept:
+        versions_swept_total.labels("kept").inc()
+        log.warning("version is still called, so it is not removed", version=name, calls=calls)

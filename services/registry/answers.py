@@ -1,0 +1,86 @@
+"""Answers that are given again while nothing changed.
+
+What most callers ask is what somebody asked a moment ago, and the registry changes rarely. An answer is remembered under the
+state of the change log that it was made in, and forgotten with it: by another replica's change as soon as the feed sees it,
+by a change of this process at once. A log that was not looked at lately vouches for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from libs.common.clock import Clock
+from services.registry.domain.changes import Position
+from services.registry.domain.ports import Bell, ChangeFeed
+
+MAX_ANSWERS = 4096
+MAX_BYTES = 32 * 1024 * 1024
+
+M = TypeVar("M", bound=Message)
+
+
+class _Known(NamedTuple):
+    message: Any
+    size: int
+    until: float
+
+
+class Answers:
+    """Remembers messages. What it hands out is shared: nobody may change it."""
+
+    def __init__(self, feed: ChangeFeed, clock: Clock, *, max_bytes: int = MAX_BYTES) -> None:
+        self._feed, self._clock, self._max_bytes = feed, clock, max_bytes
+        self._known: dict[Hashable, _Known] = {}
+        self._bytes = 0
+        self._seen: Position | None = None
+        self._writes = 0
+
+    async def recall(self, key: Hashable, make: Callable[[], Awaitable[tuple[M, float]]]) -> M:
+        """Return the answer that is known under a key, or make it. `make` also says until when it holds, whatever happens
+        to the log. A failure is never remembered."""
+        seen = self._current()
+        known = self._known.get(key)
+        if known is not None and known.until > self._clock.now().timestamp():
+            return known.message  # type: ignore[no-any-return]
+        writes = self._writes
+        message, until = await make()
+        # Read before a change and kept after it, the answer would outlive what it was read from.
+        if seen is not None and seen == self._current() and writes == self._writes:
+            self._keep(key, _Known(message, message.ByteSize(), until))
+        return message
+
+    def forget(self) -> None:
+        """Forget everything: this process has changed the registry, and whoever did must see it."""
+        self._writes += 1
+        self._known.clear()
+        self._bytes = 0
+
+    def _current(self) -> Position | None:
+        """Return the state of the log, after forgetting what was made in another."""
+        seen = self._feed.seen()
+        if seen != self._seen or seen is None:
+            self._known.clear()
+            self._bytes, self._seen = 0, seen
+        return seen
+
+    def _keep(self, key: Hashable, made: _Known) -> None:
+        old = self._known.pop(key, None)
+        self._bytes += made.size - (old.size if old else 0)
+        self._known[key] = made
+        while len(self._known) > MAX_ANSWERS or self._bytes > self._max_bytes:
+            self._bytes -= self._known.pop(next(iter(self._known))).size
+
+
+class ForgetfulBell:
+    """Rings, and has this process forget its answers first."""
+
+    def __init__(self, bell: Bell, answers: Answers) -> None:
+        self._bell, self._answers = bell, answers
+
+    def ring(self) -> None:
+        """Tell every replica, beginning with this one."""
+        self._answers.forget()
+        self._bell.ring()

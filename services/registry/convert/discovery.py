@@ -1,0 +1,307 @@
+"""Between the contract of discovery and its domain, without a decision in either direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.registry.v1 import discovery_service_pb2 as pb
+from toolmesh.registry.v1 import tool_manifest_pb2, tool_version_pb2
+
+from libs.common.errors import MeshError
+from libs.common.jsonio import dump
+from libs.common.names import ToolName
+from libs.common.rpc.call import Call
+from services.registry.domain.discovery.compile_surface import Block, Order, Surface, Tier, TooSmall
+from services.registry.domain.discovery.get_tool_schemas import Schemas, Wanted
+from services.registry.domain.discovery.place import BLOCKING, Place, SurfaceReason, Withheld
+from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
+from services.registry.domain.discovery.results import Hit, Score
+from services.registry.domain.discovery.search_tools import Found
+from services.registry.domain.manifest import MutationClass
+from services.registry.domain.model import LifecycleState
+
+_DEFAULT_RESULTS = 10
+_DEFERRED = 100
+SELECTION_POLICY = "utility-per-token/1"
+
+
+def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
+    wanted = request.filter
+    reader = None if wanted.include_forbidden else _reader(call)
+    return Query(
+        text=request.query.strip(),
+        capabilities=tuple(request.capabilities),
+        filters=_filters(wanted, reader),
+        limit=request.max_results or _DEFAULT_RESULTS,
+    )
+
+
+def semantic(request: pb.SearchToolsRequest) -> bool:
+    return request.mode != pb.SEARCH_MODE_LEXICAL
+
+
+def order_of(request: pb.CompileSurfaceRequest, call: Call) -> Order:
+    context = request.context
+    return Order(
+        task=request.task.strip(),
+        capabilities=tuple(request.capabilities),
+        budget=request.token_budget,
+        tokenizer=request.tokenizer,
+        filters=_filters(request.filter, _reader(call)),
+        place=Place(
+            features=frozenset(context.features),
+            credentials=frozenset(context.credentials),
+            model=context.model,
+            model_capabilities=frozenset(context.model_capabilities),
+            call_chain=frozenset(_names(context.call_chain)),
+        ),
+        scope=request.scope,
+    )
+
+
+def wanted_of(request: pb.GetToolSchemasRequest, call: Call) -> Wanted:
+    tier = Tier.DETAIL if request.tier == pb.SURFACE_TIER_DETAIL else Tier.SCHEMA
+    return Wanted(tuple(request.tools), tier, request.tokenizer, request.token_budget, _reader(call))
+
+
+def found(answer: Found, model: str) -> pb.SearchToolsResponse:
+    hits = answer.hits
+    return pb.SearchToolsResponse(
+        tools=[_found_tool(hit) for hit in hits.hits],
+        total_candidates=hits.candidates,
+        total_filtered=hits.passed,
+        filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
+        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, answer.no_match), nearest=hits.nearest)
+        if answer.no_match
+        else None,
+        semantic_use=_enum(pb.SemanticUse, answer.semantic_use),
+        semantic_pending=hits.without_vector,
+        semantic_model=model,
+    )
+
+
+def compiled(outcome: Surface | TooSmall, call: Call) -> pb.CompileSurfaceResponse:
+    if isinstance(outcome, TooSmall):
+        small = pb.BudgetTooSmall(
+            token_budget=outcome.budget, required_tokens=outcome.required, tokenizer=outcome.tokenizer
+        )
+        return pb.CompileSurfaceResponse(budget_too_small=small)
+    return pb.CompileSurfaceResponse(surface=_surface(outcome, call))
+
+
+def schemas(answer: Schemas) -> pb.GetToolSchemasResponse:
+    return pb.GetToolSchemasResponse(
+        schemas=[
+            pb.ToolSchema(
+                version=each.version.head.name,
+                digest=each.version.head.digest,
+                block=pb.SurfaceBlock(
+                    tier=pb.SURFACE_TIER_SCHEMA,
+                    text=each.text,
+                    tokens=each.tokens,
+                    tool=each.version.head.tool.resource,
+                ),
+                input_schema=dump(each.manifest.input.get("schema", {})),
+                output_schema=dump(each.manifest.output.get("schema", {})),
+                state=_state(each.version.head.standing.state),
+            )
+            for each in answer.loaded
+        ],
+        unloaded=[
+            pb.UnloadedTool(tool=left.tool, reason=_enum(pb.UnloadedReason, left.reason), tokens=left.tokens)
+            for left in answer.left
+        ],
+        token_count=answer.tokens,
+        tokenizer=answer.tokenizer,
+    )
+
+
+def _reader(call: Call) -> Reader | None:
+    identity = call.identity
+    if identity is None:
+        return None
+    return Reader(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
+
+
+def _filters(wanted: pb.SearchFilter, reader: Reader | None) -> Filters:
+    limited = wanted.HasField("max_latency_p95")
+    return Filters(
+        min_trust=wanted.min_trust,
+        max_latency=wanted.max_latency_p95.ToNanoseconds() / 1e9 if limited else None,
+        max_cost=wanted.max_cost if wanted.HasField("max_cost") else None,
+        mutation_classes=frozenset(
+            MutationClass(_word(tool_manifest_pb2.MutationClass, each)) for each in wanted.mutation_classes
+        ),
+        namespaces=frozenset(wanted.namespaces),
+        tags=frozenset(wanted.tags),
+        states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, each)) for each in wanted.states)
+        or CALLABLE,
+        version_constraint=wanted.version_constraint,
+        reader=reader,
+    )
+
+
+def _names(references: Iterable[str]) -> Iterable[ToolName]:
+    for reference in references:
+        try:
+            yield ToolName.parse(reference)
+        except MeshError:
+            # What cannot be a tool's name is being called by somebody else.
+            continue
+
+
+def _found_tool(hit: Hit) -> pb.FoundTool:
+    listing = hit.listing
+    return pb.FoundTool(
+        tool=listing.name.resource,
+        version=hit.head.name,
+        digest=hit.head.digest,
+        title=listing.title,
+        description=listing.summary,
+        mutation_class=_mutation(listing.mutation_class),
+        state=_state(hit.state),
+        score=_score(hit.score),
+        ref=_ref(hit, pb.SCHEMA_VISIBILITY_HIDDEN),
+    )
+
+
+def _score(score: Score) -> pb.ToolScore:
+    latency = Duration()
+    latency.FromNanoseconds(round(score.latency_p95 * 1e9))
+    return pb.ToolScore(
+        score=score.total,
+        trust=score.trust,
+        relevance=score.relevance,
+        latency=score.latency,
+        cost=score.cost,
+        exact=score.exact,
+        lexical=score.lexical,
+        capability=score.capability,
+        semantic=score.semantic,
+        all_words=score.all_words,
+        latency_p95=latency,
+        cost_per_call=score.cost_per_call,
+    )
+
+
+def _ref(hit: Hit, visibility: Any) -> pb.DeferredToolRef:
+    listing = hit.listing
+    deferred = visibility != pb.SCHEMA_VISIBILITY_SCHEMA
+    return pb.DeferredToolRef(
+        tool_id=listing.name.tool_id,
+        name=listing.name.resource,
+        namespace=listing.name.namespace,
+        search_hint=listing.search_hint,
+        source=listing.provider,
+        schema_visibility=visibility,
+        loading_state=pb.LOADING_STATE_LOADABLE if deferred else pb.LOADING_STATE_LOADED,
+        reason=_reason(SurfaceReason.DEFERRED_UNTIL_DISCOVERED) if deferred else pb.SURFACE_REASON_UNSPECIFIED,
+        selection_ref=hit.head.name,
+    )
+
+
+def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
+    order, survey = surface.order, surface.survey
+    loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
+    created = Timestamp()
+    created.FromDatetime(surface.create_time)
+    scopes = sorted(call.identity.scopes) if call.identity else []
+    blocked = [each for each in survey.withheld if each.reason in BLOCKING]
+    return pb.ToolSurface(
+        surface_id=surface.surface_id,
+        scope=order.scope,
+        create_time=created,
+        producer="registry",
+        tokenizer=surface.tokenizer,
+        token_budget=order.budget,
+        token_count=surface.token_count,
+        blocks=[_block(block) for block in surface.blocks],
+        tool_refs=sorted({f"tools/{name}" for name in surface.named} | {name.resource for name in loaded}),
+        loaded_tools=[_loaded(block) for block in surface.blocks if block.hit],
+        deferred_tools=_deferred(surface),
+        blocked_tools=[_withheld(each) for each in blocked],
+        excluded_tools=[_withheld(each) for each in survey.withheld if each.reason not in BLOCKING],
+        totals=pb.SurfaceTotals(
+            usable=survey.usable,
+            loaded=len(loaded),
+            indexed=len(surface.named),
+            blocked=survey.blocked,
+            excluded=survey.excluded,
+            filtered=survey.filtered,
+        ),
+        selection_policy=SELECTION_POLICY,
+        default_tool_choice="auto",
+        capability_requirements=order.capabilities,
+        model_capabilities=sorted(order.place.model_capabilities),
+        role_constraints=scopes,
+        policy_refs=["token:grants", "token:scopes", "registry:lifecycle"],
+        runtime_refs=["toolmesh.executor.v1.ExecutorService/Invoke"],
+        surface_reason=[_enum(pb.SurfaceStep, step) for step in surface.steps],
+        categories=[
+            pb.SurfaceCategory(
+                category=each.name, tools=each.tools, utility=each.utility, listed=each.name in survey.listed
+            )
+            for each in survey.categories
+        ],
+        utility=surface.utility,
+        utility_possible=surface.utility_possible,
+    )
+
+
+def _block(block: Block) -> pb.SurfaceBlock:
+    tool = block.hit.listing.name.resource if block.hit else ""
+    return pb.SurfaceBlock(tier=_enum(pb.SurfaceTier, block.tier.name), text=block.text, tokens=block.tokens, tool=tool)
+
+
+def _loaded(block: Block) -> pb.LoadedTool:
+    hit = block.hit
+    if hit is None:
+        raise ValueError("the index is no tool")
+    return pb.LoadedTool(
+        version=hit.head.name,
+        digest=hit.head.digest,
+        tier=_enum(pb.SurfaceTier, block.tier.name),
+        tokens=block.tokens,
+        utility=hit.score.utility,
+    )
+
+
+def _deferred(surface: Surface) -> list[pb.DeferredToolRef]:
+    loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
+    refs: list[pb.DeferredToolRef] = []
+    for hit in surface.survey.useful:
+        if hit.listing.name not in loaded and len(refs) < _DEFERRED:
+            shown = hit.listing.name.qualified in surface.named
+            refs.append(_ref(hit, pb.SCHEMA_VISIBILITY_NAME if shown else pb.SCHEMA_VISIBILITY_HIDDEN))
+    return refs
+
+
+def _withheld(each: Withheld) -> pb.WithheldTool:
+    return pb.WithheldTool(tool=each.listing.name.resource, reason=_reason(each.reason), detail=each.detail)
+
+
+def _reason(reason: SurfaceReason) -> Any:
+    return _enum(pb.SurfaceReason, reason)
+
+
+def _mutation(mutation: MutationClass) -> Any:
+    return _enum(tool_manifest_pb2.MutationClass, mutation)
+
+
+def _state(state: LifecycleState) -> Any:
+    return _enum(tool_version_pb2.LifecycleState, state)
+
+
+def _prefix(kind: Any) -> str:
+    return str(kind.DESCRIPTOR.values_by_number[0].name.removesuffix("UNSPECIFIED"))
+
+
+def _enum(kind: Any, word: str) -> Any:
+    return kind.Value(_prefix(kind) + word.upper())
+
+
+def _word(kind: Any, number: int) -> str:
+    return str(kind.Name(number)).removeprefix(_prefix(kind)).lower()

@@ -1,0 +1,73 @@
+"""Between the messages of the lifecycle service and the domain, without a decision in either direction."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Protocol
+
+from google.protobuf.duration_pb2 import Duration
+from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
+from toolmesh.registry.v1 import tool_version_pb2
+
+from libs.common.rpc.call import Call
+from services.registry.convert.parts import state_of, timestamp
+from services.registry.convert.registry import registrar_of, tool_version
+from services.registry.domain.deprecate_version import Announcement
+from services.registry.domain.model import ToolVersion, VersionHead
+from services.registry.domain.remove_version import WINDOW, Removal
+from services.registry.domain.transitions import History, Order, Transition
+
+
+class Asked(Protocol):
+    """What every request for a verb says."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def etag(self) -> str: ...
+    @property
+    def request_id(self) -> str: ...
+
+
+def order_of(request: Asked, call: Call) -> Order:
+    return Order(registrar_of(call), reason=request.reason, etag=request.etag, request_id=request.request_id)
+
+
+def announcement_of(request: pb.DeprecateVersionRequest) -> Announcement:
+    sunset = request.sunset_time.ToDatetime(tzinfo=UTC) if request.HasField("sunset_time") else None
+    grace = request.grace_period.ToTimedelta() if request.HasField("grace_period") else None
+    return Announcement(sunset, grace, request.successor, request.migration_guide_url)
+
+
+def version(head: VersionHead) -> tool_version_pb2.ToolVersion:
+    """Without its manifest, which never changes."""
+    return tool_version(ToolVersion(head, None))
+
+
+def removal(outcome: Removal) -> pb.RemoveVersionResponse:
+    if outcome.removed:
+        return pb.RemoveVersionResponse(removed=version(outcome.head))
+    window = Duration()
+    window.FromTimedelta(WINDOW)
+    blocked = pb.RemovalBlocked(version=version(outcome.head), calls=outcome.calls, window=window)
+    return pb.RemoveVersionResponse(blocked=blocked)
+
+
+def history(page: History) -> pb.ListTransitionsResponse:
+    return pb.ListTransitionsResponse(
+        transitions=[_transition(each) for each in page.transitions], next_page_token=page.next_token
+    )
+
+
+def _transition(found: Transition) -> pb.Transition:
+    return pb.Transition(
+        version=found.name,
+        sequence=found.sequence,
+        verb=found.verb,
+        from_state=state_of(found.from_state) if found.from_state else tool_version_pb2.LIFECYCLE_STATE_UNSPECIFIED,
+        to_state=state_of(found.to_state),
+        actor=found.actor,
+        through=found.through,
+        reason=found.reason,
+        time=timestamp(found.time),
+    )

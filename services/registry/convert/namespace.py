@@ -1,0 +1,27 @@
+"""Between the messages of the namespace service and the domain, without a decision in either direction."""
+
+from __future__ import annotations
+
+from toolmesh.registry.v1 import namespace_service_pb2 as pb
+
+from services.registry.convert.parts import timestamp
+from services.registry.domain.namespaces import Namespaces
+from services.registry.domain.ownership import Namespace
+
+
+def namespace(found: Namespace) -> pb.Namespace:
+    return pb.Namespace(
+        name=found.name,
+        provider=found.provider,
+        owner=found.owner,
+        delegates=found.delegates,
+        create_time=timestamp(found.create_time),
+        update_time=timestamp(found.update_time),
+        etag=found.etag,
+    )
+
+
+def listed(page: Namespaces) -> pb.ListNamespacesResponse:
+    return pb.ListNamespacesResponse(
+        namespaces=[namespace(each) for each in page.namespaces], next_page_token=page.next_token
+    )

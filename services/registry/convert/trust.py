@@ -1,0 +1,106 @@
+"""Between the messages of the trust service and the domain, without a decision in either direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from toolmesh.registry.v1 import trust_service_pb2 as pb
+
+from libs.common.names import ToolName
+from libs.common.rpc.call import Call
+from services.registry.convert.parts import timestamp
+from services.registry.convert.registry import registrar_of
+from services.registry.domain.transitions import Order
+from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Verification, VerificationKind
+from services.registry.domain.trust.promote_tool import Progress
+from services.registry.domain.trust.score import Component
+from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.work_out import Weighed
+
+Make = Callable[[ToolName, str, datetime], Fact]
+
+
+def order_of(request: pb.RevokeToolRequest | pb.ReinstateToolRequest, call: Call) -> Order:
+    return Order(registrar_of(call), reason=request.reason)
+
+
+def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
+    level = AuditLevel(pb.AuditLevel.Name(request.level).removeprefix("AUDIT_LEVEL_").lower())
+
+    def audit(tool: ToolName, version: str, now: datetime) -> Fact:
+        return Audit(
+            tool=tool,
+            version=version,
+            level=level,
+            passed=request.passed,
+            auditor=request.auditor,
+            time=now,
+            report_url=request.report_url,
+            summary=request.summary,
+            actor=registrar_of(call).recorded,
+            request_id=request.request_id,
+        )
+
+    return audit
+
+
+def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
+    kind = VerificationKind(pb.VerificationKind.Name(request.kind).removeprefix("VERIFICATION_KIND_").lower())
+
+    def verification(tool: ToolName, version: str, now: datetime) -> Fact:
+        return Verification(
+            tool=tool,
+            version=version,
+            kind=kind,
+            passed=request.passed,
+            time=now,
+            evidence_url=request.evidence_url,
+            summary=request.summary,
+            actor=registrar_of(call).recorded,
+            request_id=request.request_id,
+        )
+
+    return verification
+
+
+def score(weighed: Weighed, now: datetime) -> pb.TrustScore:
+    found = weighed.score
+    return pb.TrustScore(
+        tool=weighed.tool.name.resource,
+        version=weighed.version.head.name,
+        score=found.value,
+        components=[_component(each) for each in found.components],
+        undecayed=found.undecayed,
+        decay=found.decay,
+        last_verified_time=timestamp(found.last_verified),
+        compute_time=timestamp(now),
+    )
+
+
+def stage(found: Stage) -> pb.ContributionStage.ValueType:
+    return pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{found.name}")
+
+
+def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
+    """None for the one that is not set."""
+    return Stage(pb.ContributionStage.Name(number).removeprefix("CONTRIBUTION_STAGE_").lower()) if number else None
+
+
+def progress(found: Progress) -> pb.GetStageResponse:
+    return pb.GetStageResponse(
+        stage=stage(found.stage),
+        next=stage(found.stage.next) if found.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,
+        gates=[pb.Gate(gate=gate.gate, met=gate.met, found=gate.found) for gate in found.gates],
+    )
+
+
+def _component(component: Component) -> pb.TrustComponent:
+    return pb.TrustComponent(
+        signal=pb.TrustSignal.Value(f"TRUST_SIGNAL_{component.signal.name}"),
+        value=component.reading.value,
+        weight=component.weight,
+        contribution=component.contribution,
+        facts=dict(component.reading.seen),
+        missing=component.reading.missing,
+    )

@@ -1,0 +1,56 @@
+"""Two manifests compared: every change, and the smallest bump that is legal for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from services.registry.domain.compatibility import contract
+from services.registry.domain.compatibility.differences import ChangeKind, Difference, Side
+from services.registry.domain.compatibility.numbers import Bump, smallest_bump
+from services.registry.domain.compatibility.schemas import SchemaDiff, closed, with_defaults_filled
+from services.registry.domain.manifest import Document, Manifest
+from services.registry.domain.ports import SchemaChecker
+
+_ORDER = {ChangeKind.BREAKING: 0, ChangeKind.ADDITIVE: 1, ChangeKind.NEUTRAL: 2}
+_FILLING = ("defaults", "hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one manifest changes about another, the breaking changes first."""
+
+    differences: tuple[Difference, ...]
+
+    @property
+    def bump(self) -> Bump:
+        return smallest_bump(self.differences)
+
+
+def compare(old: Manifest, new: Manifest, checker: SchemaChecker) -> Comparison:
+    """Compare two manifests whose schemas are valid. Ends in bounded work whatever they hold."""
+    found = dict.fromkeys([*_schemas(old, new, checker), *contract.differences(old, new)])
+    return Comparison(tuple(sorted(found, key=lambda difference: _ORDER[difference.kind])))
+
+
+def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[Difference]:
+    diff = SchemaDiff(checker)
+    before, after = closed(old.input["schema"]), closed(new.input["schema"])
+    if new.input.get("mutation_policy") in _FILLING:
+        after = with_defaults_filled(after, checker)
+    yield from diff.differences("manifest.input.schema", Side.INPUT, before, after)
+    if "runtime_schema" in old.input or "runtime_schema" in new.input:
+        before, after = closed(_runtime(old.input)), closed(_runtime(new.input))
+        yield from diff.differences("manifest.input.runtime_schema", Side.INPUT, before, after)
+    yield from diff.differences("manifest.output.schema", Side.OUTPUT, old.output["schema"], new.output["schema"])
+    if "error_schema" in old.output or "error_schema" in new.output:
+        errors = (old.output.get("error_schema", {}), new.output.get("error_schema", {}))
+        yield from diff.differences("manifest.output.error_schema", Side.OUTPUT, *errors)
+
+
+def _runtime(part: Document) -> Any:
+    """Return what the executor receives, without asking for what the mesh itself puts there."""
+    schema = part.get("runtime_schema", part["schema"])
+    internal = {pointer[1:] for pointer in part.get("internal_only_fields", ())}
+    return {**schema, "required": [name for name in schema.get("required", ()) if name not in internal]}

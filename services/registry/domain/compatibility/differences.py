@@ -1,0 +1,88 @@
+"""What changed between two contracts, in words, and what it means for those who rely on the older one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from services.registry.domain.compatibility.gaps import Gap
+from services.registry.domain.schema_shape import escape
+
+# Keywords that no rule here can weigh against a different use of them, so that not proven does not mean untrue.
+_UNDECIDED = frozenset(
+    {
+        "pattern", "format", "not", "oneOf", "anyOf", "if", "value", "contains", "maxContains", "propertyNames",
+        "unevaluatedItems", "$dynamicRef", "$ref", "dependencies", "patternProperties",
+    }
+)  # fmt: skip
+UNSHOWN = "cannot be shown to be compatible"
+
+
+class ChangeKind(StrEnum):
+    """What a change does to those who rely on the version before."""
+
+    BREAKING = "breaking"
+    ADDITIVE = "additive"
+    NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One change: where in the manifest, which keyword or promise, what it means, and a sentence."""
+
+    path: str
+    rule: str
+    kind: ChangeKind
+    message: str
+
+
+class Side(StrEnum):
+    """Which way documents flow: callers write the input, and read the output."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+def breaking(side: Side, path: str, gap: Gap) -> Difference:
+    """Describe why documents of before are not accepted any more, or results not what they were."""
+    if side is Side.INPUT:
+        words = {
+            "required": f"{_quoted(gap.name)} is required now",
+            "gone": f"{_quoted(gap.name)} is not accepted any more",
+            "type": "a type that was accepted is not any more",
+            "enum": "a value that was accepted is not any more",
+        }.get(gap.keyword, f"{gap.keyword} accepts less than before")
+    else:
+        words = {
+            "required": f"{_quoted(gap.name)} is not promised any more",
+            "gone": f"{_quoted(gap.name)} may be returned now and could not be before",
+            "type": "a type that was never returned may be now",
+            "enum": "a value that was never returned may be now",
+        }.get(gap.keyword, f"{gap.keyword} promises less than before")
+    if gap.keyword in _UNDECIDED:
+        words = f"{words}, or at least {UNSHOWN}"
+    return Difference(_place(path, gap), gap.keyword, ChangeKind.BREAKING, words)
+
+
+def additive(side: Side, path: str, gap: Gap) -> Difference:
+    """Describe what is accepted or promised beyond what was before."""
+    if side is Side.INPUT:
+        words = {
+            "required": f"{_quoted(gap.name)} is optional now",
+            "gone": f"{_quoted(gap.name)} is accepted now",
+        }.get(gap.keyword, f"{gap.keyword} accepts more than before")
+    else:
+        words = {
+            "required": f"{_quoted(gap.name)} is promised now",
+            "gone": f"{_quoted(gap.name)} is never returned any more",
+        }.get(gap.keyword, f"{gap.keyword} promises more than before")
+    return Difference(_place(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
+
+
+def _place(path: str, gap: Gap) -> str:
+    pointer = f"{gap.pointer}/{escape(gap.name)}" if gap.keyword == "gone" else gap.pointer
+    return f"{path}#{pointer}" if pointer else path
+
+
+def _quoted(name: str) -> str:
+    return f"`{ascii(name)[1:-1][:64]}`"

@@ -1,0 +1,38 @@
+"""JSON values as JSON Schema compares them: 1 and 1.0 are the same, 1 and true are not."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+KINDS = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
+"""The types, with `number` taken apart into integers and what is no integer, so that no two overlap."""
+
+
+def kinds_of(types: Any) -> frozenset[str]:
+    """Return the kinds that a `type` keyword lets through."""
+    named = [types] if isinstance(types, str) else types
+    found = {kind for kind in named if kind != "number"}
+    return frozenset(found | ({"integer", "fraction"} if "number" in named else set()))
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    return {float: "fraction", str: "string", list: "array"}.get(type(value), "object")
+
+
+def identity(value: Any) -> Hashable:
+    """Return something that equal values have in common, and no others."""
+    if isinstance(value, list):
+        return ("array", tuple(identity(item) for item in value))
+    if isinstance(value, dict):
+        return ("object", frozenset((key, identity(item)) for key, item in value.items()))
+    if value is None or isinstance(value, bool):
+        return ("word", value)
+    return ("text" if isinstance(value, str) else "number", value)

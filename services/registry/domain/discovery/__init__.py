@@ -1,0 +1,1 @@
+"""Finding tools, and fitting what is shown of them into a budget."""

@@ -1,0 +1,143 @@
+"""GetToolSchemas: the schemas of tools that were only named so far, and the digests that pin them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from libs.common.errors import MeshError, Reason
+from libs.common.names import ToolName, grant_covers, split_version_name
+from libs.common.semver import Constraint
+from services.registry.domain.discovery import rendering
+from services.registry.domain.discovery.compile_surface import Tier
+from services.registry.domain.discovery.query import Reader
+from services.registry.domain.discovery.tokens import TokenCounter
+from services.registry.domain.manifest import Manifest
+from services.registry.domain.model import ToolVersion, VersionHead
+from services.registry.domain.ports import Catalogue
+from services.registry.domain.resolve import resolve
+from services.registry.domain.room import ANSWER_BYTES
+
+
+class Unloaded(StrEnum):
+    """Why a schema is not answered."""
+
+    NOT_FOUND = "not_found"
+    UNAVAILABLE = "unavailable"
+    NOT_PERMITTED = "not_permitted"
+    OVER_BUDGET = "over_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A version with its manifest, and what a context is told of it."""
+
+    version: ToolVersion
+    manifest: Manifest
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A tool that could not be loaded."""
+
+    tool: str
+    reason: Unloaded
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What was loaded, what was not, and how many tokens the texts have together."""
+
+    loaded: Sequence[Loaded]
+    left: Sequence[Left]
+    tokens: int
+    tokenizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which schemas, how much of each, and within which budget; 0 means no limit."""
+
+    tools: tuple[str, ...]
+    tier: Tier
+    tokenizer: str
+    budget: int
+    reader: Reader | None
+
+
+async def get_tool_schemas(wanted: Wanted, *, catalogue: Catalogue, counter: TokenCounter, now: datetime) -> Schemas:
+    """Return what can be loaded, in the order asked for, while the budget lasts. What a caller may not call it is not
+    shown either."""
+    tokenizer = counter.tokenizer(wanted.tokenizer)
+    loaded: list[Loaded] = []
+    left: list[Left] = []
+    spent = size = 0
+    for reference in dict.fromkeys(wanted.tools):
+        found = await _version(reference, catalogue, now)
+        if isinstance(found, Unloaded):
+            left.append(Left(reference, found))
+            continue
+        manifest = found.manifest
+        if manifest is None or not _permitted(found.head, manifest, wanted.reader):
+            left.append(Left(reference, Unloaded.NOT_PERMITTED))
+            continue
+        text = rendering.detail_text(manifest) if wanted.tier is Tier.DETAIL else rendering.schema_text(manifest)
+        [tokens] = await counter.count([text], tokenizer)
+        # Also what one message holds is a budget.
+        if (wanted.budget and spent + tokens > wanted.budget) or (loaded and size + found.head.size > ANSWER_BYTES):
+            left.append(Left(reference, Unloaded.OVER_BUDGET, tokens))
+            continue
+        loaded.append(Loaded(found, manifest, text, tokens))
+        spent, size = spent + tokens, size + found.head.size
+    return await _counted(loaded, left, wanted.budget, tokenizer, counter)
+
+
+async def _counted(
+    loaded: list[Loaded], left: list[Left], budget: int, tokenizer: str, counter: TokenCounter
+) -> Schemas:
+    """Count the very text that is answered, and keep to the budget by that."""
+    while True:
+        [total] = await counter.count(["".join(each.text for each in loaded)], tokenizer)
+        if not loaded or not budget or total <= budget:
+            return Schemas(loaded, left, total, tokenizer)
+        dropped = loaded.pop()
+        left.append(Left(dropped.version.head.name, Unloaded.OVER_BUDGET, dropped.tokens))
+
+
+async def _version(reference: str, catalogue: Catalogue, now: datetime) -> ToolVersion | Unloaded:
+    try:
+        asked, constraint = _asked(reference)
+        tool = await catalogue.tool(asked)
+        if tool is None:
+            return Unloaded.NOT_FOUND
+        head = resolve(tool.name, await catalogue.heads([tool.name]), constraint, now)
+    except MeshError as error:
+        unavailable = error.reason in (Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED)
+        if not unavailable and error.reason not in _NOWHERE:
+            raise
+        return Unloaded.UNAVAILABLE if unavailable else Unloaded.NOT_FOUND
+    [version] = await catalogue.with_manifests([head])
+    return version
+
+
+_NOWHERE = frozenset({Reason.TOOL_NOT_FOUND, Reason.TOOL_VERSION_NOT_FOUND, Reason.INVALID_REQUEST})
+
+
+def _asked(reference: str) -> tuple[ToolName, str]:
+    return split_version_name(reference) if "/versions/" in reference else (ToolName.parse(reference), "")
+
+
+def _permitted(head: VersionHead, manifest: Manifest, reader: Reader | None) -> bool:
+    if reader is None:
+        return True
+    granted = any(
+        grant_covers(grant.pattern, head.tool)
+        and (not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(head.version))
+        for grant in reader.grants
+    )
+    return granted and frozenset(manifest.part("permission").get("required_scopes", ())) <= reader.scopes

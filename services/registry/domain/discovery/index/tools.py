@@ -1,0 +1,365 @@
+"""The index: every tool in columns, and the answer to a question by arithmetic over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+
+from libs.common.names import ToolName, grant_covers
+from libs.common.semver import Constraint
+from services.registry.domain.discovery.index.columns import WIDTH, Columns, Interned, Mask
+from services.registry.domain.discovery.index.lexical import Postings, bm25, trigrams
+from services.registry.domain.discovery.index.ranking import (
+    NEUTRAL,
+    Signals,
+    composite,
+    cost_component,
+    fitting,
+    latency_component,
+    nearness,
+    order,
+    relevance,
+)
+from services.registry.domain.discovery.listing import Card
+from services.registry.domain.discovery.query import Filters, Grant, Query, Reader
+from services.registry.domain.discovery.results import Hit, Hits, Listing, Score
+from services.registry.domain.discovery.text import query_terms
+from services.registry.domain.manifest import MutationClass
+from services.registry.domain.model import LifecycleState, VersionHead
+from services.registry.domain.resolve import CHOSEN_FIRST, effective_state, matches
+
+_MUTATIONS = tuple(MutationClass)
+_NEAREST = 5
+# Rebuilt when this many rows are gone and they are more than those alive.
+_FORGET = 256
+_KEPT_PATTERNS = 256
+
+
+class ToolIndex:
+    """Holds tools by name. Not safe for threads: one event loop owns it."""
+
+    def __init__(self) -> None:
+        self.cards: dict[ToolName, Card] = {}
+        self.row_of: dict[ToolName, int] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.columns = Columns()
+        self.tool_names: list[ToolName] = []
+        self.words, self.tags, self.capabilities, self.pieces = Postings(), Postings(), Postings(), Postings()
+        self.namespaces, self.scope_sets, self.version_sets = Interned(), Interned(), Interned()
+        self.categories, self.needs = Interned(), Interned()
+        self.granted: dict[str, Mask] = {}
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __contains__(self, name: ToolName) -> bool:
+        return name in self.cards
+
+    def listing(self, name: ToolName) -> Listing | None:
+        """Return what is kept of a tool."""
+        card = self.cards.get(name)
+        return card.listing if card else None
+
+    def listing_at(self, row: int) -> Listing:
+        """Return what is kept of the tool in a row."""
+        return self.cards[self.tool_names[row]].listing
+
+    def names(self) -> Iterable[ToolName]:
+        """Return the names of all tools."""
+        return self.cards.keys()
+
+    @property
+    def column_bytes(self) -> int:
+        """How much memory the columns hold."""
+        return self.columns.held_bytes
+
+    def put(self, card: Card) -> None:
+        """Hold a tool as it now is. Its vector stays if the version that it is shown by is the same."""
+        name = card.listing.name
+        old = self.cards.get(name)
+        vector, trust = None, NEUTRAL
+        if old is not None:
+            row = self.row_of[name]
+            trust = float(self.columns.trust[row])
+            if old.listing.face.digest == card.listing.face.digest and self.columns.embedded[row]:
+                vector = self.columns.vectors[row].copy()
+            self.drop(name)
+        self.cards[name] = card
+        row = self.row_of[name] = self._add(card)
+        self.columns.trust[row] = trust
+        if vector is not None:
+            self.columns.vectors[row], self.columns.embedded[row] = vector, True
+
+    def drop(self, name: ToolName) -> None:
+        """Forget a tool."""
+        if self.cards.pop(name, None) is None:
+            return
+        self.columns.alive[self.row_of.pop(name)] = False
+        gone = self.columns.size - len(self.cards)
+        if gone > _FORGET and gone > len(self.cards):
+            self._rebuild()
+
+    def unembedded(self) -> list[tuple[ToolName, str]]:
+        """Return the tools without a vector, each with the digest that its vector is kept under."""
+        missing = np.flatnonzero(self.columns.alive & ~self.columns.embedded)
+        return [(name, self.cards[name].listing.face.digest) for name in (self.tool_names[row] for row in missing)]
+
+    def embed(self, name: ToolName, digest: str, vector: bytes) -> None:
+        """Give a tool its vector, unless it is shown by another version by now."""
+        card = self.cards.get(name)
+        if card is not None and card.listing.face.digest == digest:
+            row = self.row_of[name]
+            self.columns.vectors[row] = _floats(vector)
+            self.columns.embedded[row] = True
+
+    def trust(self, scores: Mapping[ToolName, float]) -> None:
+        """Take over what tools are trusted now."""
+        rows = [self.row_of[name] for name in scores if name in self.row_of]
+        self.columns.trust[rows] = [scores[name] for name in scores if name in self.row_of]
+
+    def search(self, query: Query, now: datetime) -> Hits:
+        """Return what fits, ranked."""
+        return Search(self, query, now).hits()
+
+    def _add(self, card: Card) -> int:
+        listing, columns = card.listing, self.columns
+        row = columns.add()
+        self.tool_names.append(listing.name)
+        columns.latency[row], columns.cost[row], columns.length[row] = card.latency, np.nan, card.length
+        columns.mutation[row] = _MUTATIONS.index(listing.mutation_class)
+        columns.namespace[row] = self.namespaces.number(listing.name.namespace)
+        columns.scopes[row] = self.scope_sets.number(listing.required_scopes)
+        columns.category[row] = self.categories.number(listing.category)
+        columns.versions[row] = self.version_sets.number(_version_key(listing.heads), listing.heads)
+        needs = (listing.feature_gates, listing.credentials, listing.model_support)
+        columns.needs[row] = self.needs.number(needs, listing)
+        self.words.add(row, card.counted)
+        self.tags.add(row, dict.fromkeys(card.tags, 1.0))
+        self.capabilities.add(row, dict.fromkeys(card.capabilities, 1.0))
+        self.pieces.add(row, dict.fromkeys(trigrams(listing.name.tool_id), 1.0))
+        return row
+
+    def _rebuild(self) -> None:
+        old, rows = self.columns, dict(self.row_of)
+        self._begin()
+        for name, card in self.cards.items():
+            row = self.row_of[name] = self._add(card)
+            was = rows[name]
+            for column in ("trust", "embedded", "vectors"):
+                getattr(self.columns, column)[row] = getattr(old, column)[was]
+
+
+class Search:
+    """One question over the rows of one moment."""
+
+    def __init__(self, index: ToolIndex, query: Query, now: datetime) -> None:
+        self._index, self._query, self._now = index, query, now
+        self._size = index.columns.size
+        self._alive = index.columns.alive[: self._size]
+
+    def hits(self) -> Hits:
+        query, columns = self._query, self._index.columns
+        signals = self._signals()
+        text, wanted = bool(query.text) and not query.only_names, bool(query.capabilities)
+        if query.only_names:
+            fits, candidate = signals.exact.astype(np.float32), signals.exact & self._alive
+        else:
+            fits = relevance(signals, text=text, capabilities=wanted)
+            candidate = fitting(signals, text=text, capabilities=wanted) & self._alive
+        chosen, verdicts = self._chosen_versions()
+        passed, removed = self._filtered(candidate, chosen, verdicts)
+        rows = np.flatnonzero(passed)
+        parts = self._components(rows, fits)
+        best = rows[order(signals.exact[rows], fits[rows], parts["score"][rows])][: query.limit]
+        return Hits(
+            hits=[self._hit(int(row), signals, fits, parts, chosen) for row in best],
+            tools=len(self._index),
+            candidates=int(candidate.sum()),
+            passed=len(rows),
+            removed={name: count for name, count in removed.items() if count},
+            nearest=self._nearest(signals) if not len(rows) else (),
+            without_vector=int((self._alive & ~columns.embedded[: self._size]).sum()) if query.vector else 0,
+        )
+
+    def _signals(self) -> Signals:
+        index, query, size = self._index, self._query, self._size
+        exact = np.zeros(size, dtype=np.bool_)
+        exact[[index.row_of[name] for name in query.names if name in index.row_of]] = True
+        lengths = index.columns.length[:size]
+        lexical, all_words = bm25(index.words, query_terms(query.text), lengths, self._alive)
+        embedded = index.columns.embedded[:size] & (query.vector is not None)
+        cosine = np.zeros(size, dtype=np.float32)
+        if query.vector is not None:
+            cosine = index.columns.vectors[:size] @ _floats(query.vector)
+        capability = np.zeros(size, dtype=np.float32)
+        for wanted in query.capabilities:
+            capability += index.capabilities.having(wanted.lower(), size)
+        capability /= np.float32(max(len(query.capabilities), 1))
+        return Signals(exact, lexical, all_words, cosine, embedded, capability)
+
+    def _chosen_versions(self) -> tuple[list[VersionHead | None], list[str]]:
+        """Return, for each distinct set of versions, which one is meant, or which filter leaves none."""
+        filters = self._query.filters
+        chosen: list[VersionHead | None] = []
+        verdicts: list[str] = []
+        for heads in self._index.version_sets.values:
+            head, verdict = choose(heads, filters, self._now)
+            chosen.append(head)
+            verdicts.append(verdict)
+        return chosen, verdicts
+
+    def _filtered(
+        self, candidate: Mask, chosen: Sequence[VersionHead | None], verdicts: Sequence[str]
+    ) -> tuple[Mask, dict[str, int]]:
+        left, removed = candidate, {}
+        for name, keeps in self._conditions(chosen, verdicts):
+            removed[name] = int((left & ~keeps).sum())
+            left = left & keeps
+        return left, removed
+
+    def _conditions(self, chosen: Sequence[VersionHead | None], verdicts: Sequence[str]) -> Iterable[tuple[str, Mask]]:
+        filters, columns, size = self._query.filters, self._index.columns, self._size
+        sets = columns.versions[:size]
+        for reason in ("version_constraint", "states"):
+            yield reason, np.array([verdict != reason for verdict in verdicts] or [True])[sets]
+        if filters.namespaces:
+            yield "namespaces", self._in(self._index.namespaces, filters.namespaces)[columns.namespace[:size]]
+        for tag in filters.tags:
+            yield "tags", self._index.tags.having(tag.lower(), size)
+        if filters.mutation_classes:
+            wanted = [_MUTATIONS.index(each) for each in filters.mutation_classes]
+            yield "mutation_classes", np.isin(columns.mutation[:size], wanted)
+        if filters.reader is not None:
+            yield "permission", self._permitted(filters.reader, chosen)
+        if filters.min_trust:
+            yield "min_trust", columns.trust[:size] >= np.float32(filters.min_trust)
+        if filters.max_latency is not None:
+            yield "max_latency_p95", columns.latency[:size] <= np.float32(filters.max_latency)
+        if filters.max_cost is not None:
+            yield "max_cost", columns.cost[:size] <= np.float32(filters.max_cost)
+
+    @staticmethod
+    def _in(interned: Interned, wanted: Iterable[str]) -> Mask:
+        held = frozenset(wanted)
+        return interned.among(number for number, value in enumerate(interned.values) if value in held)
+
+    def _permitted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
+        """Return which rows a token covers: a grant for the tool at that version, and every scope it requires."""
+        return self._granted(reader, chosen) & self._held(reader)
+
+    def _granted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
+        granted = np.zeros(self._size, dtype=np.bool_)
+        for grant in reader.grants:
+            granted |= self._covered(grant, chosen)
+        return granted
+
+    def _held(self, reader: Reader) -> Mask:
+        scopes = self._index.scope_sets
+        held = scopes.among(number for number, required in enumerate(scopes.values) if required <= reader.scopes)
+        return held[self._index.columns.scopes[: self._size]] if len(held) else np.zeros(0, dtype=np.bool_)
+
+    def _covered(self, grant: Grant, chosen: Sequence[VersionHead | None]) -> Mask:
+        mask = self._matching(grant.pattern)
+        if not grant.version_constraint:
+            return mask
+        accepts = Constraint.parse(grant.version_constraint).accepts
+        allowed = np.array([head is not None and accepts(head.version) for head in chosen], dtype=np.bool_)
+        return mask & allowed[self._index.columns.versions[: self._size]]
+
+    def _matching(self, pattern: str) -> Mask:
+        """Return which rows a pattern names. Rows never change their names, so only new ones are looked at."""
+        index, known = self._index, self._index.granted.get(pattern)
+        done = len(known) if known is not None else 0
+        if known is None or done < self._size:
+            fresh = np.array(
+                [grant_covers(pattern, name) for name in index.tool_names[done : self._size]], dtype=np.bool_
+            )
+            known = fresh if known is None else np.concatenate([known, fresh])
+            if len(index.granted) >= _KEPT_PATTERNS:
+                index.granted.pop(next(iter(index.granted)))
+            index.granted[pattern] = known
+        return known
+
+    def _components(self, rows: np.ndarray, fits: np.ndarray) -> dict[str, np.ndarray]:
+        filters, columns, size = self._query.filters, self._index.columns, self._size
+        latency = latency_component(columns.latency[:size], filters.max_latency)
+        # Against what was found, not against tools that nobody asked about.
+        cost = np.full(size, NEUTRAL, dtype=np.float32)
+        cost[rows] = cost_component(columns.cost[rows], filters.max_cost)
+        score = composite(columns.trust[:size], fits, latency, cost)
+        return {"latency": latency, "cost": cost, "score": score}
+
+    def _hit(
+        self,
+        row: int,
+        signals: Signals,
+        fits: np.ndarray,
+        parts: Mapping[str, np.ndarray],
+        chosen: Sequence[VersionHead | None],
+    ) -> Hit:
+        columns = self._index.columns
+        listing = self._index.cards[self._index.tool_names[row]].listing
+        meant = chosen[columns.versions[row]]
+        # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
+        own = next((head for head in listing.heads if meant and head.version == meant.version), listing.face)
+        cost = float(columns.cost[row])
+        score = Score(
+            total=float(parts["score"][row]),
+            trust=float(columns.trust[row]),
+            relevance=float(fits[row]),
+            latency=float(parts["latency"][row]),
+            cost=float(parts["cost"][row]),
+            exact=float(signals.exact[row]),
+            lexical=float(signals.lexical[row]),
+            capability=float(signals.capability[row]),
+            semantic=float(nearness(signals.cosine[row : row + 1])[0]) if signals.embedded[row] else 0.0,
+            all_words=bool(signals.all_words[row]),
+            latency_p95=float(columns.latency[row]),
+            cost_per_call=None if np.isnan(cost) else cost,
+        )
+        return Hit(listing, own, effective_state(own, self._now), score)
+
+    def _nearest(self, signals: Signals) -> list[str]:
+        """Return the names most like the question, among tools that the asker may call."""
+        seen = self._alive.copy()
+        if self._query.filters.reader is not None:
+            seen &= self._permitted(self._query.filters.reader, self._chosen_versions()[0])
+        shared = np.zeros(self._size, dtype=np.float32)
+        pieces = list(
+            trigrams("_".join(self._query.text.lower().split()) or " ".join(n.tool_id for n in self._query.names))
+        )
+        for piece in pieces:
+            shared[self._index.pieces.of(piece)[0]] += 1
+        likeness = shared / max(len(pieces), 1) + np.where(signals.embedded, signals.cosine, 0)
+        likeness[~seen] = 0
+        best = np.argsort(-likeness, kind="stable")[:_NEAREST]
+        return [self._index.tool_names[row].qualified for row in best if likeness[row] > 0.1]
+
+
+def choose(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
+    """Return the version that is meant: the highest in a state that may be chosen for new work, else the highest that
+    the filter allows. Without one, the filter that left none."""
+    matching = matches(heads, filters.version_constraint)
+    if not matching:
+        return None, "version_constraint"
+    allowed = [head for head in matching if effective_state(head, now) in filters.states]
+    if not allowed:
+        return None, "states"
+    preferred = [head for head in allowed if effective_state(head, now) in CHOSEN_FIRST]
+    fresh = [head for head in allowed if effective_state(head, now) is LifecycleState.DEPRECATED]
+    return (preferred or fresh or allowed)[-1], ""
+
+
+def _version_key(heads: Sequence[VersionHead]) -> tuple[tuple[str, str, datetime | None], ...]:
+    def sunset(head: VersionHead) -> datetime | None:
+        return head.standing.deprecation.sunset_time if head.standing.deprecation else None
+
+    return tuple((str(head.version), head.standing.state.value, sunset(head)) for head in heads)
+
+
+def _floats(vector: bytes) -> np.ndarray:
+    return np.frombuffer(vector, dtype="<f2", count=WIDTH).astype(np.float32)

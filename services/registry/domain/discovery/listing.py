@@ -1,0 +1,92 @@
+"""From the versions of a tool to what discovery keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.registry.domain.discovery.results import Listing
+from services.registry.domain.discovery.text import summary, weighted_terms
+from services.registry.domain.manifest import Manifest, seconds
+from services.registry.domain.model import ToolVersion, VersionHead
+from services.registry.domain.resolve import latest
+
+# What a timeout class promises where the manifest names no time of its own; seconds.
+_CLASS_LIMITS = {"interactive": 0.5, "standard": 5.0, "long_running": 300.0, "async": 7200.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A listing and what it is found by."""
+
+    listing: Listing
+    counted: dict[str, float]
+    length: int
+    tags: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    """Every capability and everything above it: `data.query.sql`, `data.query`, `data`."""
+    latency: float
+    """Seconds that a call may take by the tool's own promise."""
+
+
+def face_of(heads: Sequence[VersionHead], now: datetime) -> VersionHead:
+    """Return the version that a tool is shown by: what `latest` means, else the highest there is."""
+    return latest(heads, now) or max(heads, key=lambda head: head.version)
+
+
+def card(face: ToolVersion, heads: Sequence[VersionHead]) -> Card:
+    """Return what is kept of a tool, given the version it is shown by and all its versions."""
+    manifest = face.manifest
+    if manifest is None:
+        raise ValueError("a tool is listed with its manifest")
+    aliases = face.aliases if face.aliases is not None else tuple(alias.tool_id for alias in manifest.aliases)
+    counted, length = weighted_terms(manifest, aliases)
+    references = tuple(manifest.items("capability_refs"))
+    return Card(
+        listing=_listing(manifest, face.head, heads),
+        counted=counted,
+        length=length,
+        tags=tuple(tag.lower() for tag in manifest.tags),
+        capabilities=tuple(dict.fromkeys(above for reference in references for above in _lineage(reference))),
+        latency=_promised(manifest),
+    )
+
+
+def _listing(manifest: Manifest, face: VersionHead, heads: Sequence[VersionHead]) -> Listing:
+    availability = manifest.part("interface").get("availability", {})
+    return Listing(
+        name=manifest.name,
+        title=manifest.title,
+        summary=summary(manifest),
+        search_hint=manifest.text("search_hint"),
+        provider=manifest.provider,
+        category=_category(manifest),
+        mutation_class=manifest.mutation_class,
+        required_scopes=frozenset(manifest.part("permission").get("required_scopes", ())),
+        feature_gates=tuple(availability.get("feature_gates", ())),
+        credentials=tuple(availability.get("required_credentials", ())),
+        model_support=tuple(availability.get("model_support", ())),
+        heads=tuple(sorted(heads, key=lambda head: head.version)),
+        face=face,
+    )
+
+
+def _category(manifest: Manifest) -> str:
+    """The top of its first capability, else its first tag, else its namespace: from the most to the least deliberate."""
+    references = manifest.items("capability_refs")
+    if references:
+        return str(references[0]).split(".", 1)[0].lower()
+    return manifest.tags[0].lower() if manifest.tags else manifest.name.namespace
+
+
+def _lineage(reference: str) -> list[str]:
+    parts = reference.lower().split(".")
+    return [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+
+
+def _promised(manifest: Manifest) -> float:
+    execution = manifest.execution
+    if "timeout_default" in execution:
+        return float(seconds(execution["timeout_default"]))
+    return _CLASS_LIMITS.get(str(execution.get("timeout_class", "")), _CLASS_LIMITS["async"])

@@ -1,0 +1,101 @@
+"""What of a manifest is searched: the words of each field, and the one text whose meaning is compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from services.registry.domain.manifest import Manifest
+
+# Part of a vector's identity: vectors of another text are other vectors.
+RECIPE = "1"
+_WORD = re.compile(r"[a-z0-9]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Words that say nothing about which tool is meant.
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a about all also am an and any are as at be been but by can could did do does for from get give had has have "
+        "how i if in into is it its just like me my need no not of on one or our out please show so some tell that "
+        "the their them then there these they this to tool us use using want was we were what when where which who "
+        "will with would you your",
+    )
+)
+# How much a word counts by where it stands.
+WEIGHTS: Mapping[str, float] = {
+    "name": 3.0,
+    "aliases": 2.0,
+    "title": 2.5,
+    "search_hint": 2.0,
+    "tags": 2.0,
+    "capabilities": 1.5,
+    "namespace": 1.0,
+    "description": 1.0,
+}
+_SCHEMA_NAMES = 20
+
+
+def terms(text: str) -> list[str]:
+    """Return the words of a text by their stems, in order; words that mean nothing here are left out."""
+    words = _WORD.findall(_CAMEL.sub(" ", text).lower())
+    return [_stem(word) for word in words if word not in _COMMON]
+
+
+def query_terms(text: str) -> list[str]:
+    """Return the distinct words that a query is about; a query of nothing but common words means those."""
+    found = terms(text) or [_stem(word) for word in _WORD.findall(text.lower())]
+    return list(dict.fromkeys(found))
+
+
+def weighted_terms(manifest: Manifest, aliases: tuple[str, ...]) -> tuple[dict[str, float], int]:
+    """Return how much each word of a tool counts, and how many words it has in all."""
+    counted: dict[str, float] = {}
+    length = 0
+    for field, text in _fields(manifest, aliases):
+        found = terms(text)
+        length += len(found)
+        for term in found:
+            counted[term] = counted.get(term, 0.0) + WEIGHTS[field]
+    return counted, length
+
+
+def meaning(manifest: Manifest) -> str:
+    """Return the text that stands for a tool: its title, what it does, its hint, and the names of what goes in. More of the
+    schema makes it worse, measured: descriptions of parameters sound alike in tools that do different things."""
+    described = [f"{manifest.title}.", manifest.text("description"), manifest.text("search_hint")]
+    return " ".join([*(part for part in described if part), *_schema_words(manifest.input.get("schema", {}))])
+
+
+def summary(manifest: Manifest, limit: int = 160) -> str:
+    """Return the first sentence of the description, cut at a word where it is long."""
+    text = " ".join(manifest.text("description").split())
+    sentence = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
+    return sentence if len(sentence) <= limit else sentence[: limit - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _fields(manifest: Manifest, aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    yield "name", manifest.name.tool_id
+    yield "namespace", manifest.name.namespace
+    yield "title", manifest.title
+    yield "description", manifest.text("description")
+    yield "search_hint", manifest.text("search_hint")
+    yield "tags", " ".join(manifest.tags)
+    yield "capabilities", " ".join(manifest.items("capability_refs"))
+    yield "aliases", " ".join(aliases)
+
+
+def _schema_words(schema: Any) -> list[str]:
+    """Return the names of the top properties, in their order."""
+    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    names = properties if isinstance(properties, Mapping) else ()
+    return [str(name).replace("_", " ") for name in names][:_SCHEMA_NAMES]
+
+
+def _stem(word: str) -> str:
+    """Bring plural and verb forms of a word together, without claiming to know grammar."""
+    for ending, kept in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word[: len(word) - len(ending)] + kept
+            break
+    return word.removesuffix("e") if len(word) > 4 else word

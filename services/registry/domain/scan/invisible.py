@@ -1,0 +1,86 @@
+"""Characters that are not seen, or that change how others are seen."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_ALLOWED_CONTROLS = "\t\n\r"
+_ZERO_WIDTH = frozenset(
+    "\u200b\u2060\u2061\u2062\u2063\u2064\ufeff\u180e\u034f\u00ad\u115f\u1160\u3164\uffa0\u17b4\u17b5"
+)
+_JOINERS = frozenset("\u200c\u200d")
+_MARKS = frozenset("\u200e\u200f\u061c")
+_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_FLAG = "\U0001f3f4"
+_RIGHT_TO_LEFT = ("R", "AL", "AN")
+
+
+def hidden_in(text: str) -> str:
+    """Return what kind of invisible character a text holds; empty when there is none."""
+    if text.isascii() and text.isprintable():
+        return ""
+    right_to_left = any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in text)
+    for index, character in enumerate(text):
+        found = _hidden(text, index, character, right_to_left)
+        if found:
+            return found
+    return ""
+
+
+def without_hidden(text: str) -> str:
+    """Return a text as it is seen."""
+    if text.isascii():
+        return text
+    return "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cn") and not _is_selector(c))
+
+
+def _hidden(text: str, index: int, character: str, right_to_left: bool) -> str:
+    code, before = ord(character), text[index - 1] if index else ""
+    if character in _BIDI:
+        return "a control that reverses the direction of text"
+    if character in _ZERO_WIDTH:
+        return "a character without width"
+    if character in _JOINERS and not _joins(before):
+        return "a joiner that joins nothing"
+    if character in _MARKS and not right_to_left:
+        return "a mark of direction in text that has none"
+    if 0xE0000 <= code <= 0xE007F:
+        return "" if _in_flag(text, index) else "a tag character"
+    if _is_selector(character):
+        return "" if _selects(before, code) else "a variation selector that selects nothing"
+    category = unicodedata.category(character)
+    if category == "Co":
+        return "a character of private use"
+    if category == "Cn" and (code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF):
+        return "a number that is no character"
+    return "a control character" if category == "Cc" and character not in _ALLOWED_CONTROLS else ""
+
+
+def _joins(before: str) -> bool:
+    """Joiners belong between letters of scripts that join, and inside emoji."""
+    if not before:
+        return False
+    if unicodedata.category(before) in ("So", "Sk", "Mn", "Mc") or _is_selector(before):
+        return True
+    return unicodedata.category(before) == "Lo"
+
+
+def _in_flag(text: str, index: int) -> bool:
+    start = index
+    while start and 0xE0000 <= ord(text[start]) <= 0xE007F and index - start < 8:
+        start -= 1
+    return text[start] == _FLAG
+
+
+def _is_selector(character: str) -> bool:
+    code = ord(character)
+    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
+
+
+def _selects(before: str, code: int) -> bool:
+    """A selector belongs behind a symbol, a digit of a keycap, or an ideograph; one of them, never a row."""
+    if not before or _is_selector(before):
+        return False
+    if code >= 0xE0100:
+        return unicodedata.category(before) == "Lo"
+    return unicodedata.category(before) in ("So", "Sm", "Po", "Lo", "Nd", "Pd", "Sk")

@@ -1,0 +1,117 @@
+"""What is recorded about a tool, for and against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from libs.common.names import ToolName
+from services.registry.domain.trust.stages import Stage
+from services.registry.domain.usage import Usage
+
+
+class AuditLevel(StrEnum):
+    """Who audited."""
+
+    SELF_ASSESSED = "self_assessed"
+    THIRD_PARTY = "third_party"
+
+
+class VerificationKind(StrEnum):
+    """What was verified."""
+
+    SANDBOX_DEPLOYMENT = "sandbox_deployment"
+    INTEGRATION_TESTS = "integration_tests"
+    REGRESSION = "regression"
+    SLA_COMMITMENT = "sla_commitment"
+    PROVIDER_IDENTITY = "provider_identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What one subject thinks of one version."""
+
+    tool: ToolName
+    version: str
+    subject: str
+    stars: int
+    comment: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """What all subjects think of a tool; the newest rating of each counts."""
+
+    count: int = 0
+    average: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A security audit of one version."""
+
+    tool: ToolName
+    version: str
+    level: AuditLevel
+    passed: bool
+    auditor: str
+    time: datetime
+    report_url: str = ""
+    summary: str = ""
+    actor: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Something about one version that was looked at, and whether it held."""
+
+    tool: ToolName
+    version: str
+    kind: VerificationKind
+    passed: bool
+    time: datetime
+    evidence_url: str = ""
+    summary: str = ""
+    actor: str = ""
+    request_id: str = ""
+
+
+Fact = Audit | Verification
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """A step between stages, as it is kept for good."""
+
+    tool: ToolName
+    before: Stage
+    after: Stage
+    actor: str
+    reason: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a score is worked out from, as of one moment."""
+
+    admitted: datetime
+    """When the version was admitted, which verified its schemas and examples."""
+    usage: Usage | None = None
+    """None when it could not be read."""
+    ratings: Ratings = Ratings()
+    audits: Mapping[AuditLevel, Audit] = field(default_factory=dict)
+    """The newest of each level."""
+    verifications: Mapping[VerificationKind, Verification] = field(default_factory=dict)
+    """The newest of each kind."""
+    provider_scores: tuple[float, ...] = ()
+    """What the provider's other tools come to, each without its own provider signal."""
+
+    @property
+    def last_verified(self) -> datetime | None:
+        """When something was last verified to hold."""
+        return max((each.time for each in self.verifications.values() if each.passed), default=None)

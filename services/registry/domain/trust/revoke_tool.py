@@ -1,0 +1,57 @@
+"""RevokeTool and ReinstateTool: out of use everywhere at once, and back only by the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from libs.common.clock import Clock
+from libs.common.errors import MeshError, Reason
+from libs.common.names import ToolName
+from services.registry.domain.change_state import change_all
+from services.registry.domain.errors import tool_not_found
+from services.registry.domain.lifecycle import Verb, may
+from services.registry.domain.model import Tool, VersionHead
+from services.registry.domain.ports import Bell, Catalogue
+from services.registry.domain.transitions import Order
+
+
+def tool_not_revoked(tool: ToolName) -> MeshError:
+    return MeshError(Reason.FAILED_PRECONDITION, message="the tool is not revoked", metadata={"tool": tool.qualified})
+
+
+async def revoke_tool(
+    reference: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+) -> Sequence[VersionHead]:
+    """Quarantine every version in one change and mark the tool, so that nothing but a reinstatement brings it back.
+    Return the versions that this call took out of use."""
+    tool = await _found(reference, catalogue)
+    async with catalogue.writing() as ledger:
+        await ledger.revoke(tool.name, order.actor.recorded, order.reason, clock.now())
+        heads = await ledger.heads(tool.name)
+        running = [head for head in heads if may(Verb.QUARANTINE, head, clock.now())]
+        changed = await change_all(running, heads, Verb.QUARANTINE, order, ledger, clock) if running else []
+    bell.ring()
+    return changed
+
+
+async def reinstate_tool(
+    reference: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+) -> Sequence[VersionHead]:
+    """Take the mark away and release every version; return those that left quarantine."""
+    tool = await _found(reference, catalogue)
+    async with catalogue.writing() as ledger:
+        if not await ledger.reinstate(tool.name):
+            raise tool_not_revoked(tool.name)
+        heads = await ledger.heads(tool.name)
+        held = [head for head in heads if may(Verb.RELEASE, head, clock.now())]
+        changed = await change_all(held, heads, Verb.RELEASE, order, ledger, clock) if held else []
+    bell.ring()
+    return changed
+
+
+async def _found(reference: str, catalogue: Catalogue) -> Tool:
+    name = ToolName.parse(reference)
+    tool = await catalogue.tool(name)
+    if tool is None:
+        raise tool_not_found(name)
+    return tool

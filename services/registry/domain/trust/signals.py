@@ -1,0 +1,142 @@
+"""The eight signals: each a pure function from facts to a value between 0 and 1.
+
+A signal without facts says what is missing and takes a default. What only time and use can bring (calls, ratings, other
+tools of the provider) is neutral until it is there; what somebody has to do (audits, verifications) counts as not done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from services.registry.domain.trust.facts import AuditLevel, Facts
+
+NEUTRAL, NOT_DONE = 0.5, 0.0
+# Chosen here, because the formulas of the source are lost: an audit by the provider is worth half of one by somebody else.
+AUDIT_VALUES = {AuditLevel.SELF_ASSESSED: 0.5, AuditLevel.THIRD_PARTY: 1.0}
+# A verification is worth half after a month.
+FRESH_HALF_LIFE = timedelta(days=30)
+# Ten times what general availability asks for; more calls add nothing.
+FULL_VOLUME = 10_000
+_BEST, _WORST = 5.0, 1.0
+
+
+class Signal(StrEnum):
+    """What a score looks at."""
+
+    RELIABILITY = "reliability"
+    SCHEMA_COMPLIANCE = "schema_compliance"
+    LATENCY_SLA = "latency_sla"
+    SECURITY_AUDIT = "security_audit"
+    COMMUNITY_RATING = "community_rating"
+    PROVIDER_REPUTATION = "provider_reputation"
+    FRESHNESS = "freshness"
+    USAGE_VOLUME = "usage_volume"
+
+
+WEIGHTS: Mapping[Signal, float] = {
+    Signal.RELIABILITY: 0.25,
+    Signal.SCHEMA_COMPLIANCE: 0.15,
+    Signal.LATENCY_SLA: 0.15,
+    Signal.SECURITY_AUDIT: 0.15,
+    Signal.COMMUNITY_RATING: 0.10,
+    Signal.PROVIDER_REPUTATION: 0.10,
+    Signal.FRESHNESS: 0.05,
+    Signal.USAGE_VOLUME: 0.05,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a signal came to, what it saw, and what it missed."""
+
+    value: float
+    seen: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
+
+
+def reliability(facts: Facts, now: datetime) -> Reading:
+    """The part of the calls that ran which succeeded."""
+    return _rate(facts, facts.usage.success_rate if facts.usage else None)
+
+
+def schema_compliance(facts: Facts, now: datetime) -> Reading:
+    """The part of the calls that ran whose result kept to the output schema."""
+    return _rate(facts, facts.usage.valid_results if facts.usage else None)
+
+
+def latency_sla(facts: Facts, now: datetime) -> Reading:
+    """The part of the timed calls that ended within the tool's own limit."""
+    return _rate(facts, facts.usage.within_latency if facts.usage else None)
+
+
+def security_audit(facts: Facts, now: datetime) -> Reading:
+    """The best audit; but one that failed, and was not followed by a better one of its level, counts against all."""
+    if not facts.audits:
+        return Reading(NOT_DONE, missing="no security audit")
+    seen = {level.value: "passed" if audit.passed else "failed" for level, audit in sorted(facts.audits.items())}
+    if not all(audit.passed for audit in facts.audits.values()):
+        return Reading(NOT_DONE, seen)
+    return Reading(max(AUDIT_VALUES[level] for level in facts.audits), seen)
+
+
+def community_rating(facts: Facts, now: datetime) -> Reading:
+    """The average rating, from one star as 0 to five as 1."""
+    if not facts.ratings.count:
+        return Reading(NEUTRAL, missing="no ratings")
+    value = (facts.ratings.average - _WORST) / (_BEST - _WORST)
+    return Reading(_bounded(value), {"average": f"{facts.ratings.average:.2f}", "ratings": str(facts.ratings.count)})
+
+
+def provider_reputation(facts: Facts, now: datetime) -> Reading:
+    """The mean of the provider's other tools."""
+    others = facts.provider_scores
+    if not others:
+        return Reading(NEUTRAL, missing="no other tool of the provider")
+    return Reading(_bounded(math.fsum(others) / len(others)), {"other_tools": str(len(others))})
+
+
+def freshness(facts: Facts, now: datetime) -> Reading:
+    """How recently something was verified to hold: 1 at once, half after a month."""
+    verified = facts.last_verified
+    if verified is None:
+        return Reading(NOT_DONE, missing="never verified")
+    age = max(now - verified, timedelta())
+    return Reading(_bounded(0.5 ** (age / FRESH_HALF_LIFE)), {"last_verified": verified.isoformat()})
+
+
+def usage_volume(facts: Facts, now: datetime) -> Reading:
+    """How many calls ran, on a logarithmic scale that ends at ten thousand."""
+    if facts.usage is None:
+        return Reading(NOT_DONE, missing="usage cannot be read")
+    if not facts.usage.ran:
+        return Reading(NOT_DONE, missing="no calls")
+    value = math.log1p(facts.usage.ran) / math.log1p(FULL_VOLUME)
+    return Reading(_bounded(value), {"calls": str(facts.usage.ran)})
+
+
+SIGNALS: Mapping[Signal, Callable[[Facts, datetime], Reading]] = {
+    Signal.RELIABILITY: reliability,
+    Signal.SCHEMA_COMPLIANCE: schema_compliance,
+    Signal.LATENCY_SLA: latency_sla,
+    Signal.SECURITY_AUDIT: security_audit,
+    Signal.COMMUNITY_RATING: community_rating,
+    Signal.PROVIDER_REPUTATION: provider_reputation,
+    Signal.FRESHNESS: freshness,
+    Signal.USAGE_VOLUME: usage_volume,
+}
+
+
+def _rate(facts: Facts, rate: float | None) -> Reading:
+    if facts.usage is None:
+        return Reading(NEUTRAL, missing="usage cannot be read")
+    if rate is None:
+        return Reading(NEUTRAL, missing="no calls")
+    return Reading(_bounded(rate), {"calls": str(facts.usage.ran), "rate": f"{rate:.4f}"})
+
+
+def _bounded(value: float) -> float:
+    return min(max(value, 0.0), 1.0)

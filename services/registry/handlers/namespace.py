@@ -1,0 +1,90 @@
+"""The RPCs of the namespace service, in the order of the contract: convert, one domain call, convert back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolmesh.registry.v1 import namespace_service_pb2 as pb
+from toolmesh.registry.v1 import namespace_service_pb2_grpc as rpc
+
+from libs.common.clock import Clock
+from libs.common.rpc.call import serving
+from libs.common.telemetry.log import Log
+from services.registry.convert import namespace as convert
+from services.registry.convert.registry import registrar_of, tool
+from services.registry.domain import namespaces
+from services.registry.domain.move_alias import move_alias
+from services.registry.domain.ownership import Namespace
+from services.registry.domain.ports import Bell, Catalogue, Histories
+from services.registry.domain.transitions import Order
+
+
+class NamespaceHandlers(rpc.NamespaceServiceServicer):
+    """Answers who owns what; the chain above has already refused whom it must."""
+
+    def __init__(self, *, catalogue: Catalogue, histories: Histories, bell: Bell, clock: Clock, journal: Log) -> None:
+        self._catalogue, self._histories = catalogue, histories
+        self._bell, self._clock, self._journal = bell, clock, journal
+
+    async def ClaimNamespace(self, request: pb.ClaimNamespaceRequest, context: Any) -> pb.ClaimNamespaceResponse:
+        found = await namespaces.claim_namespace(
+            request.namespace,
+            request.owner,
+            request.provider,
+            registrar_of(serving()),
+            catalogue=self._catalogue,
+            clock=self._clock,
+        )
+        return pb.ClaimNamespaceResponse(namespace=self._noted("claimed", found))
+
+    async def TransferNamespace(
+        self, request: pb.TransferNamespaceRequest, context: Any
+    ) -> pb.TransferNamespaceResponse:
+        found = await namespaces.transfer_namespace(
+            request.name,
+            request.owner,
+            request.provider,
+            request.etag,
+            registrar_of(serving()),
+            catalogue=self._catalogue,
+            clock=self._clock,
+        )
+        return pb.TransferNamespaceResponse(namespace=self._noted("transferred", found))
+
+    async def AddDelegate(self, request: pb.AddDelegateRequest, context: Any) -> pb.AddDelegateResponse:
+        found = await namespaces.add_delegate(
+            request.name, request.subject, registrar_of(serving()), catalogue=self._catalogue, clock=self._clock
+        )
+        return pb.AddDelegateResponse(namespace=self._noted("shared", found))
+
+    async def RemoveDelegate(self, request: pb.RemoveDelegateRequest, context: Any) -> pb.RemoveDelegateResponse:
+        found = await namespaces.remove_delegate(
+            request.name, request.subject, registrar_of(serving()), catalogue=self._catalogue, clock=self._clock
+        )
+        return pb.RemoveDelegateResponse(namespace=self._noted("unshared", found))
+
+    async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Any) -> pb.GetNamespaceResponse:
+        found = await namespaces.get_namespace(request.name, histories=self._histories)
+        return pb.GetNamespaceResponse(namespace=convert.namespace(found))
+
+    async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Any) -> pb.ListNamespacesResponse:
+        page = await namespaces.list_namespaces(request.page_size, request.page_token, histories=self._histories)
+        return convert.listed(page)
+
+    async def MoveAlias(self, request: pb.MoveAliasRequest, context: Any) -> pb.MoveAliasResponse:
+        order = Order(registrar_of(serving()), reason=request.reason)
+        moved = await move_alias(
+            request.alias,
+            request.from_tool,
+            request.to_tool,
+            order,
+            catalogue=self._catalogue,
+            bell=self._bell,
+            clock=self._clock,
+        )
+        self._journal.info("alias moved", alias=request.alias, tool=moved.name.qualified)
+        return pb.MoveAliasResponse(tool=tool(moved))
+
+    def _noted(self, what: str, found: Namespace) -> pb.Namespace:
+        self._journal.info(f"namespace {what}", namespace=found.namespace, owner=found.owner)
+        return convert.namespace(found)

@@ -1,0 +1,108 @@
+"""The RPCs of the trust service, in the order of the contract: convert, one domain call, convert back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolmesh.registry.v1 import trust_service_pb2 as pb
+from toolmesh.registry.v1 import trust_service_pb2_grpc as rpc
+
+from libs.common.names import ToolName
+from libs.common.rpc.call import serving
+from libs.common.telemetry.log import Log
+from services.registry.convert import trust as convert
+from services.registry.convert.registry import registrar_of
+from services.registry.domain.ports import Bell, Histories
+from services.registry.domain.trust.promote_tool import demote_tool, get_stage, promote_tool
+from services.registry.domain.trust.rate_tool import rate_tool, record_fact
+from services.registry.domain.trust.revoke_tool import reinstate_tool, revoke_tool
+from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.work_out import Scales
+
+
+class TrustHandlers(rpc.TrustServiceServicer):
+    """Keeps facts and says what follows from them; the chain above has already refused whom it must."""
+
+    def __init__(self, *, scales: Scales, histories: Histories, bell: Bell, journal: Log) -> None:
+        self._scales, self._histories, self._bell, self._journal = scales, histories, bell, journal
+
+    async def GetTrustScore(self, request: pb.GetTrustScoreRequest, context: Any) -> pb.GetTrustScoreResponse:
+        weighed = await self._scales.weigh(ToolName.parse(request.name))
+        tool = weighed.tool.name
+        return pb.GetTrustScoreResponse(
+            score=convert.score(weighed, self._scales.clock.now()),
+            stage=convert.stage(await self._scales.book.stage(tool)),
+            revoked=await self._scales.book.revoked(tool),
+        )
+
+    async def RateTool(self, request: pb.RateToolRequest, context: Any) -> pb.RateToolResponse:
+        rated = await rate_tool(
+            request.version,
+            request.stars,
+            request.comment,
+            registrar_of(serving()),
+            scales=self._scales,
+            histories=self._histories,
+        )
+        return pb.RateToolResponse(average=rated.average, ratings=rated.count)
+
+    async def RecordSecurityAudit(
+        self, request: pb.RecordSecurityAuditRequest, context: Any
+    ) -> pb.RecordSecurityAuditResponse:
+        call = serving()
+        fact = await record_fact(
+            request.version, registrar_of(call), convert.audit_of(request, call), scales=self._scales
+        )
+        self._journal.info("security audit recorded", version=request.version, passed=request.passed, fact=fact)
+        return pb.RecordSecurityAuditResponse(fact_id=fact)
+
+    async def RecordVerification(
+        self, request: pb.RecordVerificationRequest, context: Any
+    ) -> pb.RecordVerificationResponse:
+        call = serving()
+        fact = await record_fact(
+            request.version, registrar_of(call), convert.verification_of(request, call), scales=self._scales
+        )
+        self._journal.info("verification recorded", version=request.version, passed=request.passed, fact=fact)
+        return pb.RecordVerificationResponse(fact_id=fact)
+
+    async def GetStage(self, request: pb.GetStageRequest, context: Any) -> pb.GetStageResponse:
+        return convert.progress(await get_stage(request.name, scales=self._scales))
+
+    async def PromoteTool(self, request: pb.PromoteToolRequest, context: Any) -> pb.PromoteToolResponse:
+        believed = convert.stage_of(request.from_stage)
+        reached = await promote_tool(
+            request.name, believed, registrar_of(serving()), request.reason, scales=self._scales
+        )
+        return pb.PromoteToolResponse(stage=self._noted("tool promoted", request.name, reached))
+
+    async def DemoteTool(self, request: pb.DemoteToolRequest, context: Any) -> pb.DemoteToolResponse:
+        wanted = convert.stage_of(request.to_stage) or Stage.SUBMITTED
+        reached = await demote_tool(request.name, wanted, registrar_of(serving()), request.reason, scales=self._scales)
+        return pb.DemoteToolResponse(stage=self._noted("tool demoted", request.name, reached))
+
+    async def RevokeTool(self, request: pb.RevokeToolRequest, context: Any) -> pb.RevokeToolResponse:
+        heads = await revoke_tool(
+            request.name,
+            convert.order_of(request, serving()),
+            catalogue=self._scales.catalogue,
+            bell=self._bell,
+            clock=self._scales.clock,
+        )
+        self._journal.warning("tool revoked", tool=request.name, versions=len(heads))
+        return pb.RevokeToolResponse(versions=[head.name for head in heads])
+
+    async def ReinstateTool(self, request: pb.ReinstateToolRequest, context: Any) -> pb.ReinstateToolResponse:
+        heads = await reinstate_tool(
+            request.name,
+            convert.order_of(request, serving()),
+            catalogue=self._scales.catalogue,
+            bell=self._bell,
+            clock=self._scales.clock,
+        )
+        self._journal.warning("tool reinstated", tool=request.name, versions=len(heads))
+        return pb.ReinstateToolResponse(versions=[head.name for head in heads])
+
+    def _noted(self, what: str, tool: str, stage: Stage) -> pb.ContributionStage.ValueType:
+        self._journal.info(what, tool=tool, stage=stage.value)
+        return convert.stage(stage)

@@ -1,0 +1,66 @@
+"""A hundred tools of many domains, and how people ask for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from libs.common.semver import Version
+from services.registry.domain.discovery.listing import Card, card
+from services.registry.domain.manifest import Manifest
+from services.registry.domain.model import LifecycleState, Standing, ToolVersion, VersionHead
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+_FILE = Path(__file__).with_name("discovery_corpus.json")
+
+
+def load() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the tools, the paraphrased questions and the keyword questions."""
+    corpus: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads(_FILE.read_text())
+    return corpus
+
+
+def document(tool: Mapping[str, Any], version: str = "1.0.0") -> dict[str, Any]:
+    """Return a manifest's document for a tool of the corpus."""
+    namespace, tool_id = tool["name"].split(".")
+    properties = {name: {"type": "string", "description": text} for name, text in tool["properties"].items()}
+    return {
+        "schema_version": "0.2.0",
+        "tool_id": tool_id,
+        "namespace": namespace,
+        "version": version,
+        "title": tool["title"],
+        "description": tool["description"],
+        "search_hint": tool["search_hint"],
+        "provider": namespace,
+        "tags": list(tool["tags"]),
+        "input": {"schema": {"type": "object", "properties": properties}},
+        "output": {"schema": {"type": "object"}},
+        "execution": {"runner": "remote", "timeout_class": tool.get("timeout_class", "standard")},
+        "permission": {"required_scopes": tool.get("scopes", [])},
+        "mutation_class": tool["mutation_class"],
+        "capability_refs": tool.get("capabilities", []),
+        **tool.get("document", {}),
+    }
+
+
+def version(
+    tool: Mapping[str, Any],
+    number: str = "1.0.0",
+    state: LifecycleState = LifecycleState.AVAILABLE,
+) -> ToolVersion:
+    """Return a stored version of a tool of the corpus."""
+    manifest = Manifest(document(tool, number))
+    standing = Standing(state, NOW, 1)
+    head = VersionHead(
+        manifest.name, Version.parse(number), manifest.digest, len(manifest.payload), NOW, "did:web:x", standing
+    )
+    return ToolVersion(head, manifest)
+
+
+def card_of(*versions: ToolVersion) -> Card:
+    """Return what discovery keeps of a tool with these versions, shown by the last."""
+    return card(versions[-1], [each.head for each in versions])

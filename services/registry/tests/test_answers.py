@@ -1,0 +1,159 @@
+"""An answer is given again only while nothing that it depends on has changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from toolmesh.registry.v1 import registry_service_pb2 as pb
+
+from libs.common.clock import ManualClock
+from services.registry.answers import MAX_ANSWERS, Answers, ForgetfulBell
+from services.registry.domain.changes import Change, Position
+
+
+class Feed:
+    """A feed that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.at: Position | None = Position("epoch", 1)
+
+    def seen(self) -> Position | None:
+        return self.at
+
+    async def beyond(self, position: Position) -> Sequence[Change]:
+        raise AssertionError(f"nobody follows {position} here")
+
+
+class Maker:
+    """Makes a new answer each time, and counts."""
+
+    def __init__(self, until: float = math.inf) -> None:
+        self.made, self.until = 0, until
+
+    async def __call__(self) -> tuple[pb.ListToolsResponse, float]:
+        self.made += 1
+        return pb.ListToolsResponse(next_page_token=f"answer {self.made}"), self.until
+
+
+class Rung:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def ring(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def answers(feed: Feed, clock: ManualClock) -> Answers:
+    return Answers(feed, clock)
+
+
+async def test_the_same_question_is_answered_again_from_memory(answers: Answers) -> None:
+    make = Maker()
+    first = await answers.recall("a", make)
+    assert await answers.recall("a", make) is first
+    assert (await answers.recall("b", make)) is not first
+    assert make.made == 2
+
+
+@pytest.mark.parametrize("now", [Position("epoch", 2), Position("other", 1)])
+async def test_a_change_that_the_feed_saw_ends_every_answer(answers: Answers, feed: Feed, now: Position) -> None:
+    make = Maker()
+    await answers.recall("a", make)
+    feed.at = now
+    await answers.recall("a", make)
+    assert make.made == 2
+
+
+async def test_while_the_log_is_not_seen_nothing_is_remembered(answers: Answers, feed: Feed) -> None:
+    make, known = Maker(), Maker()
+    await answers.recall("known", known)
+    feed.at = None
+    await answers.recall("known", known)
+    await answers.recall("a", make)
+    await answers.recall("a", make)
+    assert (make.made, known.made) == (2, 2)
+    feed.at = Position("epoch", 1)
+    await answers.recall("known", known)
+    assert known.made == 3
+
+
+async def test_an_answer_that_was_being_made_while_the_log_moved_is_not_kept(answers: Answers, feed: Feed) -> None:
+    make = Maker()
+
+    async def overtaken() -> tuple[pb.ListToolsResponse, float]:
+        feed.at = Position("epoch", 2)
+        return await make()
+
+    await answers.recall("a", overtaken)
+    await answers.recall("a", make)
+    assert make.made == 2
+
+
+async def test_an_answer_that_was_being_made_while_this_process_wrote_is_not_kept(answers: Answers) -> None:
+    make = Maker()
+
+    async def overtaken() -> tuple[pb.ListToolsResponse, float]:
+        made = await make()
+        answers.forget()
+        return made
+
+    await answers.recall("a", overtaken)
+    await answers.recall("a", make)
+    assert make.made == 2
+
+
+async def test_the_bell_makes_this_process_forget_before_it_tells_the_others(answers: Answers) -> None:
+    make, rung = Maker(), Rung()
+    await answers.recall("a", make)
+    ForgetfulBell(rung, answers).ring()
+    await answers.recall("a", make)
+    assert (make.made, rung.times) == (2, 1)
+
+
+async def test_an_answer_ends_at_its_own_moment(answers: Answers, clock: ManualClock) -> None:
+    make = Maker(until=clock.now().timestamp() + 60)
+    await answers.recall("a", make)
+    clock.advance(59)
+    await answers.recall("a", make)
+    assert make.made == 1
+    clock.advance(1)
+    await answers.recall("a", make)
+    assert make.made == 2
+
+
+async def test_a_failure_is_not_remembered(answers: Answers) -> None:
+    make = Maker()
+
+    async def fails() -> tuple[pb.ListToolsResponse, float]:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await answers.recall("a", fails)
+    assert (await answers.recall("a", make)).next_page_token == "answer 1"
+
+
+async def test_memory_is_bounded_in_number_and_size(feed: Feed, clock: ManualClock) -> None:
+    make = Maker()
+    answers = Answers(feed, clock)
+    for number in range(MAX_ANSWERS + 10):
+        await answers.recall(number, make)
+    assert len(answers._known) == MAX_ANSWERS
+    small = Answers(feed, clock, max_bytes=100)
+    for number in range(50):
+        await small.recall(number, make)
+    assert small._bytes == sum(known.size for known in small._known.values()) <= 100
+    await small.recall(49, make)
+    assert make.made == MAX_ANSWERS + 60

@@ -1,0 +1,120 @@
+"""A real log: the service in a thread of its own, on a real database, reached over real mutual TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import log_service_pb2
+from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
+from toolmesh_sdk.audit.remote import RemoteLog
+from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.transport import Options, Transport
+
+from libs.common.ids import new_id
+from libs.common.settings import load
+from libs.common.telemetry.log import Log as Logger
+from libs.common.telemetry.spans import Tracing
+from services.audit.config import Settings
+from services.audit.wiring import build
+
+QUIET = Logger("test", level="error", descriptor=2)
+BEGIN = datetime(2026, 11, 15, 8, tzinfo=UTC)
+
+
+class LiveLog:
+    """A running log, as its writers and its verifiers see it."""
+
+    def __init__(self, port: int, pki: Any) -> None:
+        self.address, self._pki = f"127.0.0.1:{port}", pki
+        self._open: list[Transport] = []
+
+    def transport(self, peer: str) -> Transport:
+        """Connect as a peer of this name."""
+        own = self._pki.of(peer)
+        tls = Tls(self._pki.ca, own.cert, own.key, server_name="audit")
+        self._open.append(Transport(self.address, tls, Options()))
+        return self._open[-1]
+
+    def remote(self) -> RemoteLog:
+        """Connect as the operator, to verify."""
+        return RemoteLog(self.transport("operator"), 20)
+
+    def append(self, records: Sequence[record_pb.AuditRecord]) -> int:
+        """Append one batch; return the last sequence."""
+        batch = pb.AppendRecordsRequest(batch=1, records=records)
+        [answer] = AuditServiceStub(self.transport("executor").channel).AppendRecords(iter([batch]), timeout=20)
+        return int(answer.last_sequence)
+
+    def checkpoint(self) -> Any:
+        """Have the log sign what it holds."""
+        return self.remote().checkpoint()
+
+    def close_shard(self, number: int) -> None:
+        """Close a shard."""
+        request = log_service_pb2.CloseShardRequest(shard=number)
+        LogServiceStub(self.transport("operator").channel).CloseShard(request, timeout=20)
+
+    def erase(self, sequence: int) -> int:
+        """Erase a payload; return the sequence of the record that says so."""
+        request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason="asked for")
+        return int(LogServiceStub(self.transport("operator").channel).ErasePayload(request, timeout=20).erased_by)
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for transport in self._open:
+            transport.close()
+
+
+@contextmanager
+def running(environment: dict[str, str], pki: Any) -> Iterator[LiveLog]:
+    """Run the service on the database of an environment."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> Any:
+        made = await build(load(Settings, environment), QUIET, Tracing())
+        await made.start()
+        return made
+
+    try:
+        application = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
+        log = LiveLog(application.server.port, pki)
+        try:
+            yield log
+        finally:
+            log.hang_up()
+            asyncio.run_coroutine_threadsafe(application.stop(), loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        loop.close()
+
+
+def records(count: int, begin: int = 0) -> list[record_pb.AuditRecord]:
+    """Return records of one second after the other."""
+    return [_record(begin + number) for number in range(count)]
+
+
+def _record(number: int) -> record_pb.AuditRecord:
+    stamp = Timestamp()
+    stamp.FromDatetime(BEGIN + timedelta(seconds=number))
+    return record_pb.AuditRecord(
+        record_id=new_id(),
+        event_class=record_pb.EVENT_CLASS_INVOCATION_SUCCEEDED,
+        event_time=stamp,
+        invocation_id=f"inv-{number}",
+        tool_version="tools/core.echo/versions/1.0.0",
+        arguments_summary=b'{"n":9007199254740993,"text":"gr\xc3\xbc\xc3\x9fe","share":0.1}',
+        status=record_pb.RECORD_STATUS_SUCCESS,
+        authorization=record_pb.AUTHORIZATION_OUTCOME_ALLOW,
+    )

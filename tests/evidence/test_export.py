@@ -1,0 +1,222 @@
+"""Exports of a real log: taken over the network, verified offline, and by an implementation that is not ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+import metamorphic_log
+import pytest
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import log_service_pb2
+from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
+from toolmesh_sdk.audit import Note, verify_export, verify_speed
+from toolmesh_sdk.audit.columns import read_rows
+from toolmesh_sdk.audit.exporter import Selection, export
+from toolmesh_sdk.audit.manifest import read_manifest
+
+from tests.evidence.conftest import ERASED, Copy, Original
+from tests.evidence.log import BEGIN, LiveLog, records
+
+MakeCopy = Callable[[], Copy]
+
+
+def test_the_whole_log_is_exported_and_verified_with_the_key_alone(
+    honest: LiveLog, original: Original, tmp_path: Path
+) -> None:
+    done = export(honest.remote(), tmp_path / "out", Selection(), parquet=True, ocsf=True)
+    assert (done.records, sorted(done.digests)) == (1041, ["shard-00000", "shard-00001", "shard-00002"])
+    report = verify_export(tmp_path / "out", original.key)
+    assert report.to_dict()["findings"] == report.problems == []
+    assert [(s.number, s.records, s.erased) for s in report.shards] == [(0, 300, 1), (1, 641, 0), (2, 100, 0)]
+    rows = list(read_rows(tmp_path / "out" / "shard-00001" / "records.parquet"))
+    assert [row["sequence"] for row in rows] == list(range(300, 941))
+    lines = (tmp_path / "out" / "shard-00000" / "records.ocsf.ndjson").read_bytes().splitlines()
+    assert len(lines) == 299, "an erased record has nothing to tell a SIEM"
+
+
+@pytest.mark.parametrize(
+    ("selection", "first", "end"),
+    [
+        (Selection(shard=1), 300, 941),
+        (Selection(first=310, end=700), 310, 700),
+        (Selection(first=1000), 1000, 1041),
+        (Selection(from_time=BEGIN + timedelta(seconds=320), to_time=BEGIN + timedelta(seconds=330)), 321, 331),
+    ],
+    ids=["shard", "range", "open end", "times"],
+)
+def test_a_part_is_exported_and_verified(
+    honest: LiveLog, original: Original, tmp_path: Path, selection: Selection, first: int, end: int
+) -> None:
+    export(honest.remote(), tmp_path / "out", selection)
+    [folder] = [path.parent for path in (tmp_path / "out").rglob("manifest.json")]
+    manifest = read_manifest(folder)
+    assert (manifest.first_sequence, manifest.end_sequence) == (first, end)
+    report = verify_export(folder, original.key)
+    assert report.exit_code == 0, report.to_dict()
+
+
+def test_an_erasure_that_is_recorded_in_another_shard_is_explained(
+    honest: LiveLog, original: Original, tmp_path: Path
+) -> None:
+    export(honest.remote(), tmp_path / "out", Selection(first=0, end=50))
+    assert verify_export(tmp_path / "out", original.key).shards[0].erased == 1
+    [said] = json.loads((tmp_path / "out" / "proofs.json").read_bytes())["erasures"]
+    assert (said["sequence"], said["record"]["erasure"]["reason"]) == (ERASED, "asked for")
+
+
+def test_an_export_proves_that_it_continues_what_was_kept(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+    kept = next(each for each in honest.remote().checkpoints(1) if each.tree_size == 161)
+    export(honest.remote(), tmp_path / "out", Selection(first=700, end=800), known={1: 161})
+    assert verify_export(tmp_path / "out", original.key, [Note.parse(kept.note)]).exit_code == 0
+
+
+def test_a_broken_export_goes_on_where_it_stopped(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+    remote = honest.remote()
+    ask, breaks = remote._audit.ExportRecords, []
+
+    class Lost(grpc.RpcError):
+        def code(self) -> Any:
+            return grpc.StatusCode.UNAVAILABLE
+
+        def details(self) -> str:
+            return "lost"
+
+        def trailing_metadata(self) -> Any:
+            return ()
+
+    class Breaking:
+        def __init__(self, request: Any, **options: Any) -> None:
+            breaks.append(request.resume_sequence)
+            self._stream = ask(request, **options)
+
+        def __iter__(self) -> Any:
+            for part in self._stream:
+                yield part
+                if part.WhichOneof("part") == "records" and len(breaks) == 1:
+                    raise Lost
+
+        def cancel(self) -> None:
+            self._stream.cancel()
+
+    remote._audit.ExportRecords = Breaking  # type: ignore[method-assign, assignment]
+    done = export(remote, tmp_path / "out", Selection(shard=1))
+    assert done.records == 641
+    assert len(breaks) == 2
+    assert breaks[1] > 300
+    assert verify_export(tmp_path / "out", original.key).exit_code == 0
+
+
+def test_what_is_not_there_cannot_be_exported(honest: LiveLog) -> None:
+    stub = AuditServiceStub(honest.transport("operator").channel)
+    for request in (
+        pb.ExportRecordsRequest(shard=9),
+        pb.ExportRecordsRequest(range=pb.SequenceRange(first_sequence=5000)),
+        pb.ExportRecordsRequest(range=pb.SequenceRange(first_sequence=10, end_sequence=10)),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stub.ExportRecords(request, timeout=10))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+
+
+def test_a_service_may_not_export(honest: LiveLog) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(AuditServiceStub(honest.transport("executor").channel).ExportRecords(pb.ExportRecordsRequest(shard=0)))
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED  # type: ignore[attr-defined]
+
+
+def test_an_export_is_fixed_when_it_begins(copy: MakeCopy, tmp_path: Path) -> None:
+    made = copy()
+    with made.serve() as log:
+        stub = AuditServiceStub(log.transport("operator").channel)
+        parts = stub.ExportRecords(pb.ExportRecordsRequest(shard=2), timeout=20)
+        header = next(parts).header
+        log.append(records(20, 5000))
+        sequences = [r.sequence for part in parts for r in part.records.records]
+        assert (sequences[0], sequences[-1] + 1) == (header.first_sequence, header.end_sequence) == (941, 1041)
+        export(log.remote(), tmp_path / "later", Selection(shard=2))
+    assert verify_export(tmp_path / "later", made.original.key).records == 120
+
+
+def test_a_tampered_log_is_exported_as_it_is_and_found(copy: MakeCopy, tmp_path: Path) -> None:
+    made = copy()
+    payload = made.sql("select canonical from records where sequence = 700")[0][0].replace(b"success", b"timeout")
+    made.sql("update records set canonical = %(payload)s where sequence = 700", payload=payload)
+    with made.serve() as log:
+        export(log.remote(), tmp_path / "out", Selection(shard=1))
+    first = verify_export(tmp_path / "out", made.original.key).first
+    assert first is not None
+    assert (first.kind.value, first.sequence) == ("edit", 700)
+
+
+def test_a_log_with_a_gap_cannot_be_exported(copy: MakeCopy, tmp_path: Path) -> None:
+    made = copy()
+    made.sql("delete from records where sequence = 700")
+    with made.serve() as log, pytest.raises(ValueError, match="700"):
+        export(log.remote(), tmp_path / "out", Selection(shard=1))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+# ---- another implementation of the same standards
+
+
+def own_key(original: Original, shard: int) -> str:
+    """The key under the name that it signs a shard's notes with."""
+    from toolmesh_sdk.audit import VerifierKey
+
+    return VerifierKey(f"{original.key.log}/{shard}", original.key.public_key).text
+
+
+def test_another_implementation_accepts_our_notes_and_inclusion_proofs(honest: LiveLog, original: Original) -> None:
+    stub = LogServiceStub(honest.transport("operator").channel)
+    for shard in honest.remote().shards():
+        for checkpoint in honest.remote().checkpoints(shard.number):
+            if not checkpoint.tree_size:
+                continue
+            head = metamorphic_log.checkpoint_verify(checkpoint.note, [own_key(original, shard.number)])
+            assert (head.size, head.root) == (checkpoint.tree_size, checkpoint.root_hash)
+            for index in {0, 1, checkpoint.tree_size // 2, checkpoint.tree_size - 1} & set(range(checkpoint.tree_size)):
+                request = log_service_pb2.GetInclusionProofRequest(
+                    sequence=shard.first_sequence + index, tree_size=checkpoint.tree_size
+                )
+                proof = stub.GetInclusionProof(request, timeout=10)
+                metamorphic_log.checkpoint_verify_inclusion(
+                    checkpoint.note, [own_key(original, shard.number)], index, proof.leaf_hash, list(proof.hashes)
+                )
+                with pytest.raises(metamorphic_log.VerifyError):
+                    metamorphic_log.verify_inclusion(
+                        index, checkpoint.tree_size, bytes(32), list(proof.hashes), checkpoint.root_hash
+                    )
+
+
+def test_another_implementation_accepts_our_consistency_proofs(honest: LiveLog, original: Original) -> None:
+    for shard in honest.remote().shards():
+        notes = [each for each in honest.remote().checkpoints(shard.number) if each.tree_size]
+        for older, newer in pairwise(notes):
+            proof = honest.remote().consistency(shard.number, older.tree_size, newer.tree_size)
+            metamorphic_log.checkpoint_verify_consistency(
+                older.note, newer.note, [own_key(original, shard.number)], list(proof.hashes)
+            )
+            with pytest.raises(metamorphic_log.VerifyError):
+                metamorphic_log.verify_consistency(
+                    *(older.tree_size, newer.tree_size, list(proof.hashes), bytes(32), newer.root_hash)
+                )
+        for size in (1, 2, 255, 256, 257, 500):
+            if size < shard.tree_size:
+                proof = honest.remote().consistency(shard.number, size, shard.tree_size)
+                metamorphic_log.verify_consistency(
+                    *(size, shard.tree_size, list(proof.hashes), proof.first_root, shard.root_hash)
+                )
+
+
+def test_the_speed_of_verifying_is_known(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+    export(honest.remote(), tmp_path / "out", Selection(shard=1))
+    assert verify_speed(tmp_path / "out", original.key) > 0
+    shutil.rmtree(tmp_path / "out" / "..", ignore_errors=True)

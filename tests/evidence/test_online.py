@@ -1,0 +1,304 @@
+"""The log in the database, tampered with by somebody who owns the database, and verified over the network."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toolmesh_sdk.audit import Kind, Note, Report
+from toolmesh_sdk.audit.kept import Kept, load, save
+from toolmesh_sdk.audit.online import OnlineCheck
+
+from services.audit.domain.merkle import CompactRange
+from tests.evidence.conftest import Copy, Original, key_file
+from tests.evidence.log import LiveLog, records
+
+MakeCopy = Callable[[], Copy]
+# In the second shard, in its second block of 256.
+VICTIM = 300 + 256 + 77
+
+
+def verified(log: LiveLog, original: Original, kept: Kept | None = None, **options: Any) -> tuple[Report, OnlineCheck]:
+    check = OnlineCheck(log.remote(), kept or Kept(), original.key, **options)
+    return check.run(), check
+
+
+def found(copy: Copy, kept: Kept | None = None) -> tuple[str, int | None, str]:
+    """Run the service on a copy, verify it, and return what was found first."""
+    with copy.serve() as log:
+        report, _ = verified(log, copy.original, kept)
+    assert report.exit_code == 1, report.to_dict()
+    assert report.first is not None
+    return report.first.kind.value, report.first.sequence, report.first.detail
+
+
+def forged(copy: Copy, sequence: int) -> dict[str, Any]:
+    """Return a place, and the record there with another status and the leaf hash of that."""
+    [(payload,)] = copy.sql("select canonical from records where sequence = %(place)s", place=sequence)
+    other = bytes(payload).replace(b'"status":"success"', b'"status":"timeout"')
+    assert other != bytes(payload)
+    return {"place": sequence, "payload": other, "leaf": hashlib.sha256(bytes(1) + other).digest()}
+
+
+EDIT = "update records set canonical = %(payload)s where sequence = %(place)s"
+EDIT_WITH_HASH = "update records set canonical = %(payload)s, leaf_hash = %(leaf)s where sequence = %(place)s"
+
+
+def shifted(shard: int, by: int) -> list[str]:
+    """Return how to move all records of a shard from a place on."""
+    statements = (
+        "alter table records_{0} drop constraint if exists records_{0}_begin",
+        "alter table records_{0} drop constraint if exists records_{0}_end",
+        "update records_{0} set sequence = -(sequence + {1}) where sequence >= %(place)s",
+        "update records_{0} set sequence = -sequence where sequence < 0",
+    )
+    return [statement.format(shard, by) for statement in statements]
+
+
+INSERT = """
+    insert into records (sequence, shard, record_id, canonical, leaf_hash, event_time)
+    values (%(at)s, %(shard)s, 'inserted', %(payload)s, %(leaf)s, now())
+"""
+
+
+# ---- what is good
+
+
+def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, original: Original) -> None:
+    report, check = verified(honest, original)
+    assert report.to_dict()["findings"] == report.problems == []
+    assert [(s.number, s.first_sequence, s.records, s.erased) for s in report.shards] == [
+        (0, 0, 300, 1),
+        (1, 300, 641, 0),
+        (2, 941, 100, 0),
+    ]
+    assert set(check.newest) == {0, 1, 2}
+    again, _ = verified(honest, original, Kept(original.key.text, check.newest))
+    assert again.exit_code == 0
+
+
+def test_a_sample_is_verified_by_proofs(honest: LiveLog, original: Original) -> None:
+    _, check = verified(honest, original)
+    report, _ = verified(honest, original, Kept(original.key.text, check.newest), sample=7)
+    assert report.exit_code == 0, report.to_dict()
+    assert all(shard.sampled and 7 <= shard.records <= 8 for shard in report.shards)
+
+
+def test_a_key_that_nobody_pinned_is_taken_and_said(honest: LiveLog, original: Original) -> None:
+    check = OnlineCheck(honest.remote(), Kept())
+    report = check.run()
+    assert report.exit_code == 0
+    assert report.remarks
+    assert check.key is not None
+    assert check.key.public_key == original.key.public_key
+
+
+def test_an_empty_log_is_nothing_to_verify(original: Original, database: Callable[[str], str]) -> None:
+    from tests.evidence.log import running
+
+    name = database("audit").rpartition("/")[2]
+    with running(original.environment_of(name), original.pki) as log:
+        report = OnlineCheck(log.remote(), Kept()).run()
+    assert (report.exit_code, report.records) == (0, 0)
+
+
+def test_a_log_that_grows_while_it_is_verified_is_good(copy: MakeCopy) -> None:
+    made, done = copy(), threading.Event()
+    with made.serve(TOOLMESH_CHECKPOINT_RECORDS="5", TOOLMESH_CHECKPOINT_SECONDS="0.1") as log:
+
+        def grow() -> None:
+            while not done.is_set():
+                log.append(records(7, 5000))
+
+        writer = threading.Thread(target=grow)
+        writer.start()
+        try:
+            first, check = verified(log, made.original)
+            log.close_shard(2)
+            again, _ = verified(log, made.original, Kept(made.original.key.text, check.newest))
+        finally:
+            done.set()
+            writer.join()
+    assert (first.to_dict()["findings"], again.to_dict()["findings"]) == ([], [])
+    assert [shard.number for shard in again.shards] == [0, 1, 2, 3]
+    assert again.records > first.records >= 1041
+
+
+# ---- every kind of tampering, on a copy of the database
+
+
+def test_an_edited_record(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(EDIT, **forged(made, VICTIM))
+    assert found(made)[:2] == ("edit", VICTIM)
+
+
+def test_a_record_edited_together_with_its_hash(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(EDIT_WITH_HASH, **forged(made, VICTIM))
+    kind, place, detail = found(made)
+    assert (kind, place) == ("edit", 300 + 256), "the block that holds it"
+    assert str(300 + 511) in detail
+
+
+def test_a_deleted_record(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql("delete from records where sequence = %(place)s", place=VICTIM)
+    assert found(made)[:2] == ("deletion", VICTIM)
+
+
+@pytest.mark.parametrize(("shard", "victim", "expected"), [(0, 150, 100), (1, VICTIM, 300 + 256)])
+def test_a_deleted_record_whose_gap_was_closed(copy: MakeCopy, shard: int, victim: int, expected: int) -> None:
+    made = copy()
+    made.sql("delete from records where sequence = %(place)s", *shifted(shard, -1), place=victim)
+    assert found(made)[:2] == ("deletion", expected), "behind the last checkpoint that still fits; in the changed block"
+
+
+def test_an_inserted_record(copy: MakeCopy) -> None:
+    made = copy()
+    strange = {**forged(made, 250), "at": 150, "shard": 0}
+    made.sql(*shifted(0, 1), INSERT, **{**strange, "place": 150})
+    assert found(made)[:2] == ("insertion", 150)
+
+
+def test_an_inserted_record_in_a_long_stretch_without_checkpoints(copy: MakeCopy) -> None:
+    made = copy()
+    strange = {**forged(made, 250), "at": VICTIM, "shard": 1}
+    made.sql(*shifted(1, 1), INSERT, **{**strange, "place": VICTIM})
+    _, place, _ = found(made)
+    assert place is not None
+    assert 300 + 161 <= place <= VICTIM
+
+
+def test_reordered_records(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(
+        "alter table records_1 drop constraint records_1_begin",
+        "update records_1 set sequence = -1 where sequence = %(one)s",
+        "update records_1 set sequence = %(one)s where sequence = %(other)s",
+        "update records_1 set sequence = %(other)s where sequence = -1",
+        one=VICTIM,
+        other=VICTIM + 30,
+    )
+    assert found(made)[:2] == ("reordering", VICTIM)
+
+
+def test_a_truncated_log(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql("delete from records where sequence >= 1020")
+    assert found(made)[:2] == ("truncation", 1020)
+
+
+def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> None:
+    made, size = copy(), 62
+    with made.serve() as log:
+        _, check = verified(log, made.original)
+    leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_2 order by sequence")][:size]
+    made.sql(
+        "delete from records where sequence >= %(end)s",
+        "delete from checkpoints where shard = 2 and size > %(size)s",
+        "update tree_head set size = %(end)s, hashes = %(hashes)s",
+        size=size,
+        end=941 + size,
+        hashes=list(CompactRange().extended(leaves).hashes),
+    )
+    with made.serve() as log:
+        alone, _ = verified(log, made.original)
+    assert alone.exit_code == 0, "by itself the shorter log is whole; only a kept checkpoint tells"
+    kept = Kept(made.original.key.text, check.newest)
+    assert found(made, kept)[:2] == ("truncation", 941 + size)
+
+
+def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:
+    one, other = copy(), copy()
+    with one.serve() as log:
+        log.append(records(10, 5000))
+        _, check = verified(log, one.original)
+    kept = Kept(one.original.key.text, check.newest)
+    with other.serve() as log:
+        log.append(records(10, 6000))
+        report, _ = verified(log, other.original, kept)
+        assert [f.kind.value for f in report.findings] == ["forked_history"]
+        log.append(records(10, 7000))
+        longer, _ = verified(log, other.original, kept)
+        assert [f.kind.value for f in longer.findings] == ["forked_history"], "the kept one is no longer a beginning"
+        sampled, _ = verified(log, other.original, kept, sample=3)
+        assert [f.kind.value for f in sampled.findings] == ["forked_history"]
+
+
+def test_a_signature_that_the_key_did_not_make(copy: MakeCopy) -> None:
+    made = copy()
+    [(note,)] = made.sql("select note from checkpoints where shard = 0 and size = 200")
+    head, _, line = note.rpartition(" ")
+    spoiled = head + " " + line[:20] + ("A" if line[20] != "A" else "B") + line[21:]
+    made.sql("update checkpoints set note = %(note)s where shard = 0 and size = 200", note=spoiled)
+    assert found(made)[0] == "wrong_signature"
+
+
+def test_another_key(copy: MakeCopy, tmp_path: Path) -> None:
+    made = copy()
+    with made.serve(TOOLMESH_CHECKPOINT_KEY=str(key_file(tmp_path))) as log:
+        log.append(records(1, 5000))
+        report, _ = verified(log, made.original)
+    assert report.first is not None
+    assert report.first.kind.value == "wrong_key"
+
+
+def test_a_missing_shard(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql("drop table records_1", "delete from checkpoints where shard = 1", "delete from shards where number = 1")
+    kind, place, _ = found(made)
+    assert (kind, place) == ("shard_missing", 300)
+
+
+def test_a_swapped_shard(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(EDIT_WITH_HASH, **forged(made, 42))
+    leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_0 order by sequence")]
+    tree, nodes = CompactRange().grown(leaves)
+    [(node, value)] = nodes
+    made.sql(
+        "delete from checkpoints where shard = 0",
+        "update shards set root_hash = %(root)s where number = 0",
+        "update subtrees set hash = %(value)s where shard = 0 and level = %(level)s and place = %(place)s",
+        root=tree.root(),
+        value=value,
+        **node._asdict(),
+    )
+    assert found(made)[:2] == ("shard_swapped", 0)
+
+
+def test_a_payload_that_is_just_gone(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql("update records set canonical = null where sequence = %(place)s", place=VICTIM)
+    assert found(made)[:2] == ("unexplained_erasure", VICTIM)
+
+
+def test_a_sample_finds_what_it_looks_at(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(EDIT, **forged(made, 0))
+    with made.serve() as log:
+        report, _ = verified(log, made.original, sample=1)
+    assert report.first is not None
+    assert (report.first.kind, report.first.sequence) == (Kind.EDIT, 0), (
+        "the first record of a shard is always looked at"
+    )
+
+
+# ---- what is kept
+
+
+def test_what_is_kept_is_read_as_it_was_written(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+    _, check = verified(honest, original)
+    kept = Kept(original.key.text, check.newest)
+    save(tmp_path / "deep" / "kept.json", kept)
+    assert load(tmp_path / "deep" / "kept.json") == kept
+    assert load(tmp_path / "nothing.json") == Kept()
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(ValueError):
+        load(tmp_path / "bad.json")
+    assert Note.parse(kept.notes[0]).size == 300
