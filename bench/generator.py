@@ -52,12 +52,14 @@ class Target:
     headers: dict[str, str] = field(default_factory=dict)
     pki: Path | None = None
     authority: str = ""
+    identity: str = "orchestrator"
+    """Whose certificate the generator shows."""
 
     def arguments(self) -> list[str]:
         given = ["-target", self.address, "-path", self.path, "-kind", self.kind, "-headers", json.dumps(self.headers)]
         if self.pki is not None:
             given += ["-ca", str(self.pki / "ca.pem"), "-authority", self.authority]
-            given += ["-cert", str(self.pki / "orchestrator.pem"), "-key", str(self.pki / "orchestrator.key")]
+            given += ["-cert", str(self.pki / f"{self.identity}.pem"), "-key", str(self.pki / f"{self.identity}.key")]
         return given
 
 

@@ -59,6 +59,10 @@ class Stage:
         headers = {"authorization": f"Bearer {self.token}"}
         return Target(f"h2://{self.parts[name][0]}", path, pki=self.pki, authority=name, headers=headers)
 
+    def peer(self, name: str, path: str) -> Target:
+        """Return a service as a target, called straight by the executor on its own authority, as inside the mesh."""
+        return Target(f"h2://{self.parts[name][0]}", path, pki=self.pki, authority=name, identity="executor")
+
     def edge(self, path: str) -> Target:
         """Return a service behind Envoy as a target, over HTTP/2 without TLS."""
         return Target(f"h2c://{self.mesh.edge}", path, headers={"authorization": f"Bearer {self.token}"})

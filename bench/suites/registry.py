@@ -56,7 +56,7 @@ def run(stage: Stage) -> Iterator[Row]:
             row = offer(
                 "registry",
                 case,
-                stage.service("registry", path),
+                stage.peer("registry", path),
                 bodies,
                 concurrency=concurrency,
                 pids=stage.pids("registry", "postgres"),

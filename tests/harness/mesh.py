@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,16 @@ class Mesh:
             if line.startswith("{"):
                 found.append(json.loads(line))
         return found
+
+    def calls(self, part: str, trace: str, *, within: float = 10.0) -> list[dict[str, Any]]:
+        """Return the lines of the calls that a part served in a trace, waiting for the first: lines are written in company."""
+
+        def found() -> list[dict[str, Any]]:
+            return [line for line in self.logs(part) if line.get("trace_id") == trace and line.get("event") == "call"]
+
+        with suppress(AssertionError):
+            wait_until(found, f"a call in the log of {part}", within)
+        return found()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Signal a part; return the pid that it had."""

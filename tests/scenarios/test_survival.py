@@ -16,6 +16,7 @@ import pytest
 
 from libs.common.ids import new_id
 from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.stores import wait_until
 
 SERVICES = ["registry", "authz", "executor", "approval", "audit", "gateway"]
 PARTS = [*SERVICES, "postgres", "valkey", "envoy"]
@@ -96,7 +97,8 @@ def test_a_gateway_that_is_asked_to_stop_under_load_fails_nothing_that_it_accept
     # Whom the edge had to turn away meanwhile, it told that a retry is worth it.
     turned_away = [a for _, a in load.failures()]
     assert all(isinstance(a, httpx.Response) and a.json()["error"]["data"]["retryable"] for a in turned_away)
-    assert works(own_mesh)
+    # The edge looks for itself whether the gateway is back.
+    wait_until(lambda: works(own_mesh), "the way through the edge")
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -35,18 +35,18 @@ def scripts(tmp_path: Path) -> Path:
 
 
 async def test_replicas_that_start_together_migrate_once(database: Callable[..., str], scripts: Path) -> None:
-    url = database("audit", empty=True)
-    engines = [engine_for(url, schema="audit") for _ in range(6)]
-    await asyncio.gather(*(migrate(engine, scripts, schema="audit") for engine in engines))
+    url = database("approval", empty=True)
+    engines = [engine_for(url, schema="approval") for _ in range(6)]
+    await asyncio.gather(*(migrate(engine, scripts, schema="approval") for engine in engines))
     async with transaction(engines[0]) as connection:
-        assert (await connection.execute(text("select count(*) from audit.things"))).scalar_one() == 1
+        assert (await connection.execute(text("select count(*) from approval.things"))).scalar_one() == 1
     for engine in engines:
         await engine.dispose()
 
 
 async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], scripts: Path) -> None:
-    engine = engine_for(database("audit", empty=True), schema="audit")
-    await migrate(engine, scripts, schema="audit")
+    engine = engine_for(database("approval", empty=True), schema="approval")
+    await migrate(engine, scripts, schema="approval")
     with pytest.raises(ZeroDivisionError):
         async with transaction(engine) as connection:
             await connection.execute(text("insert into things values (2)"))
@@ -57,7 +57,7 @@ async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], 
 
 
 async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callable[..., str]) -> None:
-    engine = engine_for(database("audit", empty=True), schema="audit", size=1)
+    engine = engine_for(database("approval", empty=True), schema="approval", size=1)
     engine.pool._timeout = 0.05  # type: ignore[attr-defined]
     async with transaction(engine):
         with pytest.raises(MeshError) as caught:
@@ -65,7 +65,7 @@ async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callab
                 pass
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
     await engine.dispose()
-    dead = engine_for("postgresql://u:p@127.0.0.1:1/none", schema="audit")
+    dead = engine_for("postgresql://u:p@127.0.0.1:1/none", schema="approval")
     with pytest.raises(MeshError) as caught:
         async with transaction(dead):
             pass
