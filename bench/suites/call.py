@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
 from bench.floor import ECHO
-from bench.generator import Body, offer
+from bench.generator import Body, Target, offer
 from bench.rows import Row
 from bench.stage import Stage
 
@@ -22,13 +22,14 @@ def run(stage: Stage) -> Iterator[Row]:
     call = {"tool": "echo", "arguments": json.loads(ARGUMENTS)}
     entry = [Body(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": call}).encode())]
     for concurrency in CONCURRENCIES:
-        floor = offer("call", "bare grpc.aio echo", stage.floor(ECHO), message, concurrency=concurrency, pids=[stage.floor_pid])  # fmt: skip
+
+        def measure(case: str, target: Target, bodies: list[Body], pids: list[int], at: int = concurrency) -> Row:
+            return offer("call", case, target, bodies, concurrency=at, pids=pids)
+
+        floor = measure("bare grpc.aio echo", stage.floor(ECHO), message, [stage.floor_pid])
         yield floor
         everyone = stage.pids()
-        direct = offer("call", "governed echo, gRPC", stage.service("executor", ECHO), message, concurrency=concurrency, pids=everyone)  # fmt: skip
-        direct = direct.against(floor)
+        direct = measure("governed echo, gRPC", stage.service("executor", ECHO), message, everyone).against(floor)
         yield direct.aimed("p50", "<=", 7) if concurrency == 1 else direct.aimed("rps", ">=", 0.5)
-        through = offer("call", "governed echo, gRPC through Envoy", stage.edge(ECHO), message, concurrency=concurrency, pids=everyone)  # fmt: skip
-        yield through.against(floor)
-        spoken = offer("call", "governed echo, JSON-RPC through Envoy", stage.json_rpc(), entry, concurrency=concurrency, pids=everyone)  # fmt: skip
-        yield spoken.against(floor)
+        yield measure("governed echo, gRPC through Envoy", stage.edge(ECHO), message, everyone).against(floor)
+        yield measure("governed echo, JSON-RPC through Envoy", stage.json_rpc(), entry, everyone).against(floor)

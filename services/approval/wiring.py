@@ -6,11 +6,9 @@ from pathlib import Path
 
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
-from libs.common.auth.jwks import jwks_from
-from libs.common.auth.tokens import TokenVerifier
+from libs.common.auth.jwks import authz_channel, verifier_from
 from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
-from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
@@ -34,9 +32,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
 def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> RpcApplication:
     """Put the service together, with a clock of the caller's choice."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
-    authz = channel_to(
-        "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
-    )
+    authz = authz_channel(settings.authz_address, settings)
     tickets = PostgresTickets(engine)
     handlers, sweeper = ApprovalHandlers(tickets, clock), Sweeper(tickets, clock, log)
     return RpcApplication(
@@ -44,7 +40,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> Rpc
         log,
         tracing,
         policy=POLICY,
-        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
+        verifier=verifier_from(authz, settings),
         services=[
             Service(
                 "toolmesh.approval.v1.ApprovalService", lambda s: rpc.add_ApprovalServiceServicer_to_server(handlers, s)

@@ -10,12 +10,10 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 from toolmesh.audit.v1 import log_service_pb2_grpc as log_rpc
 from toolmesh.audit.v1 import usage_service_pb2_grpc as usage_rpc
 
-from libs.common.auth.jwks import jwks_from
-from libs.common.auth.tokens import TokenVerifier
+from libs.common.auth.jwks import authz_channel, verifier_from
 from libs.common.clock import SystemClock
 from libs.common.process import instance_id
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
-from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
@@ -67,9 +65,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Put the service together. Nothing is connected yet."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
-    authz = channel_to(
-        "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
-    )
+    authz = authz_channel(settings.authz_address, settings)
     reader, writer, tail = PostgresReader(engine), _writer(settings, log), Tail()
     evidence, issue = _evidence(settings, engine, writer, tail, log)
     append, streams = AppendRecords(MeteredWriter(writer), tail), OpenStreams()
@@ -88,7 +84,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         log,
         tracing,
         policy=POLICY,
-        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
+        verifier=verifier_from(authz, settings),
         services=[
             Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s)),
             Service("toolmesh.audit.v1.LogService", lambda s: log_rpc.add_LogServiceServicer_to_server(evidence, s)),

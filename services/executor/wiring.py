@@ -10,8 +10,7 @@ import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
-from libs.common.auth.jwks import jwks_from
-from libs.common.auth.tokens import TokenVerifier
+from libs.common.auth.jwks import authz_channel, verifier_from
 from libs.common.clock import Clock, SystemClock
 from libs.common.ids import new_id
 from libs.common.process import instance_id
@@ -45,7 +44,6 @@ from services.executor.handlers import ExecutorHandlers
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
-AUTHZ_SERVICE = "toolmesh.authz.v1.AuthzService"
 SCHEMA = "executor"
 MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
@@ -95,7 +93,7 @@ def compose(
         log,
         tracing,
         policy=POLICY,
-        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
+        verifier=verifier_from(authz, settings),
         services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
         # Released in reverse: the trail sends or keeps what is left before its channel and its database close.
         resources=[
@@ -111,9 +109,8 @@ def compose(
 
 def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
     """Open the channels to authz, registry and audit."""
-    repeatable = ["GetJwks", "Check"]
     return (
-        channel_to("authz", settings.authz_address, settings, service=AUTHZ_SERVICE, retry=repeatable),
+        authz_channel(settings.authz_address, settings, repeatable=["Check"]),
         channel_to("registry", settings.registry_address, settings),
         channel_to("audit", settings.audit_address, settings),
     )

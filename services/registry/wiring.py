@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
+from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.registry.v1 import discovery_service_pb2_grpc as discovery_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as lifecycle_rpc
 from toolmesh.registry.v1 import namespace_service_pb2_grpc as namespace_rpc
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
-from libs.common.auth.jwks import jwks_from
-from libs.common.auth.tokens import TokenVerifier
-from libs.common.clock import SystemClock
+from libs.common.auth.jwks import authz_channel, verifier_from
+from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
@@ -27,7 +28,7 @@ from services.registry.adapters.histories import PostgresHistories
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
 from services.registry.adapters.redis_bell import RedisBell
-from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, report
+from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, report
 from services.registry.adapters.tool_directory import ToolDirectory
 from services.registry.adapters.trust_book import PostgresTrustBook
 from services.registry.adapters.trust_scores import CachedTrustScores
@@ -70,9 +71,7 @@ async def build(
 ) -> RegistryApplication:
     """Put the registry together. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
     engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
-    authz = channel_to(
-        "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
-    )
+    authz = authz_channel(settings.authz_address, settings)
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
@@ -84,36 +83,21 @@ async def build(
     scales = Scales(catalogue, PostgresTrustBook(engine), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
-    async def ending() -> None:
+    async def end_what_is_due() -> None:
         force = settings.removal_policy == "force"
         swept = await sweep_lifecycle(
             histories=histories, catalogue=catalogue, usage=usage, bell=bell, clock=clock, force=force
         )
         report(swept, log)
 
-    sweeper = Sweeper(
-        engine,
-        log,
-        {
-            "lifecycle": ending,
-            "trust": lambda: sweep_scores(scales),
-        },
-        interval=sweep_seconds,
-    )
+    tasks: dict[str, Task] = {"lifecycle": end_what_is_due, "trust": lambda: sweep_scores(scales)}
+    sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     lifecycle = LifecycleHandlers(
         catalogue=catalogue, histories=histories, usage=usage, bell=bell, clock=clock, journal=log
     )
     namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, bell=bell, clock=clock, journal=log)
     trust = TrustHandlers(scales=scales, histories=histories, bell=bell, journal=log)
-    language = LanguageProcess(log)
-    vectors = PostgresVectors(engine, f"{language.model}/{RECIPE}")
-    writer = VectorWriter(
-        log=changes, feed=feed, vectors=vectors, language=language, journal=log, settle=settle_seconds
-    )
-    directory = ToolDirectory(
-        catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust_scores, clock=clock, journal=log
-    )
-    discovery = DiscoveryHandlers(directory=directory, language=language, catalogue=catalogue, clock=clock)
+    discovery = _discovery(engine, catalogue, changes, feed, trust_scores, clock, log, settle=settle_seconds)
     handlers = RegistryHandlers(
         catalogue=catalogue,
         answers=answers,
@@ -130,27 +114,8 @@ async def build(
         log,
         tracing,
         policy=POLICY,
-        verifier=TokenVerifier(jwks_from(authz), issuer=settings.issuer, audience=settings.audience),
-        services=[
-            Service(
-                "toolmesh.registry.v1.RegistryService", lambda s: rpc.add_RegistryServiceServicer_to_server(handlers, s)
-            ),
-            Service(
-                "toolmesh.registry.v1.LifecycleService",
-                lambda s: lifecycle_rpc.add_LifecycleServiceServicer_to_server(lifecycle, s),
-            ),
-            Service(
-                "toolmesh.registry.v1.NamespaceService",
-                lambda s: namespace_rpc.add_NamespaceServiceServicer_to_server(namespaces, s),
-            ),
-            Service(
-                "toolmesh.registry.v1.DiscoveryService",
-                lambda s: discovery_rpc.add_DiscoveryServiceServicer_to_server(discovery, s),
-            ),
-            Service(
-                "toolmesh.registry.v1.TrustService", lambda s: trust_rpc.add_TrustServiceServicer_to_server(trust, s)
-            ),
-        ],
+        verifier=verifier_from(authz, settings),
+        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust),
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
@@ -159,11 +124,69 @@ async def build(
             Resource(bus.start, bus.stop),
             Resource(trust_scores.start, trust_scores.stop),
             Resource(sweeper.start, sweeper.stop),
+            *discovery.resources,
+        ],
+        before_drain=feed.end,
+    )
+    application.bell, application.sweeper, application.language = bus, sweeper, discovery.language
+    return application
+
+
+class _Discovery(NamedTuple):
+    """What finds tools, and what it keeps running for that."""
+
+    handlers: DiscoveryHandlers
+    resources: list[Resource]
+    language: LanguageProcess
+
+
+def _discovery(
+    engine: AsyncEngine,
+    catalogue: PostgresCatalogue,
+    changes: PostgresChangeLog,
+    feed: PolledChangeFeed,
+    trust: CachedTrustScores,
+    clock: Clock,
+    log: Log,
+    *,
+    settle: float,
+) -> _Discovery:
+    language = LanguageProcess(log)
+    vectors = PostgresVectors(engine, f"{language.model}/{RECIPE}")
+    writer = VectorWriter(log=changes, feed=feed, vectors=vectors, language=language, journal=log, settle=settle)
+    directory = ToolDirectory(
+        catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
+    )
+    return _Discovery(
+        DiscoveryHandlers(directory=directory, language=language, catalogue=catalogue, clock=clock),
+        [
             Resource(stop=language.stop),
             Resource(directory.start, directory.stop),
             Resource(writer.start, writer.stop),
         ],
-        before_drain=feed.end,
+        language,
     )
-    application.bell, application.sweeper, application.language = bus, sweeper, language
-    return application
+
+
+def _services(
+    registry: RegistryHandlers,
+    lifecycle: LifecycleHandlers,
+    namespaces: NamespaceHandlers,
+    discovery: DiscoveryHandlers,
+    trust: TrustHandlers,
+) -> list[Service]:
+    """The gRPC services of the process, each with what answers it."""
+    package = "toolmesh.registry.v1."
+    return [
+        Service(package + "RegistryService", lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s)),
+        Service(
+            package + "LifecycleService", lambda s: lifecycle_rpc.add_LifecycleServiceServicer_to_server(lifecycle, s)
+        ),
+        Service(
+            package + "NamespaceService", lambda s: namespace_rpc.add_NamespaceServiceServicer_to_server(namespaces, s)
+        ),
+        Service(
+            package + "DiscoveryService", lambda s: discovery_rpc.add_DiscoveryServiceServicer_to_server(discovery, s)
+        ),
+        Service(package + "TrustService", lambda s: trust_rpc.add_TrustServiceServicer_to_server(trust, s)),
+    ]
