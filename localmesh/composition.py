@@ -46,7 +46,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         valkey_part(wheels.valkey_server(), mesh.state.path / "valkey", mesh.ports["valkey"], mesh.secrets.valkey),
         # The first service: all others fetch the keys for caller tokens from it.
-        _service(mesh, "authz", {"TOOLMESH_SIGNING_KEYS": str(mesh.secrets.signing_keys)}),
+        _service(mesh, "authz", _authz(mesh) | _redis(mesh)),
         # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
         _service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.
@@ -63,7 +63,11 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         _service(
             mesh,
             "executor",
-            {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)} | _peers(mesh, "registry", "authz", "audit"),
+            {
+                "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
+                "TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"]),
+            }
+            | _peers(mesh, "registry", "authz", "audit"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
         _service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz"), after=()),
@@ -99,6 +103,15 @@ def _service(mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple
     return service_part(ServicePlan(name, after, own), mesh.ports, mesh.pki, mesh.settings)
 
 
+def _authz(mesh: Mesh) -> dict[str, str]:
+    return {
+        "TOOLMESH_SIGNING_KEYS": str(mesh.secrets.signing_keys),
+        "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
+        "TOOLMESH_TRUSTED_ISSUERS": mesh.settings.trusted_issuers,
+        "TOOLMESH_DID_RESOLVER": mesh.settings.did_resolver,
+    }
+
+
 def _audit(mesh: Mesh) -> dict[str, str]:
     return {
         "TOOLMESH_CHECKPOINT_KEY": str(mesh.secrets.checkpoint_key),
@@ -110,6 +123,10 @@ def _audit(mesh: Mesh) -> dict[str, str]:
 
 def _database_url(mesh: Mesh, role: str) -> str:
     return database_url(role, mesh.secrets.database[role], mesh.ports["postgres"])
+
+
+def _redis(mesh: Mesh) -> dict[str, str]:
+    return {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])}
 
 
 def _peers(mesh: Mesh, *names: str) -> dict[str, str]:

@@ -27,6 +27,8 @@ class Settings:
     rate_burst: int = 4000
     relay: str = "redis"
     kafka_brokers: str = ""
+    trusted_issuers: str = ""
+    did_resolver: str = ""
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
@@ -41,6 +43,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         rate_burst=int(environment.get("TOOLMESH_EDGE_BURST", default.rate_burst)),
         relay=environment.get("TOOLMESH_RELAY", default.relay),
         kafka_brokers=environment.get("TOOLMESH_KAFKA_BROKERS", default.kafka_brokers),
+        trusted_issuers=environment.get("TOOLMESH_TRUSTED_ISSUERS", default.trusted_issuers),
+        did_resolver=environment.get("TOOLMESH_DID_RESOLVER", default.did_resolver),
     )
 
 

@@ -79,10 +79,22 @@ def _cases() -> Iterator[tuple[str, str, list[Body], float]]:
     )
     words = discovery.SearchToolsRequest(query="refund an invoice", mode=discovery.SEARCH_MODE_LEXICAL)
     yield "SearchTools, words", _DISCOVERY + "SearchTools", [Body(words.SerializeToString())], 0
-    meant = [Body(discovery.SearchToolsRequest(query=query).SerializeToString()) for query in QUERIES]
-    yield "SearchTools, meaning", _DISCOVERY + "SearchTools", meant, 40
+    search = _DISCOVERY + "SearchTools"
+    yield "SearchTools, meaning, asked before", search, [_asked(query) for query in QUERIES], 0
+    yield "SearchTools, meaning, never asked", search, [_asked(query) for query in _new_queries()], 40
     surface = discovery.CompileSurfaceRequest(task="refund an invoice and tell the customer", token_budget=2000)
     yield "CompileSurface, 2,000 tokens", _DISCOVERY + "CompileSurface", [Body(surface.SerializeToString())], 0
+
+
+def _asked(query: str) -> Body:
+    return Body(discovery.SearchToolsRequest(query=query).SerializeToString())
+
+
+def _new_queries() -> Iterator[str]:
+    """More questions than are asked in one measurement, and other ones each time."""
+    once = time.monotonic_ns() % 10_000
+    for number in range(3000):
+        yield f"{QUERIES[number % len(QUERIES)]} for order {once}-{number}"
 
 
 def _channel(stage: Stage) -> grpc.Channel:

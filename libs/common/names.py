@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from libs.common.errors import MeshError, Reason
+from libs.common.globs import ANY, covers, matches
 
 DEFAULT_NAMESPACE = "core"
 _REFERENCE = re.compile(r"^(?:tools/)?(?:([a-z][a-z0-9-]{1,62})\.)?([a-z][a-z0-9_]{2,254})$")
@@ -53,7 +53,18 @@ def split_version_name(name: str) -> tuple[ToolName, str]:
 
 def grant_covers(pattern: str, tool: ToolName) -> bool:
     """Say whether a grant such as `arith*`, `acme.*` or `*` covers the tool. Without a namespace it means `core`."""
-    if pattern == "*":
-        return True
+    namespace, tool_id = _parts(pattern)
+    return matches(namespace, tool.namespace) and matches(tool_id, tool.tool_id)
+
+
+def grant_within(pattern: str, outer: str) -> bool:
+    """Say whether every tool that a grant covers is covered by the outer one too; a no may mean that it cannot be shown."""
+    (namespace, tool_id), (outer_namespace, outer_id) = _parts(pattern), _parts(outer)
+    return covers(outer_namespace, namespace) and covers(outer_id, tool_id)
+
+
+def _parts(pattern: str) -> tuple[str, str]:
+    if pattern == ANY:
+        return ANY, ANY
     namespace, _, tool_id = pattern.rpartition(".")
-    return fnmatchcase(tool.namespace, namespace or DEFAULT_NAMESPACE) and fnmatchcase(tool.tool_id, tool_id)
+    return namespace or DEFAULT_NAMESPACE, tool_id

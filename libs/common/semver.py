@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
 
@@ -58,22 +58,57 @@ class Version:
         return (self.core, 0 if self.prerelease else 1, parts)
 
 
+Core = tuple[int, int, int]
+Span = tuple[Core, Core | None]
+"""Releases from the first on, and below the second; None means without an end."""
+_ZERO: Core = (0, 0, 0)
+_EVERY_RELEASE: Span = (_ZERO, None)
+
+
 @dataclass(frozen=True)
 class Constraint:
     """What a caller accepts: exact, `latest`, `^1.2`, `~1.2`, `1.x`, comparisons such as `>=1.2 <2`, `1.2 - 1.4`, or any of
     several with `||` between them. A range never accepts a pre-release; who wants one names it exactly."""
 
     text: str
-    accepts: Callable[[Version], bool]
+    releases: tuple[Span, ...]
+    """What it accepts, in order, without touching neighbours."""
+    prereleases: frozenset[Version] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
         """Read a constraint; empty and `*` mean `latest`. Nonsense raises INVALID_REQUEST."""
         text = text.strip()
         if text in ("", "latest", "*"):
-            return cls("latest", lambda version: not version.prerelease)
-        alternatives = [_alternative(part.strip()) for part in text.split("||")]
-        return cls(text, lambda version: any(accepts(version) for accepts in alternatives))
+            return cls("latest", (_EVERY_RELEASE,))
+        return union([_alternative(part.strip()) for part in text.split("||")], text)
+
+    def accepts(self, version: Version) -> bool:
+        """Say whether a version is one of those that are meant."""
+        if version.prerelease:
+            return version in self.prereleases
+        core = version.core
+        return any(low <= core and (end is None or core < end) for low, end in self.releases)
+
+    def within(self, other: Constraint) -> bool:
+        """Say whether everything that this accepts is accepted by the other one too."""
+        return self.prereleases <= other.prereleases and all(
+            any(low <= span[0] and _ends_by(span[1], end) for low, end in other.releases) for span in self.releases
+        )
+
+
+def union(constraints: Iterable[Constraint], text: str = "") -> Constraint:
+    """Return what accepts whatever one of these accepts."""
+    parts = list(constraints)
+    spans: list[Span] = []
+    for low, end in sorted((span for part in parts for span in part.releases), key=lambda span: span[0]):
+        if spans and _ends_by(low, spans[-1][1]):
+            last, reached = spans.pop()
+            spans.append((last, reached if _ends_by(end, reached) else end))
+        else:
+            spans.append((low, end))
+    prereleases = frozenset().union(*(part.prereleases for part in parts))
+    return Constraint(text or " || ".join(part.text for part in parts), tuple(spans), prereleases)
 
 
 def highest(versions: Iterable[Version], constraint: Constraint) -> Version | None:
@@ -81,52 +116,60 @@ def highest(versions: Iterable[Version], constraint: Constraint) -> Version | No
     return max((v for v in versions if constraint.accepts(v)), default=None)
 
 
-def _alternative(text: str) -> Callable[[Version], bool]:
+def _alternative(text: str) -> Constraint:
     if _VERSION.match(text):
         exact = Version.parse(text)
-        return lambda version: version == exact
+        if exact.prerelease:
+            return Constraint(text, (), frozenset({exact}))
+        return Constraint(text, ((exact.core, _next(exact.core)),))
     hyphen = _HYPHEN.match(text)
     terms = [f">={hyphen.group(1)}", f"<={hyphen.group(2)}"] if hyphen else text.split()
     if not terms:
         raise _no_constraint(text)
-    tests = [_term(term) for term in terms]
-    return lambda version: not version.prerelease and all(test(version) for test in tests)
+    low, end = _EVERY_RELEASE
+    for term in terms:
+        least, limit = _term(term)
+        low, end = max(low, least), limit if _ends_by(limit, end) else end
+    return Constraint(text, ((low, end),) if end is None or low < end else ())
 
 
-def _term(term: str) -> Callable[[Version], bool]:
+def _term(term: str) -> Span:
     comparison = _COMPARISON.match(term)
     if comparison:
         return _comparison(comparison.group(1), comparison.group(2))
     if term[0] == "^":
         low, given = _partial(term[1:])
-        return _between(low, _caret_end(low, given))
+        return (low, _caret_end(low, given))
     if term[0] == "~":
         low, given = _partial(term[1:])
-        return _between(low, (low[0] + 1, 0, 0) if given == 1 else (low[0], low[1] + 1, 0))
+        return (low, (low[0] + 1, 0, 0) if given == 1 else (low[0], low[1] + 1, 0))
     low, given = _partial(term)
-    return _between(low, _wildcard_end(low, given))
+    return (low, _wildcard_end(low, given))
 
 
-def _comparison(sign: str, text: str) -> Callable[[Version], bool]:
+def _comparison(sign: str, text: str) -> Span:
     low, given = _partial(text)
-    if sign == "=":
-        return _between(low, _wildcard_end(low, given))
     end = _wildcard_end(low, given)
-    tests: dict[str, Callable[[Version], bool]] = {
-        ">=": lambda v: v.core >= low,
-        "<": lambda v: v.core < low,
+    spans: dict[str, Span] = {
+        "=": (low, end),
+        ">=": (low, None),
+        "<": (_ZERO, low),
         # `>1.2` means above the whole of 1.2.x, and `<=1.2` up to its end.
-        ">": lambda v: v.core >= end,
-        "<=": lambda v: v.core < end,
+        ">": (end, None),
+        "<=": (_ZERO, end),
     }
-    return tests[sign]
+    return spans[sign]
 
 
-def _between(low: tuple[int, int, int], end: tuple[int, int, int]) -> Callable[[Version], bool]:
-    return lambda version: low <= version.core < end
+def _ends_by(end: Core | None, limit: Core | None) -> bool:
+    return limit is None or (end is not None and end <= limit)
 
 
-def _caret_end(low: tuple[int, int, int], given: int) -> tuple[int, int, int]:
+def _next(core: Core) -> Core:
+    return (core[0], core[1], core[2] + 1)
+
+
+def _caret_end(low: Core, given: int) -> Core:
     if low[0] > 0 or given == 1:
         return (low[0] + 1, 0, 0)
     if low[1] > 0 or given == 2:
@@ -134,12 +177,12 @@ def _caret_end(low: tuple[int, int, int], given: int) -> tuple[int, int, int]:
     return (0, 0, low[2] + 1)
 
 
-def _wildcard_end(low: tuple[int, int, int], given: int) -> tuple[int, int, int]:
+def _wildcard_end(low: Core, given: int) -> Core:
     ends = {1: (low[0] + 1, 0, 0), 2: (low[0], low[1] + 1, 0), 3: (low[0], low[1], low[2] + 1)}
     return ends[given]
 
 
-def _partial(text: str) -> tuple[tuple[int, int, int], int]:
+def _partial(text: str) -> tuple[Core, int]:
     """Read `1`, `1.2`, `1.2.3` or `1.x`; return the lowest version meant and how many numbers were given."""
     match = _PARTIAL.match(text)
     if match is None or any(len(part) > _MAX_DIGITS for part in match.groups() if part):

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import pytest
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
-from toolmesh.authz.v1 import authz_service_pb2_grpc
+from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
 from toolmesh.executor.v1 import executor_service_pb2_grpc
 from toolmesh.registry.v1 import (
     discovery_service_pb2_grpc,
@@ -101,7 +101,7 @@ def servicer(parent: type, mesh: ScriptedMesh) -> Any:
     """Return a servicer whose every method is scripted."""
 
     def method(name: str) -> Callable[..., Any]:
-        if name == "WatchRecords":
+        if name in ("WatchRecords", "ReplayPolicySet"):
             return lambda self, request, context: mesh.stream(name, request, context)
         return lambda self, request, context: mesh.reply(name, request, context)
 
@@ -145,8 +145,14 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             usage_service_pb2_grpc.add_UsageServiceServicer_to_server(
                 servicer(usage_service_pb2_grpc.UsageServiceServicer, mesh), server
             )
+            token_service_pb2_grpc.add_TokenServiceServicer_to_server(
+                servicer(token_service_pb2_grpc.TokenServiceServicer, mesh), server
+            )
             authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(
                 servicer(authz_service_pb2_grpc.AuthzServiceServicer, mesh), server
+            )
+            policy_service_pb2_grpc.add_PolicyServiceServicer_to_server(
+                servicer(policy_service_pb2_grpc.PolicyServiceServicer, mesh), server
             )
             port = (
                 server.add_insecure_port("127.0.0.1:0")

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
+from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.executor.v1 import executor_service_pb2, result_envelope_pb2
 from toolmesh.registry.v1 import registry_service_pb2, tool_pb2, tool_version_pb2
 from toolmesh_sdk import AsyncClient, Client, InvalidInputError
@@ -28,6 +29,7 @@ RESULT = result_envelope_pb2.ResultEnvelope(
     ),
     replayed=True,
     adjusted_arguments=["/mode"],
+    adjusted_result=["/card"],
     deprecation=result_envelope_pb2.DeprecationNotice(
         sunset_time=Timestamp(seconds=1_800_000_000), successor="tools/core.arith/versions/2.0.0"
     ),
@@ -73,6 +75,7 @@ async def test_a_result_is_read_whole(drive: Any, mesh: Any, serve: Callable[...
     assert (result.replayed, result.trace_id, result.duration) == (True, "t" * 32, 0.0015)
     assert (result.phases, result.attempts) == ({"execute": 0.00025}, 1)
     assert (result.adjusted_arguments, result.evidence_refs) == (("/mode",), ("logs/main/records/7",))
+    assert result.adjusted_result == ("/card",)
     assert result.deprecation.sunset_time == datetime.fromtimestamp(1_800_000_000, UTC)
     assert result.deprecation.successor == "tools/core.arith/versions/2.0.0"
     assert result.envelope == RESULT
@@ -108,6 +111,21 @@ async def test_a_tool_is_read_and_resolved(drive: Any, mesh: Any, serve: Callabl
     assert (await client.do("get_tool", "echo")).tool.name == "tools/core.echo"
     assert await client.do("resolve_tool", "echo", "^1") == version
     assert mesh.of("ResolveTool")[0].request.version_constraint == "^1"
+
+
+async def test_authority_is_passed_on(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("DelegateToken", token_service_pb2.DelegateTokenResponse(token="child"))
+    mesh.answer("NarrowToken", token_service_pb2.NarrowTokenResponse(token="call"))
+    client = drive(serve(), token="mine")
+    bounds = {"tools": ["echo@^1"], "arguments": {"echo": {"maxProperties": 1}}, "calls": 2, "ttl_seconds": 1.5}
+    assert (await client.do("delegate", "did:web:x:bot", depth=0, **bounds)).token == "child"
+    asked = mesh.of("DelegateToken")[0].request
+    assert (asked.agent, asked.HasField("delegation_depth"), asked.part.budget.calls) == ("did:web:x:bot", True, 2)
+    assert (asked.part.lifetime.ToMilliseconds(), asked.part.HasField("trust_level")) == (1500, False)
+    assert [bytes(c.schema) for c in asked.part.argument_constraints] == [b'{"maxProperties":1}']
+    assert (await client.do("narrow", "echo@1.0.0", proof="jkt:" + "a" * 43)).token == "call"
+    part = mesh.of("NarrowToken")[0].request.part
+    assert ([grant.tool for grant in part.tools], part.confirmation.jwk_thumbprint) == (["echo"], "a" * 43)
 
 
 async def test_records_are_queried_page_by_page(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:

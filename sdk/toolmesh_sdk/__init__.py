@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.errors import Violation as Violation
     from toolmesh_sdk.keys import canonical_json as canonical_json
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
+    from toolmesh_sdk.proof import ProofKey as ProofKey
     from toolmesh_sdk.result import Deprecation as Deprecation
     from toolmesh_sdk.result import Result as Result
     from toolmesh_sdk.retry import RetryPolicy as RetryPolicy
@@ -44,6 +45,7 @@ _HOMES = {
     "AsyncClient": "toolmesh_sdk.aio",
     "Client": "toolmesh_sdk.client",
     "Deprecation": "toolmesh_sdk.result",
+    "ProofKey": "toolmesh_sdk.proof",
     "Reason": "toolmesh.common.v1.error_table",
     "Result": "toolmesh_sdk.result",
     "RetryPolicy": "toolmesh_sdk.retry",

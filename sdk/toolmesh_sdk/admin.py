@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from toolmesh.authz.v1 import authz_service_pb2, capability_token_pb2
+from toolmesh.authz.v1 import authz_service_pb2
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
 from toolmesh_sdk.connection import Tls
 from toolmesh_sdk.errors import ToolmeshError
+from toolmesh_sdk.parts import Bounds, budget_of, confirmation_of, constraints_of, grants_of
 from toolmesh_sdk.transport import Options, Transport
 
 TIMEOUT = 10.0
@@ -36,23 +37,33 @@ def mint_token(
     groups: Iterable[str] = (),
     trust: int = 0,
     audience: Iterable[str] = (),
+    depth: int | None = None,
+    bounds: Bounds | None = None,
     timeout: float = TIMEOUT,
 ) -> str:
     """Return a new user-tier token. A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`.
 
-    Raises ToolmeshError, and KeyError where the runtime document lacks what is needed.
+    `bounds` brings what else confines it: resources, arguments, a budget, a session, a proof. Raises ToolmeshError, and KeyError where the runtime document lacks what is needed.
     """
+    further = bounds or Bounds()
     request = authz_service_pb2.IssueTokenRequest(
         subject=sub,
-        tools=[_grant(tool) for tool in tools],
+        tools=grants_of(tools),
         scopes=list(scopes),
         lifetime=Duration(seconds=ttl_seconds),
         tenant=tenant,
         groups=list(groups),
         trust_level=trust,
         audiences=list(audience),
+        resource_constraints=list(further.get("resources", ())),
+        argument_constraints=constraints_of(further.get("arguments", {})),
+        budget=budget_of(further),
+        delegation_depth=depth,
+        confirmation=confirmation_of(further.get("proof", "")),
+        session_id=further.get("session", ""),
     )
-    with _operator(runtime) as (transport, stub):
+    with operator(runtime) as transport:
+        stub = AuthzServiceStub(transport.channel)
         # Minting twice makes two tokens of the same authority, which the contract allows.
         return transport.unary(stub.IssueToken, request, timeout, repeatable=True).token
 
@@ -62,7 +73,8 @@ def introspect_token(
 ) -> authz_service_pb2.IntrospectTokenResponse:
     """Return whether the mesh accepts a token now, and why not. Raises ToolmeshError and KeyError like `mint_token`."""
     request = authz_service_pb2.IntrospectTokenRequest(token=token)
-    with _operator(runtime) as (transport, stub):
+    with operator(runtime) as transport:
+        stub = AuthzServiceStub(transport.channel)
         return transport.unary(stub.IntrospectToken, request, timeout, repeatable=True)
 
 
@@ -75,19 +87,15 @@ def service_address(runtime: Mapping[str, Any], name: str) -> str:
 
 
 @contextmanager
-def _operator(runtime: Mapping[str, Any]) -> Iterator[tuple[Transport, AuthzServiceStub]]:
+def operator(runtime: Mapping[str, Any], *, timeout: float = TIMEOUT) -> Iterator[Transport]:
+    """Connect to authz with the operator's certificate. Raises KeyError and OSError for what the document lacks."""
     identity = runtime["operator"]
     tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name="authz")
-    transport = Transport(service_address(runtime, "authz"), tls, Options())
+    transport = Transport(service_address(runtime, "authz"), tls, Options(timeout=timeout))
     try:
-        yield transport, AuthzServiceStub(transport.channel)
+        yield transport
     finally:
         transport.close()
-
-
-def _grant(pattern: str) -> capability_token_pb2.ToolGrant:
-    tool, _, version = pattern.partition("@")
-    return capability_token_pb2.ToolGrant(tool=tool, version_constraint=version)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

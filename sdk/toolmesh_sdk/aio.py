@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import grpc
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.authz.v1 import token_service_pb2
+from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
 from toolmesh_sdk import requests
 from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.parts import Bounds, part_of
 from toolmesh_sdk.requests import RecordFilters
 from toolmesh_sdk.result import Result, result_of
 from toolmesh_sdk.retry import RetryPolicy
@@ -26,8 +29,11 @@ from toolmesh_sdk.watch import Watch, log_size
 
 if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
     from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
+    from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceAsyncStub
     from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
+
+    from toolmesh_sdk.proof import ProofKey
 
 
 class AsyncClient:
@@ -45,9 +51,16 @@ class AsyncClient:
         timeout: float = DEFAULT_TIMEOUT,
         retry: RetryPolicy | None = None,
         traceparent: Callable[[], str] = new_traceparent,
+        proof_key: ProofKey | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        options = Options(token=token, timeout=timeout, retry=retry or RetryPolicy(), traceparent=traceparent)
+        options = Options(
+            token=token,
+            timeout=timeout,
+            retry=retry or RetryPolicy(),
+            traceparent=traceparent,
+            proof_key=proof_key,
+        )
         self._transport = AsyncTransport(target, tls, options, pause)
 
     async def __aenter__(self) -> AsyncClient:
@@ -159,6 +172,28 @@ class AsyncClient:
                 stream.cancel()
             await self._transport.pause(watch.wait_after(error))
 
+    async def delegate(
+        self,
+        agent: str,
+        *,
+        depth: int | None = None,
+        bind_to_agent_key: bool = False,
+        timeout: float | None = None,
+        **bounds: Unpack[Bounds],
+    ) -> token_service_pb2.DelegateTokenResponse:
+        """Derive a token for an agent from this client's own: at most what this one holds, and less where bounds say so."""
+        request = token_service_pb2.DelegateTokenRequest(
+            agent=agent, part=part_of(bounds), delegation_depth=depth, bind_to_agent_key=bind_to_agent_key
+        )
+        return await self._transport.unary(self._tokens.DelegateToken, request, timeout, repeatable=True)
+
+    async def narrow(
+        self, tool: str, *, timeout: float | None = None, **bounds: Unpack[Bounds]
+    ) -> token_service_pb2.NarrowTokenResponse:
+        """Derive a token for one tool, such as `echo` or `echo@^1.2`, from which nothing can be derived."""
+        request = token_service_pb2.NarrowTokenRequest(part=part_of(Bounds(**{**bounds, "tools": [tool]})))
+        return await self._transport.unary(self._tokens.NarrowToken, request, timeout, repeatable=True)
+
     async def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
         """Return the log's signed word about everything it holds now."""
         request = audit_service_pb2.GetCheckpointRequest()
@@ -175,3 +210,7 @@ class AsyncClient:
     @cached_property
     def _audit(self) -> AuditServiceAsyncStub:
         return AuditServiceStub(self._transport.channel)
+
+    @cached_property
+    def _tokens(self) -> TokenServiceAsyncStub:
+        return TokenServiceStub(self._transport.channel)

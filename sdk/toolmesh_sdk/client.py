@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import grpc
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.authz.v1 import token_service_pb2
+from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
 from toolmesh_sdk import requests
 from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.parts import Bounds, part_of
 from toolmesh_sdk.requests import RecordFilters
 from toolmesh_sdk.result import Result, result_of
 from toolmesh_sdk.retry import RetryPolicy
@@ -24,13 +27,17 @@ from toolmesh_sdk.trace import new_traceparent, trace_id_of
 from toolmesh_sdk.transport import DEFAULT_TIMEOUT, Options, Token, Transport
 from toolmesh_sdk.watch import Watch, log_size
 
+if TYPE_CHECKING:
+    from toolmesh_sdk.proof import ProofKey
+
 
 class Client:
     """Calls tools and reads what the mesh knows. Threads may share one; close it, or use it as a context manager.
 
     `target` is `host:port` or a URL; see `connection.endpoint_of`. `token` is a capability token, or a function that
     returns a fresh one. Every call has a deadline: `timeout` seconds unless the call says otherwise, retries included.
-    `traceparent` supplies the trace that each call belongs to. Every failure is a ToolmeshError.
+    `traceparent` supplies the trace that each call belongs to; `proof_key` proves possession of a token that is bound to it.
+    Every failure is a ToolmeshError.
     """
 
     def __init__(
@@ -42,9 +49,16 @@ class Client:
         timeout: float = DEFAULT_TIMEOUT,
         retry: RetryPolicy | None = None,
         traceparent: Callable[[], str] = new_traceparent,
+        proof_key: ProofKey | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        options = Options(token=token, timeout=timeout, retry=retry or RetryPolicy(), traceparent=traceparent)
+        options = Options(
+            token=token,
+            timeout=timeout,
+            retry=retry or RetryPolicy(),
+            traceparent=traceparent,
+            proof_key=proof_key,
+        )
         self._transport = Transport(target, tls, options, pause)
 
     def __enter__(self) -> Client:
@@ -159,6 +173,28 @@ class Client:
                 stream.cancel()
             self._transport.pause(watch.wait_after(error))
 
+    def delegate(
+        self,
+        agent: str,
+        *,
+        depth: int | None = None,
+        bind_to_agent_key: bool = False,
+        timeout: float | None = None,
+        **bounds: Unpack[Bounds],
+    ) -> token_service_pb2.DelegateTokenResponse:
+        """Derive a token for an agent from this client's own: at most what this one holds, and less where bounds say so."""
+        request = token_service_pb2.DelegateTokenRequest(
+            agent=agent, part=part_of(bounds), delegation_depth=depth, bind_to_agent_key=bind_to_agent_key
+        )
+        return self._transport.unary(self._tokens.DelegateToken, request, timeout, repeatable=True)
+
+    def narrow(
+        self, tool: str, *, timeout: float | None = None, **bounds: Unpack[Bounds]
+    ) -> token_service_pb2.NarrowTokenResponse:
+        """Derive a token for one tool, such as `echo` or `echo@^1.2`, from which nothing can be derived."""
+        request = token_service_pb2.NarrowTokenRequest(part=part_of(Bounds(**{**bounds, "tools": [tool]})))
+        return self._transport.unary(self._tokens.NarrowToken, request, timeout, repeatable=True)
+
     def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
         """Return the log's signed word about everything it holds now."""
         request = audit_service_pb2.GetCheckpointRequest()
@@ -175,3 +211,7 @@ class Client:
     @cached_property
     def _audit(self) -> AuditServiceStub:
         return AuditServiceStub(self._transport.channel)
+
+    @cached_property
+    def _tokens(self) -> TokenServiceStub:
+        return TokenServiceStub(self._transport.channel)

@@ -40,7 +40,7 @@ class Tls:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files now and return what gRPC needs."""
-        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
+        return grpc.ssl_channel_credentials(read_pem(self.ca), read_pem(self.key), read_pem(self.cert))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,18 @@ class Endpoint:
             return grpc.insecure_channel(self.address, options=self.options())
         return grpc.secure_channel(self.address, self.tls.credentials(), options=self.options())
 
-    def aio_channel(self) -> grpc.aio.Channel:
+    def aio_channel(self, interceptors: Sequence[Any] = ()) -> grpc.aio.Channel:
         """Open a channel of the running event loop. Nothing is sent yet."""
+        options, around = self.options(), list(interceptors)
         if self.tls is None:
-            return grpc.aio.insecure_channel(self.address, options=self.options())
-        return grpc.aio.secure_channel(self.address, self.tls.credentials(), options=self.options())
+            return grpc.aio.insecure_channel(self.address, options=options, interceptors=around)
+        return grpc.aio.secure_channel(self.address, self.tls.credentials(), options=options, interceptors=around)
+
+    @property
+    def origin(self) -> str:
+        """The address as a proof of possession names it."""
+        authority = self.tls.server_name if self.tls and self.tls.server_name else self.address
+        return f"{'http' if self.tls is None else 'https'}://{authority}"
 
     def options(self) -> list[tuple[str, Any]]:
         """Return the channel's options."""
@@ -108,5 +115,6 @@ def _is_local(target: str) -> bool:
         return False
 
 
-def _read(pem: Pem | None) -> bytes | None:
+def read_pem(pem: Pem | None) -> bytes | None:
+    """Return the content of a PEM, wherever it is."""
     return pem if pem is None or isinstance(pem, bytes) else Path(pem).expanduser().read_bytes()

@@ -43,6 +43,8 @@ class Result:
     phases: Mapping[str, float]
     attempts: int
     adjusted_arguments: tuple[str, ...]
+    adjusted_result: tuple[str, ...]
+    """What policy had removed from the result or cut, as JSON Pointers."""
     evidence_refs: tuple[str, ...]
     deprecation: Deprecation | None
     create_time: datetime | None
@@ -66,6 +68,7 @@ def result_of(envelope: pb.ResultEnvelope) -> Result:
         phases={phase.phase: phase.duration.ToMicroseconds() / 1e6 for phase in execution.phases},
         attempts=execution.attempts,
         adjusted_arguments=tuple(envelope.adjusted_arguments),
+        adjusted_result=tuple(envelope.adjusted_result),
         evidence_refs=tuple(envelope.evidence_refs),
         deprecation=_deprecation(envelope.deprecation) if envelope.HasField("deprecation") else None,
         create_time=time_of(envelope.create_time),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -16,6 +16,9 @@ from toolmesh_sdk.connection import Tls, endpoint_of
 from toolmesh_sdk.retry import Attempts, RetryPolicy
 from toolmesh_sdk.status import error_from_rpc
 from toolmesh_sdk.trace import new_traceparent, trace_id_of
+
+if TYPE_CHECKING:
+    from toolmesh_sdk.proof import ProofKey
 
 Response = TypeVar("Response")
 Token: TypeAlias = str | Callable[[], str]
@@ -31,6 +34,7 @@ class Options:
     timeout: float = DEFAULT_TIMEOUT
     retry: RetryPolicy = RetryPolicy()
     traceparent: Callable[[], str] = new_traceparent
+    proof_key: ProofKey | None = None
 
     def begin(self, timeout: float | None, *, repeatable: bool) -> Attempts:
         """Begin the attempts of one call."""
@@ -50,7 +54,12 @@ class Transport:
         self, target: str, tls: Tls | None, options: Options, pause: Callable[[float], object] = time.sleep
     ) -> None:
         self.options, self.pause = options, pause
-        self.channel = endpoint_of(target, tls).channel()
+        endpoint = endpoint_of(target, tls)
+        self.channel = endpoint.channel()
+        if options.proof_key is not None:
+            from toolmesh_sdk.proof import Prover
+
+            self.channel = grpc.intercept_channel(self.channel, Prover(options.proof_key, endpoint))
 
     def unary(
         self,
@@ -95,7 +104,12 @@ class AsyncTransport:
     @cached_property
     def channel(self) -> grpc.aio.Channel:
         """The channel, opened on first use: gRPC ties it to the loop that is running then."""
-        return self._endpoint.aio_channel()
+        if self.options.proof_key is None:
+            return self._endpoint.aio_channel()
+        from toolmesh_sdk.proof import AsyncStreamProver, AsyncUnaryProver
+
+        kinds = (AsyncUnaryProver, AsyncStreamProver)
+        return self._endpoint.aio_channel([kind(self.options.proof_key, self._endpoint) for kind in kinds])
 
     async def unary(
         self,

@@ -40,7 +40,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> Rpc
         log,
         tracing,
         policy=POLICY,
-        verifier=verifier_from(authz, settings),
+        verifier=verifier_from(authz, settings, log),
         services=[
             Service(
                 "toolmesh.approval.v1.ApprovalService", lambda s: rpc.add_ApprovalServiceServicer_to_server(handlers, s)

@@ -84,7 +84,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         log,
         tracing,
         policy=POLICY,
-        verifier=verifier_from(authz, settings),
+        verifier=verifier_from(authz, settings, log),
         services=[
             Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s)),
             Service("toolmesh.audit.v1.LogService", lambda s: log_rpc.add_LogServiceServicer_to_server(evidence, s)),

@@ -2,34 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
+from toolmesh.authz.v1 import policy_service_pb2_grpc as policy_rpc
+from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
+from libs.common.auth.constraints import ConstraintChecker, compiled
+from libs.common.auth.revocations import RevocationView
+from libs.common.bell import RedisBell
 from libs.common.clock import Clock, SystemClock
-from libs.common.rpc.application import RpcApplication, engine_resource
+from libs.common.rpc.application import Resource, RpcApplication, engine_resource
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.rpc.server import Service
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.authz.adapters.cedar_engine import CedarEngine
-from services.authz.adapters.cedar_policies import load_policies
+from services.authz.adapters.active_sets import ActiveSets
+from services.authz.adapters.cedar_policies import compiler_for, documents_in
+from services.authz.adapters.decision_journal import DecisionJournal
+from services.authz.adapters.did_documents import DidDocuments, DidFolder, DidUrl
+from services.authz.adapters.did_resolver import MeshDids
+from services.authz.adapters.https_documents import HttpsDocuments
+from services.authz.adapters.invalidation_feed import PolledInvalidationFeed
 from services.authz.adapters.key_folder import KeyFolder
+from services.authz.adapters.outside_tokens import TrustedIssuersTokens
 from services.authz.adapters.own_verifier import OwnKeysVerifier
+from services.authz.adapters.policy_sets import PostgresPolicySets
 from services.authz.adapters.postgres_ledger import PostgresLedger
+from services.authz.adapters.revocations import PostgresRevocations
+from services.authz.adapters.session_labels import PostgresSessionLabels
+from services.authz.adapters.trusted_issuers import read_trusted_issuers
 from services.authz.config import Settings
+from services.authz.domain.batch_check import BatchCheck
 from services.authz.domain.check import Check
+from services.authz.domain.delegate_token import DelegateToken
+from services.authz.domain.derive import Derive
+from services.authz.domain.exchange_token import ExchangeToken
+from services.authz.domain.filter_tools import FilterTools
 from services.authz.domain.introspect_token import IntrospectToken
 from services.authz.domain.issue_token import IssueToken
+from services.authz.domain.list_revocations import ListRevocations
+from services.authz.domain.mint import Mint
+from services.authz.domain.narrow_token import NarrowToken
+from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
+from services.authz.domain.policies.explain_decision import ExplainDecision
+from services.authz.domain.policies.get_policy_set import GetPolicySet
+from services.authz.domain.policies.list_policy_sets import ListPolicySets
+from services.authz.domain.policies.model import NewSet
+from services.authz.domain.policies.put_policy import PutPolicy
+from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
+from services.authz.domain.policies.rollback_policy_set import RollbackPolicySet
+from services.authz.domain.policies.validate_policy import ValidatePolicy
 from services.authz.domain.ports import KeyRing
-from services.authz.handlers import Handlers
+from services.authz.domain.revoke_token import RevokeToken
+from services.authz.domain.watch_invalidations import WatchInvalidations
+from services.authz.handlers.authz import AuthzHandlers
+from services.authz.handlers.policies import PolicyHandlers
+from services.authz.handlers.tokens import TokenHandlers
 from services.authz.policy import POLICY
 
 SCHEMA = "authz"
+BELL = "toolmesh:authz:invalidations"
 MIGRATIONS = Path(__file__).parent / "migrations"
 POLICIES = Path(__file__).parent / "policies"
 
@@ -41,19 +80,32 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
 
 def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, policies: Path) -> RpcApplication:
     """Compose the process with a clock and a policy set."""
-    keys = KeyFolder(settings.signing_keys, clock, log)
-    verifier = OwnKeysVerifier(keys, issuer=settings.issuer, audience=settings.audience)
+    # How long this replica has heard nothing is a matter of the machine's clock, whatever the time is.
+    view = RevocationView(SystemClock())
+    keys = KeyFolder(settings.signing_keys, clock, log, revoked=view.revoked_keys)
+    verifier = OwnKeysVerifier(keys, issuer=settings.issuer, audience=settings.audience, revocations=view)
     database = engine_for(settings.database_url, schema=SCHEMA)
-    handlers = Handlers(
-        issue_token=_issue_token(settings, keys, database, clock),
+    minting = _tokens(settings, keys, database, clock, log)
+    policy = _policies(settings, policies, database, clock, log)
+    check = policy.check
+    handlers = AuthzHandlers(
+        issue_token=minting.issue,
         introspect_token=IntrospectToken(verifier),
         keys=keys,
-        check=Check(
-            engine=CedarEngine(load_policies(policies), log),
-            clock=clock,
-            environment=settings.environment,
-            ttl=timedelta(seconds=settings.decision_ttl),
-        ),
+        check=check,
+        batch_check=BatchCheck(check),
+        filter_tools=FilterTools(check),
+    )
+    feed, following = _invalidations(settings, database, view, clock, log, policies=policy.active)
+    policies_served = _policy_handlers(policy, clock, feed.announce)
+    revocations = PostgresRevocations(database)
+    tokens = TokenHandlers(
+        exchange_token=minting.exchange,
+        delegate_token=minting.delegate,
+        narrow_token=minting.narrow,
+        revoke_token=RevokeToken(revocations, feed, keys, clock, settings.max_token_lifetime),
+        list_revocations=ListRevocations(revocations, clock),
+        watch_invalidations=WatchInvalidations(feed),
     )
     return RpcApplication(
         settings,
@@ -62,19 +114,126 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         policy=POLICY,
         verifier=verifier,
         services=[
-            Service("toolmesh.authz.v1.AuthzService", lambda s: rpc.add_AuthzServiceServicer_to_server(handlers, s))
+            Service("toolmesh.authz.v1.AuthzService", lambda s: rpc.add_AuthzServiceServicer_to_server(handlers, s)),
+            Service(
+                "toolmesh.authz.v1.TokenService", lambda s: token_rpc.add_TokenServiceServicer_to_server(tokens, s)
+            ),
+            Service(
+                "toolmesh.authz.v1.PolicyService",
+                lambda s: policy_rpc.add_PolicyServiceServicer_to_server(policies_served, s),
+            ),
         ],
-        resources=[engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA))],
+        resources=[
+            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            *policy.resources,
+            *following,
+        ],
+        before_drain=feed.end,
     )
 
 
-def _issue_token(settings: Settings, keys: KeyRing, database: AsyncEngine, clock: Clock) -> IssueToken:
-    return IssueToken(
-        keys=keys,
-        ledger=PostgresLedger(database),
+def _invalidations(
+    settings: Settings,
+    database: AsyncEngine,
+    view: RevocationView,
+    clock: Clock,
+    log: Log,
+    *,
+    policies: ActiveSets,
+) -> tuple[PolledInvalidationFeed, list[Resource]]:
+    """Return the feed that this replica keeps to and tells others, and what it takes to run. Without a bus it only polls."""
+    feed = PolledInvalidationFeed(
+        PostgresRevocations(database),
+        view,
+        clock,
+        log,
+        policy_set_version=lambda: policies.version,
+        refresh=policies.refresh,
+    )
+    resources = [Resource(feed.start, feed.stop)]
+    if settings.redis_url:
+        bell = RedisBell(settings.redis_url, BELL, feed.wake, log)
+        feed.attach(bell.ring)
+        resources.append(Resource(bell.start, bell.stop))
+    return feed, resources
+
+
+@dataclass(frozen=True)
+class _Policies:
+    """Everything that keeps and asks policies."""
+
+    sets: PostgresPolicySets
+    active: ActiveSets
+    journal: DecisionJournal
+    check: Check
+    resources: list[Resource]
+
+
+def _policies(settings: Settings, folder: Path, database: AsyncEngine, clock: Clock, log: Log) -> _Policies:
+    """Return what decides. Raises PolicySetError when the shipped policies cannot be used."""
+    compiler, documents = compiler_for(folder), documents_in(folder)
+    shipped = compiler.compile(documents)
+    sets = PostgresPolicySets(database)
+    active = ActiveSets(sets, compiler, log)
+    journal = DecisionJournal(database, log, seal=settings.sealing_keys)
+    check = Check(
+        engines=active,
+        labels=PostgresSessionLabels(database),
+        journal=journal,
+        satisfies=ConstraintChecker(),
         clock=clock,
-        issuer=settings.issuer,
-        audience=settings.audience,
-        max_lifetime=settings.max_token_lifetime,
-        max_token_bytes=MAX_TOKEN_BYTES,
+        environment=settings.environment,
+        ttl=timedelta(seconds=settings.decision_ttl),
     )
+
+    async def begin() -> None:
+        comment = "What Toolmesh ships with."
+        first = NewSet(shipped.version, documents, len(shipped.policies), comment, SCHEMA, clock.now())
+        await active.start(first)
+
+    return _Policies(sets, active, journal, check, [Resource(begin), Resource(journal.start, journal.stop)])
+
+
+def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], None]) -> PolicyHandlers:
+    sets, active, journal = policy.sets, policy.active, policy.journal
+    return PolicyHandlers(
+        put_policy=PutPolicy(sets, active, clock),
+        validate_policy=ValidatePolicy(sets, active),
+        get_policy_set=GetPolicySet(sets),
+        list_policy_sets=ListPolicySets(sets),
+        activate_policy_set=ActivatePolicySet(sets, active, clock, announce),
+        rollback_policy_set=RollbackPolicySet(sets, active, clock, announce),
+        explain_decision=ExplainDecision(journal, active),
+        replay_policy_set=ReplayPolicySet(sets, active, journal),
+    )
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Everything that makes tokens."""
+
+    issue: IssueToken
+    exchange: ExchangeToken
+    delegate: DelegateToken
+    narrow: NarrowToken
+
+
+def _tokens(settings: Settings, keys: KeyRing, database: AsyncEngine, clock: Clock, log: Log) -> _Tokens:
+    """Return what makes tokens. Raises TrustedIssuersError when the outside issuers cannot be trusted as they are described."""
+    mint = Mint(keys, PostgresLedger(database), clock, settings.issuer, MAX_TOKEN_BYTES)
+    derive = Derive(mint, compiled)
+    lifetime = settings.max_token_lifetime
+    trusted = read_trusted_issuers(settings.trusted_issuers, max_lifetime=lifetime) if settings.trusted_issuers else ()
+    return _Tokens(
+        issue=IssueToken(mint, settings.audience, lifetime, compiled),
+        exchange=ExchangeToken(mint, TrustedIssuersTokens(trusted, clock, log), settings.audience),
+        delegate=DelegateToken(derive, MeshDids(settings.trust_domain, _did_documents(settings), clock)),
+        narrow=NarrowToken(derive),
+    )
+
+
+def _did_documents(settings: Settings) -> DidDocuments | None:
+    place = settings.did_resolver
+    if not place:
+        return None
+    return DidFolder(place) if isinstance(place, Path) else DidUrl(place, HttpsDocuments())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from libs.common.redaction.book import ScannerBook, book_file
 from libs.common.sealing import Seal, seal_folder
-from libs.common.settings import Address, ProcessSettings, address, number, postgres_url, setting, whole
+from libs.common.settings import Address, ProcessSettings, address, number, postgres_url, redis_url, setting, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +14,7 @@ class Settings(ProcessSettings):
     """The settings of one executor process."""
 
     database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
+    redis_url: str = setting("REDIS_URL", redis_url, secret=True)
     sealing_keys: Seal = setting("SEALING_KEYS", seal_folder, secret=True)
     registry_address: Address = setting("REGISTRY_ADDRESS", address)
     authz_address: Address = setting("AUTHZ_ADDRESS", address)

@@ -48,6 +48,8 @@ def caller_of(identity: Identity, session_id: str, peer: str) -> Caller:
         chain=identity.chain,
         session_id=session_id or identity.session_id,
         peer=peer,
+        descent=identity.descent,
+        confined=identity if identity.resources or identity.argument_constraints else None,
     )
 
 
@@ -84,7 +86,8 @@ def _envelope_fields(result: Result) -> Any:
         },
         "replayed": result.replayed,
         "adjusted_arguments": result.adjusted,
-        "redaction_state": epb.REDACTION_STATE_NONE,
+        "redaction_state": epb.REDACTION_STATE_PARTIAL if result.changed else epb.REDACTION_STATE_NONE,
+        "adjusted_result": result.changed,
         "evidence_refs": result.evidence,
         "policy_refs": result.policies,
         "trace_id": result.trace_id,
@@ -112,6 +115,7 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
         sandbox=execution.sandbox_ref,
         trace_id=envelope.trace_id,
         adjusted=tuple(envelope.adjusted_arguments),
+        changed=tuple(envelope.adjusted_result),
         deprecation=_deprecation(envelope.deprecation) if envelope.HasField("deprecation") else None,
         evidence=tuple(envelope.evidence_refs),
         policies=tuple(envelope.policy_refs),

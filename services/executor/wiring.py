@@ -10,7 +10,9 @@ import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
+from libs.common.auth.constraints import ConstraintChecker
 from libs.common.auth.jwks import authz_channel, verifier_from
+from libs.common.auth.revocations import RevocationView
 from libs.common.clock import Clock, SystemClock
 from libs.common.ids import new_id
 from libs.common.process import instance_id
@@ -32,6 +34,7 @@ from services.executor.adapters.registry_view import RegistryView
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.by_kind import RunnersByKind
 from services.executor.adapters.spans import SampledSpans
+from services.executor.adapters.spending import RedisSpending
 from services.executor.adapters.trail import DurableTrail
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
@@ -72,39 +75,52 @@ def compose(
     authz, registry, audit = channels(settings)
     database = engine_for(settings.database_url, schema=SCHEMA)
     in_flight = InFlight()
+    verifier = verifier_from(authz, settings, log)
     view = RegistryView(registry, clock, log)
     trail = durable_trail(settings, audit, database, log, in_flight)
     claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys)
+    spending = RedisSpending(settings.redis_url)
     registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
         tools=view,
-        authorizer=PolicyAuthorizer(authz, clock),
+        authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
         runner=RunnersByKind({"builtin": builtin_runner(tools, log)}),
         claims=claims,
+        spending=spending,
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
         scanners=settings.redaction_rules,
+        satisfies=ConstraintChecker(),
     )
-    handlers = ExecutorHandlers(Invoke(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds))
+    invoke = Invoke(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
+    verifier.view.listen(lambda: withdraw(invoke, verifier.view, log))
+    handlers = ExecutorHandlers(invoke)
     return RpcApplication(
         settings,
         log,
         tracing,
         policy=POLICY,
-        verifier=verifier_from(authz, settings),
+        verifier=verifier,
         services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
         # Released in reverse: the trail sends or keeps what is left before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
             sweeping(claims, log),
+            Resource(stop=spending.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
         ],
     )
+
+
+def withdraw(invoke: Invoke, view: RevocationView, log: Log) -> None:
+    """End what runs on tokens that are revoked."""
+    if ended := invoke.withdraw(lambda caller: view.refuses(caller.descent)):
+        log.info("invocations ended, their tokens were revoked", count=ended)
 
 
 def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:

@@ -98,6 +98,7 @@ def result_json(result: results.ResultEnvelope) -> Json:
         "adjusted_arguments": list(result.adjusted_arguments),
         "deprecation": _as_json(result.deprecation) if result.HasField("deprecation") else None,
         "redaction_state": _REDACTION.get(result.redaction_state, result.redaction_state),
+        "adjusted_result": list(result.adjusted_result),
         "persisted": [_as_json(kept) for kept in result.persisted],
         "resource_refs": list(result.resource_refs),
         "artifact_refs": list(result.artifact_refs),

@@ -22,6 +22,9 @@ class Row:
     """True if repeating the call has no further effect."""
 
 
+# The row of AuthZEN evaluations, one and many.
+EVALUATIONS = Row(deadline=10.0, idempotent=True)
+
 POLICY: Mapping[str, Row] = {
     # Idempotent only with a key, so the gateway itself never repeats it.
     "tools.invoke": Row(deadline=30.0, idempotent=False),

@@ -7,12 +7,14 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.adapters.keys import KeySet
 from services.gateway.adapters.peers import Peers
+from services.gateway.authzen import Evaluate
 from services.gateway.config import Settings
 from services.gateway.contract import METHODS, describe
 from services.gateway.handlers import Handlers
 from services.gateway.policy import PEERS, POLICY
 from services.gateway.transport.app import App
 from services.gateway.transport.application import GatewayApplication
+from services.gateway.transport.authzen import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.transport.calls import Calls
 from services.gateway.transport.load import Load
 from services.gateway.transport.rpc import RpcEndpoint
@@ -25,8 +27,11 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     peers = Peers(settings)
     load = Load(settings.max_concurrent_calls)
     handlers = Handlers(peers.executor, peers.registry, describe(METHODS))
-    calls = Calls(handlers.by_method(), METHODS, POLICY, log, Telemetry(log, tracing))
+    telemetry, evaluate = Telemetry(log, tracing), Evaluate(peers.registry, peers.authz)
+    calls = Calls(handlers.by_method(), METHODS, POLICY, log, telemetry)
     endpoint = RpcEndpoint(calls, load, settings.trace_sample_ratio)
-    app = App(endpoint, KeySet(peers.fetch_jwks, SystemClock()), load, log)
+    evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
+    authzen = AuthzenEndpoint(evaluations, load, telemetry, log, settings.trace_sample_ratio)
+    app = App(endpoint, authzen, KeySet(peers.fetch_jwks, SystemClock()), load, log)
     server = HttpServer(settings, app, load, PEERS, log)
     return GatewayApplication(settings, server, load, peers.close)

@@ -13,6 +13,7 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
 from libs.common.auth.jwks import authz_channel, verifier_from
+from libs.common.bell import RedisBell
 from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
@@ -27,7 +28,6 @@ from services.registry.adapters.change_log import PostgresChangeLog
 from services.registry.adapters.histories import PostgresHistories
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
-from services.registry.adapters.redis_bell import RedisBell
 from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, report
 from services.registry.adapters.tool_directory import ToolDirectory
 from services.registry.adapters.trust_book import PostgresTrustBook
@@ -49,6 +49,7 @@ from services.registry.handlers.trust import TrustHandlers
 from services.registry.policy import POLICY
 
 SCHEMA = "registry"
+BELL = "toolmesh:registry:changes"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -75,7 +76,7 @@ async def build(
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
-    answers, bus = Answers(feed, clock), RedisBell(settings.redis_url, feed.wake, log)
+    answers, bus = Answers(feed, clock), RedisBell(settings.redis_url, BELL, feed.wake, log)
     bell = ForgetfulBell(bus, answers)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
     usage = AuditUsage(audit) if audit else UnknownUsage()
@@ -114,7 +115,7 @@ async def build(
         log,
         tracing,
         policy=POLICY,
-        verifier=verifier_from(authz, settings),
+        verifier=verifier_from(authz, settings, log),
         services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust),
         resources=[
             channel_resource(authz),

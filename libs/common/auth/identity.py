@@ -1,17 +1,27 @@
-"""Who a caller is, once its token has been verified."""
+"""Who a caller is, and what it may do, once its token has been verified."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from libs.common.auth.authority import ArgumentConstraint, Authority, Budget, Grant
+from libs.common.auth.revocations import Descent
+
+__all__ = ["Ancestor", "ArgumentConstraint", "Authority", "Budget", "Grant", "Identity"]
+
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Which tools, at which versions, a token may call."""
+class Ancestor:
+    """A token that another one was derived from."""
 
-    tool: str
-    version_constraint: str = ""
+    actor: str
+    """Who held it: the agent, or the subject itself."""
+    token_id: str
+    key_id: str
+    """The key that signed it."""
+    issued_at: float
+    authority: Authority
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,56 @@ class Identity:
     groups: tuple[str, ...] = ()
     trust_level: int = 0
     chain: tuple[tuple[str, str], ...] = ()
-    """Subject and token id of everyone the authority passed through, the originator first."""
+    """Actor and token id of everyone the authority passed through, the originator first."""
     session_id: str = ""
     claims: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    audiences: tuple[str, ...] = ()
+    not_before: float = 0.0
+    issued_at: float = 0.0
+    resources: tuple[str, ...] = ()
+    """Patterns of the resources that it is confined to; empty means no confinement."""
+    argument_constraints: tuple[ArgumentConstraint, ...] = ()
+    budget: Budget = Budget()
+    depth: int = 0
+    """How often it may still be passed on."""
+    confirmation: str = ""
+    """What its holder must prove: `jkt:{thumbprint}`, `x5t#S256:{thumbprint}`, or empty for a bearer token."""
+    key_id: str = ""
+    """The key that signed it."""
+    lineage: tuple[Ancestor, ...] = ()
+    """The tokens it was derived from, the originator's first; each step was checked to be a subset of the one before."""
+    descent: Descent = field(default=Descent(), repr=False, compare=False)
+    """What it falls with when that is revoked."""
+
+    @property
+    def actor(self) -> str:
+        """Who holds the token: the agent, or the subject itself."""
+        return self.agent or self.subject
+
+    @property
+    def root_token_id(self) -> str:
+        """The token at the beginning of the chain; its own id for a user's own token."""
+        return self.lineage[0].token_id if self.lineage else self.token_id
+
+    @property
+    def authority(self) -> Authority:
+        """Everything about it that a derived token must not exceed."""
+        return Authority(
+            subject=self.subject,
+            tier=self.tier,
+            agent=self.agent,
+            tools=self.tools,
+            scopes=self.scopes,
+            resources=self.resources,
+            argument_constraints=self.argument_constraints,
+            budget=self.budget,
+            depth=self.depth,
+            audiences=self.audiences,
+            not_before=self.not_before,
+            expires_at=self.expires_at,
+            tenant=self.tenant,
+            trust_level=self.trust_level,
+            groups=self.groups,
+            session_id=self.session_id,
+            confirmation=self.confirmation,
+        )

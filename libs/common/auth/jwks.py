@@ -8,10 +8,14 @@ import grpc.aio
 from toolmesh.authz.v1.authz_service_pb2 import GetJwksRequest
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
+from libs.common.auth.invalidations import InvalidationFollower, SecondOpinion
+from libs.common.auth.revocations import RevocationView
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.clock import SystemClock
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address, ProcessSettings
+from libs.common.telemetry.log import Log
 
 
 def authz_channel(address: Address, settings: ProcessSettings, *, repeatable: Sequence[str] = ()) -> grpc.aio.Channel:
@@ -20,9 +24,30 @@ def authz_channel(address: Address, settings: ProcessSettings, *, repeatable: Se
     return channel_to("authz", address, settings, service=service, retry=["GetJwks", *repeatable])
 
 
-def verifier_from(channel: grpc.aio.Channel, settings: ProcessSettings) -> TokenVerifier:
-    """Return what verifies the tokens of callers, with the keys that the issuer publishes."""
-    return TokenVerifier(jwks_from(channel), issuer=settings.issuer, audience=settings.audience)
+class FollowingVerifier(TokenVerifier):
+    """Verifies with the keys that the issuer publishes, and refuses what the issuer takes back."""
+
+    def __init__(self, channel: grpc.aio.Channel, settings: ProcessSettings, log: Log) -> None:
+        self.view = RevocationView(SystemClock())
+        super().__init__(
+            jwks_from(channel),
+            issuer=settings.issuer,
+            audience=settings.audience,
+            revocations=self.view,
+            second_opinion=SecondOpinion(channel),
+        )
+        self._follower = InvalidationFollower(channel, self.view, log)
+
+    async def start(self) -> None:
+        await self._follower.start()
+
+    async def stop(self) -> None:
+        await self._follower.stop()
+
+
+def verifier_from(channel: grpc.aio.Channel, settings: ProcessSettings, log: Log) -> FollowingVerifier:
+    """Return what verifies the tokens of callers. Whoever serves with it starts and stops it."""
+    return FollowingVerifier(channel, settings, log)
 
 
 def jwks_from(channel: grpc.aio.Channel, *, timeout: float = 2.0) -> Callable[[], Awaitable[bytes]]:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jwt
 import orjson
 
-from libs.common.auth.identity import Grant, Identity
+from libs.common.auth.claims import identity_of
+from libs.common.auth.identity import Identity
+from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, header_of, payload_of
+from libs.common.auth.revocations import RevocationView, descent_of
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 
-ALGORITHMS = ["RS256", "ES256", "EdDSA"]
-# Clocks of honest machines differ; a token may be this much too young or too old.
-CLOCK_SKEW = 5.0
-_DID = re.compile(r"^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$")
+__all__ = ["ALGORITHMS", "CLOCK_SKEW", "TokenVerifier", "identity_of"]
 
 
 class TokenVerifier:
@@ -39,7 +39,10 @@ class TokenVerifier:
         remember: int = 10_000,
         refetch_seconds: float = 2.0,
         refresh_seconds: float = 30.0,
+        revocations: RevocationView | None = None,
+        second_opinion: Callable[[str, bytes], Awaitable[None]] | None = None,
     ) -> None:
+        """`revocations` is asked about every token, remembered or not; `second_opinion` is for when it cannot be believed."""
         self._fetch = fetch_jwks
         self._issuer, self._audience = issuer, audience
         self._remember, self._refetch_seconds = remember, refetch_seconds
@@ -49,23 +52,45 @@ class TokenVerifier:
         self._fetched_at = float("-inf")
         self._lock = asyncio.Lock()
         self._known: dict[bytes, Identity] = {}
+        self.revocations, self._second_opinion = revocations, second_opinion
+
+    async def start(self) -> None:
+        """Begin to follow what is revoked, where that takes following."""
+
+    async def stop(self) -> None:
+        """Stop following."""
 
     async def verify(self, token: str) -> Identity:
-        """Return the identity behind a token. Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID or
-        TOKEN_EXPIRED; SERVICE_UNAVAILABLE when the keys cannot be had."""
+        """Return the identity behind a token. Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID,
+        TOKEN_EXPIRED or TOKEN_REVOKED; SERVICE_UNAVAILABLE when the keys cannot be had, or nobody knows what is revoked."""
         self._refresh_in_the_background()
         key = hashlib.sha256(token.encode()).digest()
         known = self._known.get(key)
         if known is not None:
             if known.expires_at + CLOCK_SKEW > time.time():
+                if self.revocations is not None and not self.revocations.clears(known.descent):
+                    await self._doubted(known, token, key)
                 return known
             del self._known[key]
             raise MeshError(Reason.TOKEN_EXPIRED)
-        identity = identity_of(await self._claims(token))
+        identity = identity_of(*await self._claims(token))
+        identity = replace(identity, descent=descent_of(identity))
         if len(self._known) >= self._remember:
             self._known.clear()
         self._known[key] = identity
+        if self.revocations is not None and not self.revocations.clears(identity.descent):
+            await self._doubted(identity, token, key)
         return identity
+
+    async def _doubted(self, identity: Identity, token: str, key: bytes) -> None:
+        """Refuse a token that is revoked, or of which nobody can say that it is not."""
+        assert self.revocations is not None
+        if self.revocations.refuses(identity.descent):
+            raise MeshError(Reason.TOKEN_REVOKED)
+        if self._second_opinion is None:
+            message = "what is revoked is not known at the moment"
+            raise MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
+        await self._second_opinion(token, key)
 
     async def refresh(self) -> None:
         """Fetch the keys now and forget every token if they changed."""
@@ -83,28 +108,28 @@ class TokenVerifier:
         with contextlib.suppress(MeshError):
             await self.refresh()
 
-    async def _claims(self, token: str) -> Mapping[str, Any]:
-        if len(token) > MAX_TOKEN_BYTES:
-            raise MeshError(Reason.TOKEN_MALFORMED)
-        try:
-            header = jwt.get_unverified_header(token)
-        except jwt.InvalidTokenError:
-            raise MeshError(Reason.TOKEN_MALFORMED) from None
-        if header.get("alg") not in ALGORITHMS:
+    async def _claims(self, token: str) -> tuple[Mapping[str, Any], str]:
+        """Return the verified claims, and the id of the key that signed them."""
+        header = header_of(token, max_bytes=MAX_TOKEN_BYTES)
+        kid = header.get("kid", "")
+        key = await self._key(kid)
+        if header["alg"] != key.algorithm_name:
             raise MeshError(Reason.TOKEN_SIGNATURE_INVALID)
-        return self._decode(token, await self._key(str(header.get("kid", ""))))
+        # Read strictly before the library reads it leniently.
+        claims = payload_of(token)
+        self._verify_signature_and_time(token, key)
+        return claims, kid
 
-    def _decode(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
-        required = ["exp", "iat", "iss", "aud", "sub", "jti"]
+    def _verify_signature_and_time(self, token: str, key: jwt.PyJWK) -> None:
         try:
-            return jwt.decode(
+            jwt.decode(
                 token,
                 key,
                 algorithms=ALGORITHMS,
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=CLOCK_SKEW,
-                options={"require": required},
+                options={"require": ["exp", "iat", "iss", "aud", "sub", "jti"]},
             )
         except jwt.ExpiredSignatureError:
             raise MeshError(Reason.TOKEN_EXPIRED) from None
@@ -132,27 +157,3 @@ class TokenVerifier:
         if keys.keys() != self._keys.keys():
             self._known.clear()
         self._keys, self._fetched_at = keys, time.monotonic()
-
-
-def identity_of(claims: Mapping[str, Any]) -> Identity:
-    """Read verified claims; claims of the wrong shape raise TOKEN_MALFORMED."""
-    try:
-        if not _DID.match(claims["sub"]):
-            raise MeshError(Reason.TOKEN_MALFORMED, message="the subject is not a DID")
-        return Identity(
-            subject=claims["sub"],
-            token_id=str(claims["jti"]),
-            expires_at=float(claims["exp"]),
-            tier=str(claims.get("tier", "user")),
-            agent=str(claims.get("agent", "")),
-            tenant=str(claims.get("tenant", "")),
-            scopes=frozenset(str(claims.get("scope", "")).split()),
-            tools=tuple(Grant(str(t["tool"]), str(t.get("version", ""))) for t in claims.get("tools", [])),
-            groups=tuple(str(g) for g in claims.get("groups", [])),
-            trust_level=int(claims.get("trust", 0)),
-            chain=tuple((str(a["sub"]), str(a["jti"])) for a in claims.get("act", [])),
-            session_id=str(claims.get("session", "")),
-            claims=dict(claims),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise MeshError(Reason.TOKEN_MALFORMED) from None

@@ -72,7 +72,8 @@ class RpcApplication:
         )
         self.server = RpcServer(settings, chain, services)
         self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready, ready_detail)
-        self._resources = list(resources)
+        # Last, and so stopped first: it follows the issuer over one of the channels before it.
+        self._resources = [*resources, Resource(verifier.start, verifier.stop)]
         self._before_drain = before_drain
 
     async def start(self) -> None:

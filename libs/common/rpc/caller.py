@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from libs.common.auth.peers import peer_of
@@ -9,6 +10,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call
 from libs.common.rpc.policy import ANY_PEER, PLATFORM, Access, Policy
+from libs.common.rpc.proof import HolderCheck
 
 
 class CallerCheck:
@@ -18,6 +20,8 @@ class CallerCheck:
         self._policy = {**PLATFORM, **policy}
         self._verifier = verifier
         self._trust_domain = trust_domain
+        self._prove = HolderCheck()
+        self._open = OpenStreams(verifier)
 
     async def enter(self, call: Call, context: Any) -> None:
         # Not auth_context(): that copies the whole certificate chain for every call.
@@ -25,14 +29,18 @@ class CallerCheck:
         bearer, call.token = call.token, ""
         access = self._access(call)
         if access.needs_caller:
-            call.token = _bearer(bearer)
+            scheme, call.token = _credential(bearer)
             call.identity = await self._verifier.verify(call.token)
+            if call.identity.confirmation or scheme == _DPOP:
+                self._prove(call, call.identity, context)
             missing = access.scopes - call.identity.scopes
             if missing:
                 raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
+            if self._policy[call.method].deadline is None:
+                self._open.begin(call)
 
     async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        return error
+        return self._open.end(call, error) if self._policy[call.method].deadline is None else error
 
     def _access(self, call: Call) -> Access:
         row = self._policy.get(call.method)
@@ -44,10 +52,50 @@ class CallerCheck:
         return access
 
 
-def _bearer(authorization: str) -> str:
+class OpenStreams:
+    """The streams that callers hold open. Those whose token is revoked meanwhile end with TOKEN_REVOKED."""
+
+    def __init__(self, verifier: TokenVerifier) -> None:
+        self._tasks: dict[int, tuple[Call, asyncio.Task[Any]]] = {}
+        self._revoked: set[int] = set()
+        self._view = verifier.revocations
+        if self._view is not None:
+            self._view.listen(self._look)
+
+    def begin(self, call: Call) -> None:
+        """Note a stream of the current task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[id(call)] = call, task
+
+    def end(self, call: Call, error: BaseException | None) -> BaseException | None:
+        """Forget a stream, and return what it ends with."""
+        self._tasks.pop(id(call), None)
+        if id(call) not in self._revoked:
+            return error
+        self._revoked.discard(id(call))
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.uncancel() == 0:
+            return MeshError(Reason.TOKEN_REVOKED)
+        return error
+
+    def _look(self) -> None:
+        assert self._view is not None
+        for name, (call, task) in self._tasks.items():
+            if name not in self._revoked and call.identity and self._view.refuses(call.identity.descent):
+                self._revoked.add(name)
+                task.cancel()
+
+
+_BEARER, _DPOP = "bearer", "dpop"
+
+
+def _credential(authorization: str) -> tuple[str, str]:
+    """Return the scheme and the token; both schemes carry one, and what must be proved the token itself says."""
     if not authorization:
         raise MeshError(Reason.UNAUTHENTICATED)
     scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer" or not token:
+    scheme = scheme.lower()
+    if scheme not in (_BEARER, _DPOP) or not token:
         raise MeshError(Reason.TOKEN_MALFORMED)
-    return token.strip()
+    return scheme, token.strip()

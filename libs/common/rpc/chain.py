@@ -1,12 +1,11 @@
 """The chain that every call passes, in one literal list. A handler below it never sees a call that the chain refused.
 
-grpc.aio hands over a new handler for each call; the chain wraps each method once and remembers the result, because a
-wrapper built per call would cost more than what it wraps.
+Each method is wrapped once, when it is added: a wrapper built per call would cost more than what it wraps.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,28 +78,29 @@ def build_chain(
     )
 
 
-class ChainInterceptor(grpc.aio.ServerInterceptor):
-    """Puts the chain around every method of a server, streams included."""
+class ChainedMethods(grpc.GenericRpcHandler):
+    """Every method of a server with the chain around it, streams included. Not an interceptor: gRPC asks those anew, and
+    asynchronously, for each call; this is one look into a dictionary."""
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Take the methods of a service, as generated code adds them to a server."""
+        for name, handler in handlers.items():
+            method = f"/{service}/{name}"
+            self._methods[method] = self._wrap(method, handler)
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
+        """Accept what generated code adds beside the methods themselves; it knows nothing that they do not."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return the method; for a name that no service has, one that says so through the chain."""
         method = handler_call_details.method
-        wrapped = self._wrapped.get(method)
-        if wrapped is not None:
-            return wrapped
-        handler: Any = await continuation(handler_call_details)
-        if handler is None:
-            # Not remembered: the names of methods that do not exist are the caller's to invent, without bound.
-            return self._wrap(method, grpc.unary_unary_rpc_method_handler(_unknown_method))
-        self._wrapped[method] = self._wrap(method, handler)
-        return self._wrapped[method]
+        known = self._methods.get(method)
+        # An unknown one is not remembered: such names are the caller's to invent, without bound.
+        return known or self._wrap(method, grpc.unary_unary_rpc_method_handler(_unknown_method))
 
     def _wrap(self, method: str, handler: Any) -> grpc.RpcMethodHandler[Any, Any]:
         codecs = {

@@ -12,9 +12,9 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from libs.common.rpc.chain import Chain, ChainInterceptor
+from libs.common.rpc.chain import Chain, ChainedMethods
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.settings import ProcessSettings
 
@@ -61,14 +61,14 @@ class RpcServer:
         self._names = [service.name for service in services]
         self._health = WatchedHealth()
         self._ready = False
-        self._server = grpc.aio.server(
-            interceptors=[ChainInterceptor(chain)],
-            options=_options(settings.max_concurrent_calls),
-        )
+        self._server = grpc.aio.server(options=_options(settings.max_concurrent_calls))
+        methods: Any = ChainedMethods(chain)
         for service in services:
-            service.add(self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection([*self._names, reflection.SERVICE_NAME], self._server)
+            service.add(methods)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, methods)
+        reflected = reflection.aio.ReflectionServicer([*self._names, reflection.SERVICE_NAME])
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, methods)  # type: ignore[no-untyped-call]
+        self._server.add_generic_rpc_handlers((methods,))
         self.port = self._server.add_secure_port(str(settings.listen), server_credentials(settings))
 
     @property

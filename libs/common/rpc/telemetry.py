@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -66,12 +67,15 @@ class Telemetry:
         name = (
             "OK" if error is None else _status_name(context) if isinstance(error, grpc.aio.AbortError) else "CANCELLED"
         )
-        elapsed = time.monotonic() - call.started
+        # Told after the answer is on its way: the caller need not wait for what is said about its call.
+        asyncio.get_running_loop().call_soon(self._ended, call, name, time.monotonic() - call.started)
+        return error
+
+    def _ended(self, call: Call, name: str, elapsed: float) -> None:
         self._meters[call.method].ended(name, elapsed)
         self._tracing.end(call.span, name)
         if not call.method.startswith(_QUIET):
             self._write(call, name, elapsed)
-        return error
 
     def _write(self, call: Call, code: str, elapsed: float) -> None:
         self._log.info(

@@ -172,11 +172,11 @@ async def test_bytes_that_are_no_message_get_an_envelope(mesh: Any, payload: byt
 
 async def test_every_message_of_a_stream_is_checked(mesh: Any) -> None:
     async def batches() -> AsyncIterator[Any]:
-        yield pb.AppendRecordsRequest(batch=0)
+        yield pb.AppendRecordsRequest(batch=0, canonical_records=[b""])
 
     call = mesh.stub("operator").AppendRecords(batches())
     error = await refusal(call.read())
-    assert {v.path for v in error.violations} == {"batch", "records"}
+    assert {v.path for v in error.violations} == {"batch", "canonical_records[0]"}
 
 
 async def test_a_handler_that_takes_too_long_is_stopped_and_the_caller_told_before_its_own_deadline(mesh: Any) -> None:

@@ -65,7 +65,9 @@ def test_a_folder_of_keys_is_read_in_order_of_names(tmp_path: Path) -> None:
     assert seal_of(tmp_path).open(both.seal(b"y", "a"), "a") == b"y"
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"!" * 44, new_key()[:-4]])
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b"!" * 44, new_key()[:-4]], ids=["nothing", "short", "no base64", "cut off"]
+)
 def test_a_file_that_is_no_key_is_named_and_not_shown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.key").write_bytes(content)
     with pytest.raises(ValueError, match=r"bad\.key") as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.semver import Constraint, Version, highest
@@ -103,3 +105,52 @@ def test_highest() -> None:
     assert str(highest(versions, Constraint.parse("latest"))) == "2.0.0"
     assert str(highest(versions, Constraint.parse("1.x"))) == "1.4.0"
     assert highest(versions, Constraint.parse("^3")) is None
+
+
+PARTIALS = st.one_of(
+    st.tuples(st.integers(0, 2)).map(lambda n: f"{n[0]}"),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)).map(lambda n: f"{n[0]}.{n[1]}"),
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)).map(lambda n: ".".join(map(str, n))),
+)
+TERMS = st.tuples(st.sampled_from(["", "^", "~", ">", ">=", "<", "<=", "="]), PARTIALS).map("".join)
+ALTERNATIVES = st.one_of(
+    st.lists(TERMS, min_size=1, max_size=2).map(" ".join),
+    st.tuples(PARTIALS, PARTIALS).map(" - ".join),
+    st.sampled_from(["1.0.0-rc.1", "1.0.0", "2.1.0-a", "1.2.0+build"]),
+)
+CONSTRAINTS = st.lists(ALTERNATIVES, min_size=1, max_size=3).map(" || ".join)
+VERSIONS = [
+    Version(major, minor, patch, tail)
+    for major in range(4)
+    for minor in range(4)
+    for patch in range(4)
+    for tail in ((), ("rc", "1"), ("a",))
+]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(CONSTRAINTS, CONSTRAINTS)
+def test_a_constraint_is_within_another_exactly_if_it_accepts_nothing_else(child: str, parent: str) -> None:
+    inner, outer = Constraint.parse(child), Constraint.parse(parent)
+    surplus = [version for version in VERSIONS if inner.accepts(version) and not outer.accepts(version)]
+    # The versions here reach beyond every number that the constraints name, so they show every surplus there is.
+    assert inner.within(outer) is (surplus == [])
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "within"),
+    [
+        ("^1.2", ">=1", True),
+        ("^1.2", "1.x", True),
+        ("1.x", "^1.2", False),
+        (">=1", ">=1 <2 || >=2", True),
+        (">=1 <3", "1.x || 2.x", True),
+        ("1.0.0-rc.1", "latest", False),
+        ("1.0.0-rc.1", "^1 || 1.0.0-rc.1", True),
+        ("latest", "*", True),
+        ("latest", "^1", False),
+        (">2 <1", "3.0.0", True),
+    ],
+)
+def test_within(child: str, parent: str, within: bool) -> None:
+    assert Constraint.parse(child).within(Constraint.parse(parent)) is within

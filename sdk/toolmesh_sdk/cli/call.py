@@ -92,6 +92,7 @@ def result_document(result: Result) -> dict[str, Any]:
         "duration_seconds": result.duration,
         "phases": dict(result.phases),
         "adjusted_arguments": list(result.adjusted_arguments),
+        "adjusted_result": list(result.adjusted_result),
         "evidence_refs": list(result.evidence_refs),
         "persisted": [{"ref": part.ref, "size_bytes": part.size_bytes} for part in result.envelope.persisted],
         "deprecation": None
@@ -131,6 +132,9 @@ def _json_or_text(value: str) -> Any:
 def _remark(result: Result) -> None:
     """Say on stderr what the result itself does not: warnings always, the rest to a terminal."""
     console = output.err()
+    if result.adjusted_result:
+        places = ", ".join(pointer or "/" for pointer in result.adjusted_result)
+        console.print(output.text((f"policy had this removed or cut: {places}", "yellow")))
     if result.deprecation is not None:
         successor = f"; use {result.deprecation.successor}" if result.deprecation.successor else ""
         console.print(output.text((f"deprecated: {result.tool_version} is about to end{successor}", "yellow")))

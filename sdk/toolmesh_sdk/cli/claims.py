@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_TIMES = {"exp", "iat", "nbf"}
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -28,18 +26,6 @@ def claims_of(token: str) -> dict[str, Any]:
     return claims
 
 
-def claim_rows(claims: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
-    """Return the claims for a person: times as times, with what is left of them."""
-    rows = []
-    for name, value in claims.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if name in _TIMES and isinstance(value, int | float):
-            at = datetime.fromtimestamp(value, UTC)
-            text = at.isoformat().replace("+00:00", "Z") + (f"  ({_left(at, now)})" if name == "exp" else "")
-        rows.append((name, text))
-    return rows
-
-
 def seconds_of(text: str) -> int:
     """Read a lifetime: `90`, `90s`, `15m`, `1h`, `2d`."""
     match = re.fullmatch(r"([0-9]+)([smhd]?)", text.strip())
@@ -51,11 +37,3 @@ def seconds_of(text: str) -> int:
 def listed(text: str) -> list[str]:
     """Read a list that is separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _left(at: datetime, now: datetime) -> str:
-    seconds = int((at - now).total_seconds())
-    if seconds <= 0:
-        return "expired"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours} h {rest // 60} min left" if hours else f"{rest // 60} min {rest % 60} s left"

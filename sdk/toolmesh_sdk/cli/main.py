@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli import audit, token, tools, usage
+from toolmesh_sdk.cli import audit, policy, token, tools, usage
 from toolmesh_sdk.cli.call import call
 from toolmesh_sdk.cli.doctor import doctor_for
 from toolmesh_sdk.cli.exits import EPILOG, FAILED
@@ -35,6 +35,7 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.command()(call)
     app.add_typer(tools.app, name="tools")
     app.add_typer(token.app, name="token")
+    app.add_typer(policy.app, name="policy")
     app.add_typer(audit.app, name="audit")
     app.add_typer(usage.app, name="usage")
     loaded = load_plugins(app, plugins)

@@ -1,4 +1,4 @@
-"""How commands that change tools reach the registry: as the operator of a local mesh, or as the holder of a token."""
+"""How commands that change tools and policies reach their service: as the operator of a local mesh, or as the holder of a token."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def as_caller(place: Place, timeout: float) -> Iterator[Transport]:
 
 
 @contextmanager
-def as_steward(place: Place, timeout: float) -> Iterator[Transport]:
-    """Connect with authority over tools: a token that was given decides, else the local mesh's operator does."""
+def as_steward(place: Place, timeout: float, *, service: str = "registry") -> Iterator[Transport]:
+    """Connect with authority over tools or policies: a token that was given decides, else the local mesh's operator does."""
     if place.url or place.token:
         with as_caller(place, timeout) as transport:
             yield transport
         return
-    transport = _operator(place.running(), timeout)
+    transport = _operator(place.running(), timeout, service)
     try:
         yield transport
     finally:
@@ -56,7 +56,7 @@ def short(name: str) -> str:
     return name.removeprefix("tools/").replace("/versions/", "@")
 
 
-def _operator(runtime: dict[str, Any], timeout: float) -> Transport:
+def _operator(runtime: dict[str, Any], timeout: float, service: str) -> Transport:
     from toolmesh_sdk.admin import service_address
     from toolmesh_sdk.connection import Tls
     from toolmesh_sdk.trace import SAMPLED, new_traceparent
@@ -64,8 +64,8 @@ def _operator(runtime: dict[str, Any], timeout: float) -> Transport:
 
     try:
         identity = runtime["operator"]
-        tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name="registry")
+        tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name=service)
         options = Options(timeout=timeout, traceparent=lambda: new_traceparent(SAMPLED))
-        return Transport(service_address(runtime, "registry"), tls, options)
+        return Transport(service_address(runtime, service), tls, options)
     except (KeyError, OSError) as error:
         raise no_mesh(f"The operator's certificate of the local mesh cannot be used ({error}).", START) from None

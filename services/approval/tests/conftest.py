@@ -26,6 +26,7 @@ from libs.common.telemetry.spans import Tracing
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.config import Settings
 from services.approval.wiring import MIGRATIONS, SCHEMA, compose
+from tests.harness.issuer import Invalidations, accepts_every_token
 
 Environment = Callable[[str], dict[str, str]]
 
@@ -39,13 +40,19 @@ class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
     async def GetJwks(self, request: Any, context: Any) -> Any:
         return authz_service_pb2.GetJwksResponse(jwks=await self._signer.fetch_jwks())
 
+    IntrospectToken = accepts_every_token
+
 
 @pytest.fixture
 async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[RpcServer]:
     """The issuer of tokens, as far as approval needs it."""
     settings = load(ProcessSettings, {**process_environment("authz"), "TOOLMESH_DRAIN_SECONDS": "0"})
     chain = build_chain(
-        policy={"/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 2.0, True)},
+        policy={
+            "/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 2.0, True),
+            "/toolmesh.authz.v1.AuthzService/IntrospectToken": Row({"*": AS_PEER}, 2.0, True),
+            "/toolmesh.authz.v1.TokenService/WatchInvalidations": Row({"*": AS_PEER}, None, True),
+        },
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
         trust_domain=settings.trust_domain,
         log=Log("authz", level="error", descriptor=2),
@@ -58,7 +65,7 @@ async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[
         "toolmesh.authz.v1.AuthzService",
         lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(handlers, s),
     )
-    server = RpcServer(settings, chain, [service])
+    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])
     await server.start()
     await server.set_ready(True)
     yield server

@@ -25,7 +25,8 @@ from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 from libs.common.canonical import canonical
 from libs.common.errors import MeshError
 from libs.common.jsonio import dump, parse
-from services.audit.domain.errors import record_without_form, time_out_of_range
+from services.audit.convert import form
+from services.audit.domain.errors import batch_of_one_kind, record_without_form, time_out_of_range
 from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
 from services.audit.domain.query_records import Answer, Query
 
@@ -111,7 +112,12 @@ class _NoFormError(Exception):
 
 def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
     """Return the batch as entries, with `writer` as the writer of each. One record without a canonical form, or of a kind
-    that only the log itself writes, raises AUDIT_RECORD_INVALID for the whole batch."""
+    that only the log itself writes, raises AUDIT_RECORD_INVALID for the whole batch; a batch with nothing in it, or with
+    records of both kinds, INVALID_REQUEST."""
+    if bool(request.records) == bool(request.canonical_records):
+        raise batch_of_one_kind()
+    if request.canonical_records:
+        return form.entries_of(request.canonical_records, writer)
     for place, record in enumerate(request.records):
         if record.event_class in _OWN_CLASSES:
             raise record_without_form(record.record_id, f"records[{place}].event_class", "event_class.own")
@@ -121,8 +127,8 @@ def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
 def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entry:
     """Return one record as an entry; raise AUDIT_RECORD_INVALID if it has no canonical form."""
     try:
-        form = canonical_form(record, writer)
-        payload = orjson.dumps(form, option=orjson.OPT_SORT_KEYS)
+        said = canonical_form(record, writer)
+        payload = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
         if len(payload) > MAX_CANONICAL_BYTES:
             raise _NoFormError("", "record.max_bytes")
         event_time = _moment(record.event_time, "event_time")
@@ -137,8 +143,8 @@ def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entr
         tool_version=searchable(record.tool_version),
         trace_id=searchable(record.trace_id),
         invocation_id=searchable(record.invocation_id),
-        authorization=form.get("authorization", ""),
-        status=form.get("status", ""),
+        authorization=said.get("authorization", ""),
+        status=said.get("status", ""),
         ticket=searchable(record.ticket),
     )
 

@@ -37,6 +37,12 @@ def time_out_of_range(path: str) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, violations=[violation])
 
 
+def batch_of_one_kind() -> MeshError:
+    """A batch brings its records either as messages or in their canonical form."""
+    violation = Violation(path="records", rule="batch.kind", message="needs records or canonical_records, and not both")
+    return MeshError(Reason.INVALID_REQUEST, violations=[violation])
+
+
 def batch_out_of_turn(expected: int) -> MeshError:
     """A stream's batches are counted from 1 without gaps."""
     violation = Violation(path="batch", rule="batch.next", message="is not the number after that of the last batch")

@@ -27,6 +27,7 @@ from services.audit.domain.note import Origin
 from services.audit.tests.replicas import Keys, Replica
 from services.audit.wiring import build
 from tests.fixtures import owners_url
+from tests.harness.issuer import Invalidations
 
 QUIET = Log("test", level="error", descriptor=2)
 NEVER = ShardLimits(10**9, 10**9)
@@ -61,6 +62,7 @@ async def authz_port(signer: Any, process_environment: Callable[[str], dict[str,
     """The port of something that answers GetJwks as authz does."""
     server = grpc.aio.server()
     authz_rpc.add_AuthzServiceServicer_to_server(Keys(signer), server)  # type: ignore[abstract]
+    Invalidations().add(server)
     credentials = server_credentials(load(ProcessSettings, process_environment("authz")))
     port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()

@@ -22,6 +22,7 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address
 from services.audit.tests.database import sql
+from tests.harness.issuer import accepts_every_token
 
 
 class Keys(authz_rpc.AuthzServiceServicer):
@@ -32,6 +33,8 @@ class Keys(authz_rpc.AuthzServiceServicer):
 
     async def GetJwks(self, request: Any, context: Any) -> Any:
         return authz_pb.GetJwksResponse(jwks=await self._signer.fetch_jwks())
+
+    IntrospectToken = accepts_every_token
 
 
 class Replica:

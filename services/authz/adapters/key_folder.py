@@ -1,32 +1,64 @@
-"""The issuer's key ring: a folder that is looked at again while it is used, so that keys rotate without a restart."""
+"""The issuer's key ring: a folder that is looked at again while it is used, so that keys rotate without a restart.
+
+A new key is published at once and signs only a while later: everyone who remembers the published keys must have met it
+before the first token that it signs, or that token would be refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from libs.common.clock import Clock
 from libs.common.telemetry.log import Log
 from services.authz.adapters.signing_keys import KeySet, RsaKey, SigningKeysError, key_files, read_key_set
+from services.authz.domain.errors import no_key_to_sign_with
 
 POLL_SECONDS = 1.0
+# The edge asks for the keys every five seconds, the gateway behind it remembers them for two, and this folder is looked
+# at every second.
+PUBLISH_AHEAD = 10.0
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
 class KeyFolder:
     """A KeyRing over a folder. The newest file name signs; every key is published until its file is gone."""
 
-    def __init__(self, folder: Path, clock: Clock, log: Log) -> None:
-        """Read the folder. Raises SigningKeysError: an issuer does not start with keys it cannot use."""
-        self._folder, self._clock, self._log = folder, clock, log
+    def __init__(
+        self, folder: Path, clock: Clock, log: Log, *, revoked: Callable[[], AbstractSet[str]] = frozenset
+    ) -> None:
+        """Read the folder. Raises SigningKeysError: an issuer does not start with keys it cannot use. `revoked` names the
+        keys that must not sign any more."""
+        self._folder, self._clock, self._log, self._revoked = folder, clock, log, revoked
         self._looked_at = clock.monotonic()
         # Taken before the files are read: a change in between is then seen at the next look.
         self._fingerprint = _fingerprint(folder)
         self._set = read_key_set(folder)
         self._lock = asyncio.Lock()
+        # A key that lay here when the process began was published by others, or by its predecessor, since its file came.
+        now = clock.now().timestamp()
+        came = [changed / 1e9 for _, _, changed, _ in self._fingerprint]
+        known = zip(self._set.keys, came, strict=False)
+        self._since = dict.fromkeys((key.kid for key in self._set.keys), now) | {
+            key.kid: since for key, since in known if since <= now - PUBLISH_AHEAD
+        }
 
     async def active(self) -> RsaKey:
-        return (await self._current()).active
+        """Return the newest key that everyone has met; where all are new, the one that was published first, for an issuer must
+        be able to sign."""
+        keys = await self._current()
+        revoked = self._revoked()
+        usable = [key for key in keys.keys if key.kid not in revoked]
+        if not usable:
+            raise no_key_to_sign_with()
+        newest_first, met = usable[::-1], self._clock.now().timestamp() - PUBLISH_AHEAD
+        longest = min(newest_first, key=lambda key: self._since[key.kid])
+        return next((key for key in newest_first if self._since[key.kid] <= met), longest)
+
+    async def published(self) -> AbstractSet[str]:
+        return frozenset(key.kid for key in (await self._current()).keys)
 
     async def jwks(self) -> bytes:
         return (await self._current()).jwks
@@ -48,10 +80,12 @@ class KeyFolder:
                 return
             self._fingerprint = found
             self._set = await asyncio.to_thread(read_key_set, self._folder, self._set.keys)
+            now = self._clock.now().timestamp()
+            self._since = {key.kid: self._since.get(key.kid, now) for key in self._set.keys}
         except (SigningKeysError, OSError) as error:
             self._log.warning("signing keys not taken over", cause=str(error))
             return
-        self._log.info("signing keys changed", active=self._set.active.kid, published=len(self._set.keys))
+        self._log.info("signing keys changed", newest=self._set.keys[-1].kid, published=len(self._set.keys))
 
 
 def _fingerprint(folder: Path) -> Fingerprint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from libs.common.auth.identity import Identity
+from libs.common.auth.revocations import RevocationView
 from libs.common.auth.tokens import TokenVerifier
 from services.authz.domain.ports import KeyRing
 
@@ -10,8 +11,9 @@ from services.authz.domain.ports import KeyRing
 class OwnKeysVerifier(TokenVerifier):
     """Verifies against the issuer's key ring. A key that left the ring takes its tokens with it, remembered ones included."""
 
-    def __init__(self, keys: KeyRing, *, issuer: str, audience: str) -> None:
-        super().__init__(keys.jwks, issuer=issuer, audience=audience)
+    def __init__(self, keys: KeyRing, *, issuer: str, audience: str, revocations: RevocationView | None = None) -> None:
+        # No second opinion: there is nobody else to ask.
+        super().__init__(keys.jwks, issuer=issuer, audience=audience, revocations=revocations)
         self._ring = keys
         self._seen = b""
 

@@ -25,6 +25,9 @@ class PostgresLedger:
             "kid": entry.key_id,
             "scopes": list(entry.scopes),
             "tools": [{"tool": grant.tool, "version": grant.version_constraint} for grant in entry.tools],
+            "agent": entry.agent,
+            "parent_jti": entry.parent_id,
+            "root_jti": entry.root_id or entry.token_id,
         }
         async with transaction(self._engine) as connection:
             await connection.execute(issued_tokens.insert(), row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, Identity, Integer, LargeBinary, MetaData, Table, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = MetaData()
@@ -18,4 +18,76 @@ issued_tokens = Table(
     Column("kid", Text, nullable=False),
     Column("scopes", ARRAY(Text), nullable=False),
     Column("tools", JSONB, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("parent_jti", Text, nullable=False),
+    Column("root_jti", Text, nullable=False),
+)
+
+feed_head = Table("feed_head", metadata, Column("sequence", BigInteger, nullable=False))
+
+invalidations = Table(
+    "invalidations",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("made_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+)
+
+revocations = Table(
+    "revocations",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("target_kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("revoked_by", Text, nullable=False),
+    Column("revoked_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+)
+
+policy_sets = Table(
+    "policy_sets",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("version", Text, nullable=False, unique=True),
+    Column("policy_count", Integer, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("put_by", Text, nullable=False),
+    Column("put_at", DateTime(timezone=True), nullable=False),
+)
+
+policy_documents = Table(
+    "policy_documents",
+    metadata,
+    Column("set_number", BigInteger, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+activations = Table(
+    "activations",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("set_number", BigInteger, nullable=False),
+    Column("previous", BigInteger),
+    Column("activated_by", Text, nullable=False),
+    Column("activated_at", DateTime(timezone=True), nullable=False),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("sequence", BigInteger, Identity(always=True), primary_key=True),
+    Column("decision_id", Text, nullable=False, unique=True),
+    Column("question", JSONB, nullable=False),
+    Column("answer", JSONB, nullable=False),
+    Column("sealed", LargeBinary),
+)
+
+session_labels = Table(
+    "session_labels",
+    metadata,
+    Column("place", Text, primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("added_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
 )

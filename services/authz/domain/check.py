@@ -2,63 +2,147 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from libs.common.auth.identity import Grant, Identity
+from libs.common.auth.authority import Satisfies, not_covered
+from libs.common.auth.identity import Identity
 from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from libs.common.names import grant_covers
-from libs.common.semver import Constraint
+from libs.common.jsonio import parse_object
+from services.authz.domain.errors import may_not_ask_about_others
+from services.authz.domain.limits import limits_for, price_of
 from services.authz.domain.model import (
+    Allow,
     CallFacts,
     Decision,
     Deny,
+    Fact,
     NeedsApproval,
     Question,
+    SubjectFacts,
     SuggestedUpdate,
     Verdict,
 )
-from services.authz.domain.ports import PolicyEngine
+from services.authz.domain.ports import Engines, Journal, PolicyEngine, SessionLabels
+from services.authz.domain.remembered import Remembered
+
+# Who holds it may ask what policy says about others.
+EVALUATE = "authz:evaluate"
+_NOTHING: frozenset[Fact] = frozenset()
 
 
 @dataclass(frozen=True)
 class Check:
-    """Decides about calls in one environment. Reads nothing but its arguments and the loaded policies."""
+    """Decides about calls in one environment. Each decision is made by one set of policies as a whole."""
 
-    engine: PolicyEngine
+    engines: Engines
+    labels: SessionLabels
+    journal: Journal
+    satisfies: Satisfies
     clock: Clock
     environment: str
     ttl: timedelta
+    remembered: Remembered = field(default_factory=Remembered)
 
-    def __call__(self, caller: Identity, call: CallFacts) -> Decision:
-        """Return the decision; policy is only asked about what the token covers, so it can never widen a token."""
-        verdict = _refused_by_token(caller, call)
+    async def __call__(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:
+        """Return the decision, by the present policies unless others are named. Policy is only asked about what the token covers, so
+        it can never widen a token; labels that an allowed call adds to its session are durable before it is allowed."""
+        engine, question = engine or self.engines.current, self._question(caller, call)
+        refused = _refused_by_token(caller, call, self.satisfies)
+        if refused is not None:
+            decision = self._dated(refused, caller, engine.version)
+            self.journal.record(decision, question, None)
+            return decision
+        question, verdict, reads = await self._judged(engine, question)
+        added = await self._added(question, verdict)
+        decision = self._dated(verdict, caller, engine.version)
+        if not isinstance(verdict.outcome, Deny):
+            limits, cost = limits_for(engine.limits, caller, call), price_of(engine.limits, call)
+            decision = replace(decision, limits=limits, cost_micros=cost)
+        if added:
+            # Whoever reuses the answer later must not be told that the session is as it was before.
+            decision = replace(decision, added_labels=added, cacheable=False)
+        self.journal.record(decision, question, reads)
+        return decision
+
+    async def preview(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:
+        """Return what would be decided, without a trace: no label is added, and nothing is recorded."""
+        engine, question = engine or self.engines.current, self._question(caller, call)
+        verdict = _refused_by_token(caller, call, self.satisfies)
         if verdict is None:
-            verdict = self.engine.judge(Question(caller, call, self.environment))
-        return self._dated(verdict, caller)
+            _, verdict, _ = await self._judged(engine, question)
+        return self._dated(verdict, caller, engine.version)
 
-    def _dated(self, verdict: Verdict, caller: Identity) -> Decision:
+    async def about(self, asker: Identity, subject: SubjectFacts, call: CallFacts) -> Decision:
+        """Return what policy says about somebody else, whose token is not known. Raises SCOPE_MISSING for whoever may not
+        ask. Such an answer is never used for a call."""
+        if EVALUATE not in asker.scopes:
+            raise may_not_ask_about_others(EVALUATE)
+        engine, question = self.engines.current, self._question(_identity(subject, asker.expires_at), call)
+        question, verdict, reads = await self._judged(engine, question)
+        decision = replace(self._dated(verdict, asker, engine.version), cacheable=False)
+        self.journal.record(decision, question, reads)
+        return decision
+
+    def _question(self, caller: Identity, call: CallFacts) -> Question:
+        return Question(caller, call, self.environment, self.clock.now())
+
+    async def _judged(self, engine: PolicyEngine, question: Question) -> tuple[Question, Verdict, frozenset[Fact]]:
+        """Return the question as it was put, the verdict, and the facts of this one call that it may rest on."""
+        caller, call = question.caller, question.call
+        known = self.remembered.find(engine.version, caller, call) if caller.token_id else None
+        if known is not None:
+            return question, known, _NOTHING
+        reads = engine.reads(question)
+        if Fact.LABELS in reads:
+            question = replace(question, labels=await self.labels.of(question))
+        verdict = engine.judge(question)
+        if Fact.ARGUMENTS in reads and not call.arguments and not isinstance(verdict.outcome, Deny):
+            verdict = _not_told()
+        if caller.token_id and not reads and verdict.holds_for_any_arguments:
+            self.remembered.keep(engine.version, caller, call, verdict)
+        return question, verdict, reads
+
+    async def _added(self, question: Question, verdict: Verdict) -> tuple[str, ...]:
+        carried = {*question.call.result_labels, *verdict.labels}
+        if not carried or not isinstance(verdict.outcome, Allow):
+            return ()
+        return await self.labels.add(question, carried)
+
+    def _dated(self, verdict: Verdict, caller: Identity, version: str) -> Decision:
         now = self.clock.now()
         asks_a_person = isinstance(verdict.outcome, NeedsApproval)
         return Decision(
             name=f"decisions/{new_id()}",
             verdict=verdict,
-            policy_set_version=self.engine.version,
+            policy_set_version=version,
             cacheable=verdict.holds_for_any_arguments and not asks_a_person,
             decide_time=now,
             expire_time=min(now + self.ttl, datetime.fromtimestamp(caller.expires_at, UTC)),
         )
 
 
-def _refused_by_token(caller: Identity, call: CallFacts) -> Verdict | None:
-    if not any(_covers(grant, call) for grant in caller.tools):
-        name = call.tool.qualified
+def _refused_by_token(caller: Identity, call: CallFacts, satisfies: Satisfies) -> Verdict | None:
+    arguments = parse_object(call.arguments) if _confined(caller) and call.arguments else None
+    refusal = not_covered(
+        caller,
+        call.tool,
+        call.version,
+        arguments=arguments,
+        resources=call.resources,
+        closed_world=call.closed_world,
+        satisfies=satisfies,
+    )
+    if refusal is not None:
+        granted = refusal.reason is not Reason.TOOL_NOT_IN_TOKEN
         return Verdict(
-            Deny(Reason.TOOL_NOT_IN_TOKEN),
-            reasons=(f"The token does not grant {name} at version {call.version}.",),
-            suggested_updates=(SuggestedUpdate("tool", name),),
+            Deny(refusal.reason),
+            reasons=(refusal.message,),
+            suggested_updates=() if granted else (SuggestedUpdate("tool", call.tool.qualified),),
+            holds_for_any_arguments=not granted,
+            blocked_path=refusal.path,
         )
     missing = sorted(call.required_scopes - caller.scopes)
     if missing:
@@ -70,8 +154,29 @@ def _refused_by_token(caller: Identity, call: CallFacts) -> Verdict | None:
     return None
 
 
-def _covers(grant: Grant, call: CallFacts) -> bool:
-    if not grant_covers(grant.tool, call.tool):
-        return False
-    # In a grant an empty constraint means any version, prereleases included; Constraint would read it as `latest`.
-    return not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(call.version)
+def _confined(caller: Identity) -> bool:
+    return bool(caller.resources or caller.argument_constraints)
+
+
+def _not_told() -> Verdict:
+    return Verdict(
+        Deny(Reason.PERMISSION_DENIED),
+        reasons=("A policy reads the arguments of this call, and they were not told.",),
+        suggested_updates=(SuggestedUpdate("argument", "tell the arguments"),),
+        holds_for_any_arguments=False,
+    )
+
+
+def _identity(subject: SubjectFacts, expires_at: float) -> Identity:
+    """Somebody as policy sees them: without a token, so with nothing that it would cover."""
+    return Identity(
+        subject=subject.subject,
+        token_id="",
+        expires_at=expires_at,
+        tier=subject.kind,
+        agent=subject.subject if subject.kind == "agent" else "",
+        tenant=subject.tenant,
+        scopes=subject.scopes,
+        groups=subject.groups,
+        trust_level=subject.trust_level,
+    )

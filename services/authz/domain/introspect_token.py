@@ -16,6 +16,7 @@ ABOUT_THE_TOKEN = frozenset(
         Reason.TOKEN_MALFORMED,
         Reason.TOKEN_AUDIENCE_INVALID,
         Reason.TOKEN_REVOKED,
+        Reason.AUTHORITY_EXCEEDED,
     }
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,14 @@ SILENT = Log("authz", descriptor=2, level="error")
 
 def question(environment: str = "local", *, mutation_class: str = "read_only", **given: Any) -> Question:
     """Return a question; `given` are facts of the call or attributes of the caller."""
-    about_call = {"impact_scope", "approval_always", "tags", "session_id", "arguments_digest", "required_permissions"}
+    about_call = {field.name for field in fields(CallFacts)}
+    moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
+    labels = given.pop("labels", None)
     facts = {name: value for name, value in given.items() if name in about_call}
     about_caller = {name: value for name, value in given.items() if name not in about_call}
     caller = Identity(**{"subject": "did:web:a", "token_id": "t", "expires_at": 0.0, **about_caller})
     call = CallFacts(ToolName("acme", "pay"), Version.parse("1.2.3"), mutation_class, **facts)
-    return Question(caller, call, environment)
+    return Question(caller, call, environment, moment, None if labels is None else frozenset(labels))
 
 
 def question_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> Question:
@@ -205,12 +209,54 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
         ('context.environment == "staging"', {"environment": "staging"}),
         ('context.session_id == "s"', {"session_id": "s"}),
         ('context.arguments_digest == "d"', {"arguments_digest": "d"}),
+        ('principal == Service::"did:web:a"', {"tier": "service"}),
+        ("principal is Agent", {"tier": "agent"}),
+        ("resource.trust == 80", {"tool_trust": 80}),
+        ("resource.closed_world", {"closed_world": True}),
+        ('resource.result_labels.contains("pii")', {"result_labels": ("pii",)}),
+        ('context.session_labels.contains("pii")', {"labels": ("pii",)}),
+        ('context.resources.contains("file:/x")', {"resources": ("file:/x",), "arguments": b"{}"}),
+        ('context.risk.hasTag("score") && context.risk.getTag("score") == 7', {"risk": (("score", 7),)}),
+        ("context.time.hour == 3 && context.time.weekday == 1 && context.time.epoch == 1767582000", {"moment_hour": 3}),
+        (
+            'context.arguments.text.hasTag("/a~1b/0") && context.arguments.text.getTag("/a~1b/0") == "x"',
+            {"arguments": b'{"a/b": ["x"]}'},
+        ),
+        (
+            'context.arguments.text.hasTag("/n") && context.arguments.text.getTag("/n") == "null"',
+            {"arguments": b'{"n": null}'},
+        ),
+        (
+            'context.arguments.number.hasTag("/n") && context.arguments.number.getTag("/n") == -6',
+            {"arguments": b'{"n": -5.2}'},
+        ),
+        (
+            'context.arguments.number.hasTag("/n") && context.arguments.number.getTag("/n") == 9223372036854775807',
+            {"arguments": b'{"n": 1e300}'},
+        ),
+        ('context.arguments.pointers.contains("/o/p")', {"arguments": b'{"o": {"p": {}}}'}),
+        (
+            'context.arguments.facts.containsAll(["/to/*=a", "/to/*=b", "/ok=true"])',
+            {"arguments": b'{"to": ["a", "b"], "ok": true}'},
+        ),
     ],
 )
 def test_policies_read_every_fact(tmp_path: Path, condition: str, given: dict[str, Any]) -> None:
     assert judged(tmp_path, question(**given), permit("it", condition)).outcome == Allow()
     otherwise = question(subject="did:web:b")
     assert judged(tmp_path, otherwise, permit("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def test_a_call_with_more_arguments_than_can_be_read_is_denied_by_policies_that_read_them(tmp_path: Path) -> None:
+    many = b'{"a": [' + b",".join([b"1"] * 2_001) + b"]}"
+    reading = forbid("it", 'context.arguments.facts.contains("/a/*=2")')
+    assert judged(tmp_path, question(arguments=many), permit("all"), reading).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert judged(tmp_path, question(arguments=many), permit("all")).outcome == Allow()
+
+
+def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path: Path) -> None:
+    with pytest.raises(MeshError):
+        judged(tmp_path, question(arguments=b"{"), permit("all"), forbid("it", "context.arguments.pointers.isEmpty()"))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 
 from services.authz.adapters.cedar_policies import SCHEMA_FILE, PolicySetError, load_policies
+from services.authz.domain.model import Fact, Obligation
 from services.authz.tests.planted import ask, forbid, permit, plant
 from services.authz.wiring import POLICIES
 
 
-def test_the_shipped_set_is_valid_and_reads_neither_arguments_nor_session() -> None:
+def test_the_shipped_set_is_valid_and_reads_nothing_of_one_call_but_labels() -> None:
     shipped = load_policies(POLICIES)
-    assert not shipped.reads_arguments_or_session
-    assert [notes.id for notes in shipped.notes.values()][:2] == ["covered-calls-may-run", "reading-runs-free"]
+    assert {policy.notes.id: policy.reads for policy in shipped.policies.values() if policy.reads} == {
+        "nothing-leaves-after-confidential-reading": {Fact.LABELS}
+    }
+    assert [policy.notes.id for policy in shipped.policies.values()][:2] == [
+        "covered-calls-may-run",
+        "reading-runs-free",
+    ]
 
 
 def test_the_version_is_the_digest_of_every_text(tmp_path: Path) -> None:
@@ -48,6 +54,16 @@ def test_the_version_is_the_digest_of_every_text(tmp_path: Path) -> None:
         forbid("every-action").replace('action == Action::"invoke"', "action"),
         ask("nobody", notes='@quorum("0")'),
         ask("half", notes='@quorum("1.5")'),
+        permit("asks-nobody").replace("@id", '@quorum("2") @id'),
+        permit("misspelt").replace("@id", '@redcat("/a") @id'),
+        permit("no-pointer").replace("@id", '@redact("a") @id'),
+        permit("no-number").replace("@id", '@cap_rows("-1") @id'),
+        permit("no-tier").replace("@id", '@sandbox_tier("high") @id'),
+        permit("perhaps").replace("@id", '@require_dry_run("false") @id'),
+        permit("no-label").replace("@id", '@label("Top Secret") @id'),
+        forbid("label-on-what-never-runs").replace("@id", '@label("a") @id'),
+        forbid("obligation-on-what-never-runs").replace("@id", '@cap_rows("1") @id'),
+        permit("empty").replace('@id("empty")', '@id("")'),
     ],
 )
 def test_what_is_wrong_is_refused(tmp_path: Path, text: str) -> None:
@@ -57,34 +73,64 @@ def test_what_is_wrong_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_everything_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
-    text = permit("a").replace("@reason", "@because") + forbid("b").replace('"deny"', '"allow"')
+    text = [
+        permit("a").replace("@reason", "@because"),
+        forbid("b").replace('"deny"', '"allow"'),
+        permit("c", "principal.nothing"),
+        "permit (",
+    ]
     with pytest.raises(PolicySetError) as caught:
-        load_policies(plant(tmp_path, text))
-    assert len(caught.value.problems) == 2
-
-
-@pytest.mark.parametrize(
-    ("condition", "reads"),
-    [
-        ('context.environment == "prod"', False),
-        ('context has environment && principal.tenant == "a"', False),
-        ('context.session_id == "s"', True),
-        ('["a"].contains(context.arguments_digest)', True),
-        ('principal.trust_level > 5 && (if context.session_id == "s" then true else false)', True),
-        ("context == context", True),
-        ('{"session_id": resource.version}.session_id == "1"', False),
-    ],
-)
-def test_it_is_known_whether_answers_may_differ_from_call_to_call(tmp_path: Path, condition: str, reads: bool) -> None:
-    loaded = load_policies(plant(tmp_path, permit("p"), forbid("f", condition)))
-    assert loaded.reads_arguments_or_session is reads
+        load_policies(plant(tmp_path, *text))
+    found = [(problem.line, problem.rule, problem.policy) for problem in caught.value.problems]
+    assert found == [
+        (1, "annotation", "a"),
+        (1, "annotation", "a"),
+        (2, "annotation", "b"),
+        (3, "type", "c"),
+        (4, "syntax", ""),
+    ]
 
 
 def test_annotations_name_the_approvers(tmp_path: Path) -> None:
     text = [permit("p"), ask("one"), ask("two", notes='@approvers("security, legal") @quorum("2")')]
-    notes = load_policies(plant(tmp_path, *text)).notes
-    assert [(n.approvers, n.quorum) for n in notes.values()] == [
+    policies = load_policies(plant(tmp_path, *text)).policies
+    assert [(policy.notes.approvers, policy.notes.quorum) for policy in policies.values()] == [
         (("approvers",), 1),
         (("approvers",), 1),
         (("security", "legal"), 2),
     ]
+
+
+def test_annotations_name_obligations_and_labels(tmp_path: Path) -> None:
+    notes = '@redact("/a, /b/*/c") @cap_rows("100") @sandbox_tier("2") @require_dry_run("true") @label("secret, pii")'
+    (policy,) = load_policies(plant(tmp_path, permit("p").replace("@id", f"{notes} @id"))).policies.values()
+    assert policy.notes.obligations == (
+        Obligation("redact_fields", ("/a", "/b/*/c")),
+        Obligation("cap_rows", ("100",)),
+        Obligation("sandbox_tier", ("2",)),
+        Obligation("dry_run"),
+    )
+    assert policy.notes.labels == ("secret", "pii")
+
+
+def test_limits_are_a_part_of_the_set(tmp_path: Path) -> None:
+    folder = plant(tmp_path, permit("p"))
+    without = load_policies(folder).version
+    rule = '{"id": "a", "calls": 5, "window_seconds": 60}'
+    (folder / "limits.json").write_text(f'{{"limits": [{rule}]}}')
+    loaded = load_policies(folder)
+    assert [each.id for each in loaded.limits.rules] == ["a"]
+    assert loaded.version != without
+    (folder / "limits.json").write_text(f'{{\n"limits": [{rule}')
+    with pytest.raises(PolicySetError) as caught:
+        load_policies(folder)
+    assert {(problem.document, problem.rule) for problem in caught.value.problems} == {("limits.json", "syntax")}
+
+
+def test_ids_are_unique_across_documents(tmp_path: Path) -> None:
+    folder = plant(tmp_path, permit("p"))
+    (folder / "second.cedar").write_text("\n" + permit("p"))
+    with pytest.raises(PolicySetError) as caught:
+        load_policies(folder)
+    (problem,) = caught.value.problems
+    assert (problem.document, problem.line, problem.policy) == ("second.cedar", 2, "p")

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from libs.common.auth.identity import Grant, Identity
-from libs.common.clock import ManualClock
-from libs.common.errors import Reason
-from libs.common.names import ToolName
-from libs.common.semver import Version
-from services.authz.domain.check import Check
-from services.authz.domain.model import Allow, CallFacts, Decision, Deny, NeedsApproval, Question, Verdict
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-YES = Verdict(Allow(), ("because",), ("p1",))
-
-
-@dataclass
-class Engine:
-    """A PolicyEngine that always says the same and remembers what it was asked."""
-
-    verdict: Verdict = YES
-    version: str = "sha256:1"
-    asked: list[Question] = field(default_factory=list)
-
-    def judge(self, question: Question) -> Verdict:
-        self.asked.append(question)
-        return self.verdict
+from libs.common.auth.authority import ArgumentConstraint
+from libs.common.auth.identity import Grant
+from libs.common.errors import MeshError, Reason
+from services.authz.domain.model import Allow, Decision, Deny, Fact, NeedsApproval, Obligation, SubjectFacts, Verdict
+from services.authz.tests.deciding import NOW, YES, Engine, Entries, Fixed, Labels, caller_with, check_over, mail
 
 
 @pytest.fixture
@@ -38,10 +20,8 @@ def engine() -> Engine:
     return Engine()
 
 
-def decide(engine: Engine, *grants: Grant, version: str = "1.2.3", ttl: int = 60, **facts: Any) -> Decision:
-    caller = Identity("did:web:a", "t1", NOW.timestamp() + 300, scopes=frozenset({"mail:send"}), tools=grants)
-    call = CallFacts(ToolName("acme", "send_email"), Version.parse(version), "read_only", **facts)
-    return Check(engine, ManualClock(NOW), "dev", timedelta(seconds=ttl))(caller, call)
+async def decide(engine: Engine, *grants: Grant, version: str = "1.2.3", ttl: int = 60, **facts: Any) -> Decision:
+    return await check_over(engine, ttl=ttl)(caller_with(*grants), mail(version, **facts))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +36,8 @@ def decide(engine: Engine, *grants: Grant, version: str = "1.2.3", ttl: int = 60
         ("*", "2.0.0-rc.1", "2.0.0-rc.1"),
     ],
 )
-def test_a_covered_call_goes_to_policy(engine: Engine, pattern: str, constraint: str, version: str) -> None:
-    decision = decide(engine, Grant(pattern, constraint), version=version)
+async def test_a_covered_call_goes_to_policy(engine: Engine, pattern: str, constraint: str, version: str) -> None:
+    decision = await decide(engine, Grant(pattern, constraint), version=version)
     assert decision.verdict == YES
     assert [question.environment for question in engine.asked] == ["dev"]
 
@@ -73,42 +53,42 @@ def test_a_covered_call_goes_to_policy(engine: Engine, pattern: str, constraint:
         ("*", "^2", "2.0.0-rc.1"),
     ],
 )
-def test_a_call_beyond_the_token_never_reaches_policy(
+async def test_a_call_beyond_the_token_never_reaches_policy(
     engine: Engine, pattern: str, constraint: str, version: str
 ) -> None:
-    decision = decide(engine, Grant(pattern, constraint), version=version)
+    decision = await decide(engine, Grant(pattern, constraint), version=version)
     assert decision.verdict.outcome == Deny(Reason.TOOL_NOT_IN_TOKEN)
     assert [(u.kind, u.value) for u in decision.verdict.suggested_updates] == [("tool", "acme.send_email")]
     assert decision.cacheable
     assert engine.asked == []
 
 
-def test_a_token_without_grants_covers_nothing(engine: Engine) -> None:
-    assert decide(engine).verdict.outcome == Deny(Reason.TOOL_NOT_IN_TOKEN)
+async def test_a_token_without_grants_covers_nothing(engine: Engine) -> None:
+    assert (await decide(engine)).verdict.outcome == Deny(Reason.TOOL_NOT_IN_TOKEN)
 
 
-def test_one_covering_grant_among_others_is_enough(engine: Engine) -> None:
-    assert decide(engine, Grant("acme.*", "^9"), Grant("echo"), Grant("acme.*", "1.x")).verdict == YES
+async def test_one_covering_grant_among_others_is_enough(engine: Engine) -> None:
+    assert (await decide(engine, Grant("acme.*", "^9"), Grant("echo"), Grant("acme.*", "1.x"))).verdict == YES
 
 
-def test_missing_scopes_are_named_each(engine: Engine) -> None:
-    decision = decide(engine, Grant("*"), required_scopes=frozenset({"z:z", "a:a", "mail:send"}))
+async def test_missing_scopes_are_named_each(engine: Engine) -> None:
+    decision = await decide(engine, Grant("*"), required_scopes=frozenset({"z:z", "a:a", "mail:send"}))
     assert decision.verdict.outcome == Deny(Reason.SCOPE_MISSING)
     assert [(u.kind, u.value) for u in decision.verdict.suggested_updates] == [("scope", "a:a"), ("scope", "z:z")]
     assert decision.cacheable
     assert engine.asked == []
 
 
-def test_a_decision_is_named_dated_and_bound_to_the_policies(engine: Engine) -> None:
-    first, second = decide(engine, Grant("*")), decide(engine, Grant("*"))
+async def test_a_decision_is_named_dated_and_bound_to_the_policies(engine: Engine) -> None:
+    first, second = await decide(engine, Grant("*")), await decide(engine, Grant("*"))
     assert first.name.startswith("decisions/")
     assert first.name != second.name
     assert (first.policy_set_version, first.decide_time) == ("sha256:1", NOW)
     assert first.expire_time == NOW + timedelta(seconds=60)
 
 
-def test_a_decision_never_outlives_the_token(engine: Engine) -> None:
-    assert decide(engine, Grant("*"), ttl=3600).expire_time == NOW + timedelta(seconds=300)
+async def test_a_decision_never_outlives_the_token(engine: Engine) -> None:
+    assert (await decide(engine, Grant("*"), ttl=3600)).expire_time == NOW + timedelta(seconds=300)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +101,137 @@ def test_a_decision_never_outlives_the_token(engine: Engine) -> None:
         (NeedsApproval(("approvers",), 1, "p"), True, False),
     ],
 )
-def test_what_may_be_reused(engine: Engine, outcome: Any, holds: bool, cacheable: bool) -> None:
+async def test_what_may_be_reused(engine: Engine, outcome: Any, holds: bool, cacheable: bool) -> None:
     engine.verdict = Verdict(outcome, ("because",), holds_for_any_arguments=holds)
-    assert decide(engine, Grant("*")).cacheable is cacheable
+    assert (await decide(engine, Grant("*"))).cacheable is cacheable
+
+
+async def test_arguments_that_the_token_does_not_allow_are_refused_with_their_place(engine: Engine) -> None:
+    caller = caller_with(Grant("*"), argument_constraints=(ArgumentConstraint("acme.*", b"{}"),))
+    told = await check_over(engine)(caller, mail(arguments=b'{"x": 1}'))
+    assert (told.verdict.outcome, told.verdict.blocked_path) == (Deny(Reason.AUTHORITY_EXCEEDED), "/x")
+    assert not told.cacheable
+    assert engine.asked == []
+    # Whoever knows them asks again.
+    assert (await check_over(engine)(caller, mail())).verdict == YES
+
+
+async def test_labels_are_looked_up_only_if_a_policy_may_read_them(engine: Engine) -> None:
+    check = check_over(engine, labels=Labels({"confidential"}))
+    await check(caller_with(Grant("*")), mail())
+    assert engine.asked[-1].labels is None
+    engine.facts = frozenset({Fact.LABELS})
+    engine.verdict = replace(YES, holds_for_any_arguments=False)
+    await check(caller_with(Grant("*"), token_id="t2"), mail())
+    assert engine.asked[-1].labels == {"confidential"}
+
+
+async def test_an_allowed_call_adds_the_labels_of_the_tool_and_of_the_policies_once(engine: Engine) -> None:
+    engine.verdict = replace(YES, labels=("secret",))
+    labels = Labels({"public"})
+    check, call = check_over(engine, labels=labels), mail(result_labels=("confidential", "public"))
+    first, second = await check(caller_with(Grant("*")), call), await check(caller_with(Grant("*")), call)
+    assert (first.added_labels, first.cacheable) == (("confidential", "secret"), False)
+    assert (second.added_labels, second.cacheable) == ((), True)
+    assert labels.present == {"public", "confidential", "secret"}
+
+
+@pytest.mark.parametrize("outcome", [Deny(Reason.PERMISSION_DENIED), NeedsApproval(("approvers",), 1, "p")])
+async def test_what_is_not_allowed_adds_no_label(engine: Engine, outcome: Any) -> None:
+    engine.verdict = Verdict(outcome, ("because",), labels=("secret",))
+    labels = Labels()
+    decision = await check_over(engine, labels=labels)(caller_with(Grant("*")), mail(result_labels=("confidential",)))
+    assert (decision.added_labels, labels.present) == ((), set())
+
+
+async def test_a_label_that_cannot_be_kept_means_no_answer(engine: Engine) -> None:
+    class Gone(Labels):
+        async def add(self, question: Any, labels: Any) -> tuple[str, ...]:
+            raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    with pytest.raises(MeshError):
+        await check_over(engine, labels=Gone())(caller_with(Grant("*")), mail(result_labels=("confidential",)))
+
+
+async def test_arguments_that_a_policy_reads_must_be_told(engine: Engine) -> None:
+    engine.facts, engine.verdict = frozenset({Fact.ARGUMENTS}), replace(YES, holds_for_any_arguments=False)
+    check, caller = check_over(engine), caller_with(Grant("*"))
+    assert (await check(caller, mail(arguments=b"{}"))).verdict.outcome == Allow()
+    untold = await check(caller, mail())
+    assert (untold.verdict.outcome, untold.cacheable) == (Deny(Reason.PERMISSION_DENIED), False)
+
+
+async def test_the_same_question_is_put_to_policy_once_and_to_each_set_anew(engine: Engine) -> None:
+    check, caller = check_over(engine), caller_with(Grant("*"))
+    names = {(await check(caller, mail(session_id=session))).name for session in ("s1", "s2")}
+    assert (len(names), len(engine.asked)) == (2, 1)
+    await check(caller_with(Grant("*"), token_id="t2"), mail())
+    await check(caller, mail(tags=("other",)))
+    assert len(engine.asked) == 3
+    other = Engine(Verdict(Deny(Reason.PERMISSION_DENIED), ("no",)), version="sha256:2")
+    assert isinstance(check.engines, Fixed)
+    check.engines.current = other
+    assert (await check(caller, mail())).verdict == other.verdict
+
+
+async def test_what_rests_on_the_one_call_is_asked_each_time(engine: Engine) -> None:
+    engine.facts, engine.verdict = frozenset({Fact.TIME}), replace(YES, holds_for_any_arguments=False)
+    check = check_over(engine)
+    for _ in range(2):
+        assert not (await check(caller_with(Grant("*")), mail())).cacheable
+    assert len(engine.asked) == 2
+
+
+async def test_every_decision_is_recorded_with_its_question_and_a_preview_is_not(engine: Engine) -> None:
+    journal = Entries()
+    check = check_over(engine, journal=journal)
+    asked = [await check(caller_with(Grant("*")), mail()), await check(caller_with(), mail())]
+    assert [decision for decision, _, _ in journal.kept] == asked
+    assert [reads for _, _, reads in journal.kept] == [frozenset(), None]
+    labels = Labels()
+    preview = await check_over(engine, journal=journal, labels=labels).preview(
+        caller_with(Grant("*")), mail(result_labels=("x",))
+    )
+    assert preview.verdict == YES
+    assert (len(journal.kept), labels.present) == (2, set())
+
+
+async def test_questions_about_others_need_a_scope_and_are_never_reused(engine: Engine) -> None:
+    somebody = SubjectFacts("did:web:s", "service", tenant="acme", trust_level=9, groups=("g",))
+    with pytest.raises(MeshError) as caught:
+        await check_over(engine).about(caller_with(), somebody, mail())
+    assert caught.value.reason is Reason.SCOPE_MISSING
+    asker = caller_with(scopes=frozenset({"authz:evaluate"}))
+    decision = await check_over(engine).about(asker, somebody, mail())
+    assert (decision.verdict, decision.cacheable) == (YES, False)
+    asked = engine.asked[-1].caller
+    assert (asked.subject, asked.tier, asked.tenant, asked.trust_level, asked.groups) == (
+        "did:web:s",
+        "service",
+        "acme",
+        9,
+        ("g",),
+    )
+
+
+async def test_obligations_reach_the_decision(engine: Engine) -> None:
+    engine.verdict = replace(YES, obligations=(Obligation("cap_rows", ("10",)),))
+    assert (await decide(engine, Grant("*"))).verdict.obligations == (Obligation("cap_rows", ("10",)),)
+
+
+async def test_a_set_that_becomes_active_meanwhile_has_no_part_in_the_decision(engine: Engine) -> None:
+    other = Engine(Verdict(Deny(Reason.PERMISSION_DENIED), ("no",)), version="sha256:2")
+    engine.facts, engine.verdict = frozenset({Fact.LABELS}), replace(YES, holds_for_any_arguments=False)
+
+    class Swapping(Labels):
+        """Labels whose reading takes so long that another set is active when it ends."""
+
+        async def of(self, question: Any) -> frozenset[str]:
+            check.engines.current = other  # type: ignore[misc]
+            return frozenset()
+
+    check = check_over(engine, labels=Swapping())
+    decision = await check(caller_with(Grant("*")), mail())
+    assert (decision.verdict, decision.policy_set_version) == (engine.verdict, "sha256:1")
+    assert other.asked == []
+    assert (await check(caller_with(Grant("*")), mail())).policy_set_version == "sha256:2"

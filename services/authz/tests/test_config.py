@@ -33,6 +33,9 @@ def test_the_database_password_is_not_shown(environment: dict[str, str]) -> None
         ("TOOLMESH_SIGNING_KEYS", "/nowhere/at/all"),
         ("TOOLMESH_MAX_TOKEN_LIFETIME", "0"),
         ("TOOLMESH_DECISION_TTL", "1h"),
+        ("TOOLMESH_TRUSTED_ISSUERS", "/nowhere/issuers.json"),
+        ("TOOLMESH_DID_RESOLVER", "http://resolver.example"),
+        ("TOOLMESH_DID_RESOLVER", "/nowhere/at/all"),
         ("TOOLMESH_AUTHZ_ADDRESS", "127.0.0.1:1"),
     ],
 )

@@ -12,7 +12,8 @@ from toolmesh.authz.v1 import decision_pb2
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
 from libs.common.errors import MeshError, Reason
-from services.authz import convert
+from services.authz.convert import authz as convert
+from services.authz.convert import tokens as convert_tokens
 from services.authz.domain.model import Allow, Decision, Deny, NeedsApproval, SuggestedUpdate, Verdict
 from services.authz.tests.conftest import call_in_question
 
@@ -53,13 +54,13 @@ def test_a_decision_arrives_whole() -> None:
 
 
 def test_a_lifetime_that_is_not_given_differs_from_any_that_is() -> None:
-    assert convert.token_request(pb.IssueTokenRequest()).lifetime is None
+    assert convert_tokens.token_request(pb.IssueTokenRequest()).lifetime is None
     given = pb.IssueTokenRequest(lifetime=Duration(seconds=1, nanos=500_000_000))
-    assert convert.token_request(given).lifetime == 1.5
+    assert convert_tokens.token_request(given).lifetime == 1.5
 
 
 def test_a_token_of_an_older_issuer_can_still_be_shown() -> None:
-    message = convert.claims_message(
+    message = convert_tokens.claims_message(
         {"iss": "i", "sub": "s", "aud": "a", "jti": "1", "iat": 5.5, "exp": 9, "tools": [{"tool": "*"}]}
     )
     assert (message.issue_time.seconds, message.expire_time.seconds) == (5, 9)

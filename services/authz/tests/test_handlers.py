@@ -20,8 +20,9 @@ from libs.common.auth.jwks import jwks_from
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
+from services.authz.adapters import key_folder
 from services.authz.adapters.cedar_policies import load_policies
-from services.authz.convert import claims_message
+from services.authz.convert.authz import claims_message
 from services.authz.tests.conftest import ALICE, FIRST, SECOND
 from services.authz.tests.planted import forbid, permit, plant
 from services.authz.wiring import POLICIES
@@ -126,11 +127,18 @@ async def test_an_expired_token_is_inactive_and_opens_nothing(mesh: Any) -> None
     assert (await refusal(mesh.check(old))).reason is Reason.TOKEN_EXPIRED
 
 
-async def test_keys_rotate_without_a_restart(mesh: Any, pems: tuple[bytes, ...]) -> None:
+async def test_keys_rotate_without_a_restart(
+    mesh: Any, pems: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clock of the issuer may not run ahead of the verifiers' any further.
+    monkeypatch.setattr(key_folder, "PUBLISH_AHEAD", 1.0)
     verifier = verifier_of(mesh)
     old = (await mesh.mint()).token
     await verifier.verify(old)
     (mesh.folder / SECOND).write_bytes(pems[1])
+    mesh.clock.advance(1)
+    early = (await mesh.mint()).token
+    assert jwt.get_unverified_header(early)["kid"] == jwt.get_unverified_header(old)["kid"]
     mesh.clock.advance(1)
     new = (await mesh.mint()).token
     assert jwt.get_unverified_header(new)["kid"] != jwt.get_unverified_header(old)["kid"]

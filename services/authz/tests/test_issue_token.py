@@ -2,70 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from dataclasses import replace
 
 import pytest
 
-from libs.common.auth.identity import Grant
+from libs.common.auth.identity import ArgumentConstraint, Budget, Grant
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
-from services.authz.domain.issue_token import DEFAULT_LIFETIME, IssueToken
-from services.authz.domain.model import LedgerEntry, TokenRequest
+from services.authz.domain.issue_token import DEFAULT_DEPTH, DEFAULT_LIFETIME, IssueToken
+from services.authz.domain.model import TokenRequest
+from services.authz.tests.minting import ALICE, Issuer, ListLedger
 
-ALICE = "did:web:toolmesh.local:users:alice"
 ECHO = TokenRequest(subject=ALICE, tools=(Grant("echo"),))
 
 
-class PlainKey:
-    """A SigningKey whose tokens anyone can read."""
-
-    kid = "plain"
-
-    async def sign(self, claims: Mapping[str, Any]) -> str:
-        return repr(sorted(claims.items()))
-
-
-class PlainRing:
-    """A KeyRing with one key."""
-
-    async def active(self) -> PlainKey:
-        return PlainKey()
-
-    async def jwks(self) -> bytes:
-        return b'{"keys": []}'
-
-
-@dataclass
-class ListLedger:
-    """A Ledger in memory; unavailable when told so."""
-
-    entries: list[LedgerEntry] = field(default_factory=list)
-    down: bool = False
-
-    async def record(self, entry: LedgerEntry) -> None:
-        if self.down:
-            raise MeshError(Reason.SERVICE_UNAVAILABLE)
-        self.entries.append(entry)
+@pytest.fixture
+def issuer(clock: ManualClock) -> Issuer:
+    return Issuer(clock)
 
 
 @pytest.fixture
-def ledger() -> ListLedger:
-    return ListLedger()
+def ledger(issuer: Issuer) -> ListLedger:
+    return issuer.ledger
 
 
 @pytest.fixture
-def issue(ledger: ListLedger, clock: ManualClock) -> IssueToken:
-    return IssueToken(
-        keys=PlainRing(),
-        ledger=ledger,
-        clock=clock,
-        issuer="https://issuer.test",
-        audience="toolmesh",
-        max_lifetime=86_400,
-        max_token_bytes=16_384,
-    )
+def issue(issuer: Issuer) -> IssueToken:
+    return issuer.issue
 
 
 async def violations(issue: IssueToken, asked: TokenRequest) -> list[tuple[str, str]]:
@@ -97,11 +61,12 @@ async def test_the_claims_are_what_was_asked_and_nothing_else(issue: IssueToken,
         "nbf": now,
         "exp": now + 90,
         "tier": "user",
-        "scope": "tools:call audit:read",
+        "scope": "audit:read tools:call",
         "tools": [{"tool": "acme.*", "version": "^1.2"}, {"tool": "echo", "version": ""}],
         "tenant": "acme",
         "groups": ["ops"],
         "trust": 70,
+        "depth": DEFAULT_DEPTH,
         "act": [],
     }
 
@@ -113,7 +78,7 @@ async def test_without_a_lifetime_and_audience_it_holds_an_hour_in_this_mesh(iss
 
 
 async def test_the_default_lifetime_bows_to_a_lower_limit(issue: IssueToken) -> None:
-    strict = IssueToken(**{**issue.__dict__, "max_lifetime": 60})
+    strict = replace(issue, max_lifetime=60)
     claims = (await strict(ECHO)).claims
     assert claims["exp"] - claims["iat"] == 60
 
@@ -163,6 +128,7 @@ async def test_the_ledger_knows_the_token_but_never_holds_it(issue: IssueToken, 
     assert (entry.scopes, entry.tools) == (("a",), (Grant("echo", "1.x"),))
     assert entry.issued_at.timestamp() == issued.claims["iat"]
     assert entry.expires_at.timestamp() == issued.claims["exp"]
+    assert (entry.agent, entry.parent_id, entry.root_id) == ("", "", entry.token_id)
     assert issued.token not in repr(entry)
     assert issued.token not in repr(issued)
 
@@ -172,3 +138,32 @@ async def test_no_token_leaves_without_its_entry(issue: IssueToken, ledger: List
     with pytest.raises(MeshError) as caught:
         await issue(ECHO)
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+async def test_every_bound_is_carried_as_it_was_asked(issue: IssueToken) -> None:
+    asked = TokenRequest(
+        subject=ALICE,
+        scopes=("a",),
+        resources=("file:/srv/*",),
+        argument_constraints=(ArgumentConstraint("echo", b'{ "required":["text"], "maxProperties":1.0 }'),),
+        budget=Budget(calls=3, running_ms=1500),
+        depth=0,
+        confirmation="jkt:" + "a" * 43,
+        session_id="s1",
+    )
+    issued = await issue(asked)
+    claims = issued.claims
+    assert (claims["res"], claims["depth"], claims["session"]) == (["file:/srv/*"], 0, "s1")
+    assert claims["args"] == [{"tool": "echo", "schema": {"required": ["text"], "maxProperties": 1}}]
+    assert claims["budget"] == {"calls": 3, "running_ms": 1500}
+    assert claims["cnf"] == {"jkt": "a" * 43}
+    assert json.loads(issued.token) == claims
+
+
+@pytest.mark.parametrize(
+    "schema", [b"", b"[]", b"nonsense", b'{"a":1,"a":2}', b'{"type":7}', b'{"$ref":"https://x.example"}', b" " * 9000]
+)
+async def test_a_constraint_that_could_not_be_checked_is_refused(issue: IssueToken, schema: bytes) -> None:
+    good = ArgumentConstraint("echo", b"{}")
+    asked = TokenRequest(subject=ALICE, scopes=("a",), argument_constraints=(good, ArgumentConstraint("echo", schema)))
+    assert await violations(issue, asked) == [("argument_constraints[1]", "constraint.schema")]

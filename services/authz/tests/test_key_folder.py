@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from libs.common.clock import ManualClock
+from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.authz.adapters.key_folder import KeyFolder
+from services.authz.adapters.key_folder import PUBLISH_AHEAD, KeyFolder
 from services.authz.adapters.signing_keys import SigningKeysError
 from services.authz.tests.conftest import FIRST, SECOND
 
@@ -36,16 +37,46 @@ async def published(ring: KeyFolder) -> int:
     return len(json.loads(await ring.jwks())["keys"])
 
 
-async def test_a_new_file_is_taken_over_within_a_second_of_use(
+async def test_a_new_key_is_published_within_a_second_of_use_and_signs_when_everyone_has_met_it(
     ring: KeyFolder, folder: Path, clock: ManualClock, pems: tuple[bytes, ...]
 ) -> None:
     old = await ring.active()
     (folder / SECOND).write_bytes(pems[1])
     clock.advance(0.9)
+    assert await published(ring) == 1
+    clock.advance(0.1)
+    assert await published(ring) == 2
+    assert await ring.active() is old
+    clock.advance(PUBLISH_AHEAD - 0.1)
     assert await ring.active() is old
     clock.advance(0.1)
     assert (await ring.active()).kid != old.kid
-    assert await published(ring) == 2
+
+
+async def test_a_key_that_lay_there_long_before_the_process_began_signs_at_once(
+    folder: Path, clock: ManualClock, quiet: Log, pems: tuple[bytes, ...]
+) -> None:
+    (folder / SECOND).write_bytes(pems[1])
+    clock.advance(PUBLISH_AHEAD + 1)
+    ring = KeyFolder(folder, clock, quiet)
+    assert (await ring.active()).kid == json.loads(await ring.jwks())["keys"][-1]["kid"]
+
+
+async def test_a_revoked_key_never_signs_again_and_stays_published(
+    folder: Path, clock: ManualClock, quiet: Log, pems: tuple[bytes, ...]
+) -> None:
+    (folder / SECOND).write_bytes(pems[1])
+    revoked: set[str] = set()
+    ring = KeyFolder(folder, clock, quiet, revoked=lambda: revoked)
+    newest = await ring.active()
+    revoked.add(newest.kid)
+    older = await ring.active()
+    assert older.kid != newest.kid
+    assert await ring.published() == {older.kid, newest.kid}
+    revoked.add(older.kid)
+    with pytest.raises(MeshError) as caught:
+        await ring.active()
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
 async def test_a_removed_file_is_no_longer_published(

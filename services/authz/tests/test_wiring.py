@@ -89,3 +89,13 @@ def test_it_is_not_built_with_policies_that_fail_validation(
     policies = plant(tmp_path / "policies", permit("misspelt", "principal.trust_lvl > 1"))
     with pytest.raises(PolicySetError):
         compose(load(Settings, environment), quiet, Tracing(), clock=clock, policies=policies)
+
+
+async def test_it_does_not_start_with_outside_issuers_that_cannot_be_trusted_as_described(
+    process: Callable[..., Any], environment: dict[str, str], tmp_path: Path
+) -> None:
+    issuers = tmp_path / "issuers.json"
+    issuers.write_text('{"issuers": [{"issuer": "https://login.example.com"}]}')
+    child = await process(environment | {"TOOLMESH_TRUSTED_ISSUERS": str(issuers)})
+    await events_until(child, "could not start")
+    assert await child.wait() == 1

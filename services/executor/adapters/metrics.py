@@ -29,6 +29,18 @@ validation_failures = Counter(
     "toolmesh_tool_schema_validation_failures_total", "Arguments or results that broke their schema.", ["tool", "phase"]
 )
 
+decisions = Counter(
+    "toolmesh_executor_decisions_total", "Decisions by where they came from: remembered, or asked of authz.", ["source"]
+)
+reservations = Counter(
+    "toolmesh_executor_reservations_total",
+    "Limited calls by what came of counting them: granted, rate_limited, budget_exhausted or uncounted.",
+    ["outcome"],
+)
+reservation_seconds = Histogram(
+    "toolmesh_executor_reservation_seconds", "How long counting a limited call took.", buckets=SECONDS
+)
+
 # Versions come and go; a process that lives long must not carry a series for each it ever saw.
 _MAX_VERSIONS = 2000
 _BROKEN_INPUT = frozenset({State.VALIDATION_FAILED, State.SCHEMA_PARSE_FAILED})

@@ -1,25 +1,22 @@
-"""Records on their way to the log: each is built and serialised once, as a piece of the batch that will carry it."""
+"""Records on their way to the log: each is written once, as the bytes that will be hashed and as a piece of the batch that
+will carry it. What the form looks like is the log's contract; docs/audit.md has it field by field."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
-from toolmesh.audit.v1 import audit_record_pb2 as rpb
+import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
-from toolmesh.common.v1 import caller_pb2 as cpb
 
 from libs.common.redaction.book import ScannerBook
 from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
 
-_EVENTS = {event: rpb.EventClass.Value(f"EVENT_CLASS_{event}") for event in Event}
-_STATUSES = {status: rpb.RecordStatus.Value(f"RECORD_STATUS_{status}") for status in Status}
-_OUTCOMES = {
-    Verdict.ALLOW: rpb.AUTHORIZATION_OUTCOME_ALLOW,
-    Verdict.DENY: rpb.AUTHORIZATION_OUTCOME_DENY,
-    Verdict.NEEDS_APPROVAL: rpb.AUTHORIZATION_OUTCOME_REQUIRES_APPROVAL,
-}
-_TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in cpb.CredentialTier.items()}
+WRITER = "executor"
+_EVENTS = {event: event.value.lower() for event in Event}
+_STATUSES = {status: "" if status is Status.BEGUN else status.value.lower() for status in Status}
+_OUTCOMES = {Verdict.ALLOW: "allow", Verdict.DENY: "deny", Verdict.NEEDS_APPROVAL: "requires_approval"}
 # The contract's limits for a record; what lies beyond them is in the decision and in the manifest.
 _MAX_POLICIES = _MAX_SIDE_EFFECTS = 64
 _MAX_NAME = 512
@@ -32,106 +29,140 @@ class RecordWriter:
 
     def __init__(self, executor_id: str, scanners: ScannerBook | None = None) -> None:
         self._executor_id, self._scanners = executor_id, scanners or ScannerBook()
-        self._callers: dict[tuple[str, str, str], cpb.Caller] = {}
+        self._callers: dict[tuple[str, str, str], orjson.Fragment] = {}
 
     def fragment(self, record: Record) -> bytes:
         """Return a serialised batch of this one record, without a number."""
-        batch = pb.AppendRecordsRequest()
-        batch.records.add(**self._fields(record))
-        return batch.SerializeToString()
+        # Keys are ASCII and values text, whole numbers and booleans, for which this is RFC 8785.
+        form = orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS)
+        return pb.AppendRecordsRequest(canonical_records=[form]).SerializeToString()
 
-    def _fields(self, record: Record) -> dict[str, Any]:
-        """The fields that say something. An empty one costs as much to set as a full one."""
-        request, moment = record.request, record.time
-        fields: dict[str, Any] = {
+    def _form(self, record: Record) -> dict[str, Any]:
+        """The fields that say something; what is empty has no place in the form."""
+        request = record.request
+        form: dict[str, Any] = {
             "record_id": record.record_id,
             "event_class": _EVENTS[record.event],
-            "event_time": {"seconds": int(moment.timestamp()), "nanos": moment.microsecond * 1000},
-            "trace_id": request.trace_id,
+            "event_time": _moment(record.time),
+            "writer": WRITER,
             "invocation_id": record.invocation_id,
             "caller": self._caller(request.caller),
             "executor_id": self._executor_id,
-            "previous_state": record.previous_state or "",
             "state": record.state,
-            "status": _STATUSES[record.status],
         }
-        self._add_names(fields, record)
+        if request.trace_id:
+            form["trace_id"] = request.trace_id
+        if record.previous_state:
+            form["previous_state"] = record.previous_state
+        if status := _STATUSES[record.status]:
+            form["status"] = status
+        self._add_names(form, record)
         if record.follows:
-            fields["follows"] = record.follows
+            form["follows"] = record.follows
         if record.attempt:
-            fields["attempt"], fields["sandbox"] = record.attempt, record.sandbox
-        self._add_tool(fields, record)
-        self._add_outcome(fields, record)
-        return fields
+            form["attempt"] = record.attempt
+            if record.sandbox:
+                form["sandbox"] = record.sandbox
+        self._add_tool(form, record)
+        _add_decision(form, record)
+        _add_outcome(form, record)
+        return form
 
-    def _add_names(self, fields: dict[str, Any], record: Record) -> None:
+    def _add_names(self, form: dict[str, Any], record: Record) -> None:
         """What the caller calls things, and what it must not be able to put on record that way."""
         request = record.request
         if request.idempotency_key:
-            fields["idempotency_key"] = self._shown(request.idempotency_key, request)
-            fields["replayed"] = record.replayed
+            form["idempotency_key"] = self._shown(request.idempotency_key, request)
+            if record.replayed:
+                form["replayed"] = True
         if request.task_id:
-            fields["task_id"] = self._shown(request.task_id, request)
+            form["task_id"] = self._shown(request.task_id, request)
         if request.native_call_id:
-            fields["native_call_id"] = self._shown(request.native_call_id, request)
+            form["native_call_id"] = self._shown(request.native_call_id, request)
 
     def _shown(self, text: str, request: Request) -> str:
         return str(self._scanners.of(request.caller.tenant).text(text).value)
 
-    def _add_tool(self, fields: dict[str, Any], record: Record) -> None:
-        tool, decision, request = record.tool, record.decision, record.request
+    def _add_tool(self, form: dict[str, Any], record: Record) -> None:
+        tool, request = record.tool, record.request
         if tool is None:
             asked = f"{request.tool}@{request.version}" if request.version else request.tool
-            fields["tool_version"] = self._shown(asked, request)[:_MAX_NAME]
-        else:
-            fields["tool_version"], fields["tool_digest"] = tool.name, tool.digest
-            fields["mutation_class"] = tool.mutation
-            if tool.side_effects:
-                fields["side_effects"] = tool.side_effects[:_MAX_SIDE_EFFECTS]
-        if decision is not None:
-            fields["authorization"] = _OUTCOMES[decision.verdict]
-            fields["decision"] = decision.name
-            fields["determining_policies"] = decision.policies[:_MAX_POLICIES]
-            fields["policy_set_version"] = decision.policy_set_version
+            if shown := self._shown(asked, request)[:_MAX_NAME]:
+                form["tool_version"] = shown
+            return
+        form["tool_version"], form["tool_digest"] = tool.name, tool.digest
+        form["mutation_class"] = tool.mutation
+        if tool.side_effects:
+            form["side_effects"] = tool.side_effects[:_MAX_SIDE_EFFECTS]
 
-    def _add_outcome(self, fields: dict[str, Any], record: Record) -> None:
-        if record.arguments is not None:
-            fields["arguments_digest"] = record.arguments.digest
-            fields["arguments_summary"] = record.arguments.summary
-        if record.result is not None:
-            fields["result_digest"], fields["result_summary"] = record.result.digest, record.result.summary
-        if record.reason is not None:
-            fields["error_reason"] = int(record.reason)
-        if record.latency is not None:
-            fields["latency"] = _duration(record.latency)
-
-    def _caller(self, caller: Caller) -> cpb.Caller:
-        """Return the caller as a message. Calls with one token come in rows, so it is remembered."""
+    def _caller(self, caller: Caller) -> orjson.Fragment:
+        """Return the caller as it is written. Calls with one token come in rows, so it is remembered."""
         key = (caller.token_id, caller.session_id, caller.peer)
         known = self._callers.get(key)
         if known is None:
             if len(self._callers) >= _REMEMBERED_CALLERS:
                 self._callers.clear()
             session = str(self._scanners.of(caller.tenant).text(caller.session_id).value)
-            known = self._callers[key] = _caller_message(caller, session)
+            form = orjson.dumps(_caller_form(caller, session), option=orjson.OPT_SORT_KEYS)
+            known = self._callers[key] = orjson.Fragment(form)
         return known
 
 
-def _caller_message(caller: Caller, session: str) -> cpb.Caller:
-    return cpb.Caller(
-        subject=caller.subject,
-        agent=caller.agent,
-        tenant=caller.tenant,
-        tier=cpb.CredentialTier.ValueType(_TIERS.get(caller.tier, 0)),
-        token_id=caller.token_id,
-        delegation_chain=[cpb.Actor(subject=subject, token_id=token_id) for subject, token_id in caller.chain],
-        scopes=caller.scopes,
-        session_id=session,
-        peer=caller.peer,
-        expire_time=Timestamp(seconds=int(caller.expires_at)),
-    )
+def _add_decision(form: dict[str, Any], record: Record) -> None:
+    decision = record.decision
+    if decision is None:
+        return
+    form["authorization"] = _OUTCOMES[decision.verdict]
+    if decision.name:
+        form["decision"] = decision.name
+    if decision.policies:
+        form["determining_policies"] = decision.policies[:_MAX_POLICIES]
+    if decision.policy_set_version:
+        form["policy_set_version"] = decision.policy_set_version
 
 
-def _duration(seconds: float) -> dict[str, int]:
-    whole = int(seconds)
-    return {"seconds": whole, "nanos": int((seconds - whole) * 1e9)}
+def _add_outcome(form: dict[str, Any], record: Record) -> None:
+    arguments, result, reason = record.arguments, record.result, record.reason
+    if arguments is not None:
+        form["arguments_digest"] = arguments.digest
+        if arguments.summary:
+            form["arguments_summary"] = orjson.Fragment(arguments.summary)
+    if result is not None:
+        form["result_digest"] = result.digest
+        if result.summary:
+            form["result_summary"] = orjson.Fragment(result.summary)
+    if reason is not None:
+        form["error_reason"] = f"E{int(reason)} {reason.name}"
+    if record.latency is not None:
+        form["latency_us"] = int(record.latency * 1e6)
+
+
+def _caller_form(caller: Caller, session: str) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "subject": caller.subject,
+        "agent": caller.agent,
+        "tenant": caller.tenant,
+        "tier": caller.tier,
+        "token_id": caller.token_id,
+        "delegation_chain": [_actor_form(*actor) for actor in caller.chain],
+        "scopes": caller.scopes,
+        "session_id": session,
+        "peer": caller.peer,
+        "expire_time": _moment(datetime.fromtimestamp(int(caller.expires_at), UTC)),
+    }
+    return {name: value for name, value in form.items() if value}
+
+
+def _actor_form(subject: str, token_id: str) -> dict[str, str]:
+    form = {"subject": subject, "token_id": token_id}
+    return {name: value for name, value in form.items() if value}
+
+
+def _moment(moment: datetime) -> str:
+    return f"{_second(moment.replace(microsecond=0))}.{moment.microsecond:06d}Z"
+
+
+@lru_cache(maxsize=256)
+def _second(moment: datetime) -> str:
+    # Records that are written together nearly always share their second, and writing a date out is slow.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()

@@ -10,6 +10,7 @@ import jsonschema_rs
 from libs.common.errors import Violation
 from libs.common.jsonio import parse
 from libs.common.redaction.declared import Declared
+from libs.common.resources import ResourcePlaces
 from services.executor.domain.model import Contract, Default
 
 # Enough to repair a call; a caller that breaks more rules than this will come back anyway.
@@ -40,6 +41,11 @@ def defaults_of(schema: bytes) -> tuple[Default, ...]:
         for name, part in properties.items()
         if isinstance(part, dict) and "default" in part
     )
+
+
+def resources_of(schema: bytes) -> ResourcePlaces | None:
+    """Return what finds the resources that arguments name; None when the schema marks none."""
+    return ResourcePlaces.of(_parsed(schema))
 
 
 def _parsed(schema: bytes) -> dict[str, Any]:

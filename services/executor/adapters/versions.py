@@ -12,13 +12,15 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 from libs.common.errors import MeshError
 from libs.common.names import ToolName, split_version_name
 from libs.common.semver import Version
-from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract
+from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract, resources_of
 from services.executor.domain.deadlines import CLASS_SECONDS
 from services.executor.domain.model import Deprecation, Mutation, TimeoutClass, Tool
 
 # What fits into one message of the mesh beside its envelope.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
 MIN_WINDOW_SECONDS = 3600.0
+# What comes with the executor is trusted like the executor; nobody vouches for anything else yet.
+BUILTIN_TRUST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         tags=tuple(manifest.tags),
         approval_always=manifest.permission.approval == mpb.APPROVAL_REQUIREMENT_ALWAYS,
         impact_scope=manifest.permission.impact_scope,
+        closed_world=manifest.interface.safety.closed_world,
+        trust=BUILTIN_TRUST if manifest.execution.runner == mpb.RUNNER_KIND_BUILTIN else 0,
+        result_labels=tuple(manifest.permission.result_labels),
+        resources=resources_of(manifest.input.schema),
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),
         deprecation=deprecation,
         deferred=_deferred(version),

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from libs.common.canonical import canonical, digest_bytes
-from libs.common.jsonio import dump, parse_object
+from libs.common.jsonio import parse_object
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.model import Contract, Payload, Tool
@@ -36,7 +36,7 @@ def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanne
     shown = form
     if len(form) <= EXAMINED_BYTES and (declared is not None or scanner.suspects(form.decode())):
         shown = canonical(scanner.value(value, declared).value)
-    return shown if len(shown) <= SUMMARY_BYTES else dump({"truncated": True, "size_bytes": len(shown)})
+    return shown if len(shown) <= SUMMARY_BYTES else canonical({"truncated": True, "size_bytes": len(shown)})
 
 
 def _complete(tool: Tool, arguments: dict[str, Any]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from libs.common.auth.authority import Refusal
 from libs.common.errors import MeshError, Reason, Violation
 from services.executor.domain.model import Decision
 
@@ -75,16 +76,51 @@ def approval_required(decision: Decision) -> MeshError:
     return MeshError(Reason.APPROVAL_REQUIRED, metadata=metadata)
 
 
-def obligation_unmet(decision: Decision) -> MeshError:
-    """Policy allowed the call on a condition that this executor cannot keep, so the call may not run."""
-    metadata = {"decision": decision.name, "obligations": " ".join(decision.obligations)}
+def obligation_unmet(decision: Decision, kinds: Sequence[str]) -> MeshError:
+    """Policy allowed the call on conditions that this executor cannot keep, so the call may not run."""
+    metadata = {"decision": decision.name, "obligations": " ".join(kinds)}
     return MeshError(
         Reason.PERMISSION_DENIED, message="the decision binds the call to what cannot be done here", metadata=metadata
     )
 
 
+def authority_exceeded(decision: Decision, refusal: Refusal) -> MeshError:
+    """The token does not cover these arguments, whatever policy says about the call."""
+    violations = [Violation(refusal.path, "authority.exceeded", refusal.message)] if refusal.path else []
+    return MeshError(
+        refusal.reason, message=refusal.message, violations=violations, metadata={"decision": decision.name}
+    )
+
+
+def resources_untold(most: int, longest: int) -> MeshError:
+    """The arguments name more resources than policy can be told of."""
+    message = f"name at most {most} resources of at most {longest} characters"
+    return arguments_invalid([Violation("", "resources", message)])
+
+
+def rate_limited(source: str, kind: str, retry_after: float) -> MeshError:
+    """A bucket is full for now. `kind` says of what: calls, cost or concurrent."""
+    return MeshError(Reason.RATE_LIMITED, metadata={"limit": source, "exceeded": kind}, retry_after=retry_after)
+
+
+def budget_exhausted(source: str, kind: str) -> MeshError:
+    """A token has spent what it may. `kind` says of what: calls, cost or running."""
+    return MeshError(Reason.BUDGET_EXHAUSTED, metadata={"limit": source, "exceeded": kind})
+
+
+def spending_uncounted() -> MeshError:
+    """What the call spends cannot be counted now, so it may not run."""
+    message = "what the call spends cannot be counted now"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
+
+
 def deadline_exceeded() -> MeshError:
     return MeshError(Reason.DEADLINE_EXCEEDED)
+
+
+def authority_revoked() -> MeshError:
+    """The token was taken back while the call ran."""
+    return MeshError(Reason.TOKEN_REVOKED)
 
 
 def authority_ended() -> MeshError:

@@ -21,6 +21,8 @@ _ENDINGS = {
     Reason.TOOL_VERSION_NOT_FOUND: State.BLOCKED,
     Reason.TOOL_DEPRECATED: State.BLOCKED,
     Reason.TOOL_UNAVAILABLE: State.BLOCKED,
+    Reason.RATE_LIMITED: State.BLOCKED,
+    Reason.BUDGET_EXHAUSTED: State.BLOCKED,
     Reason.INVALID_JSON: State.SCHEMA_PARSE_FAILED,
     Reason.PAYLOAD_TOO_LARGE: State.SCHEMA_PARSE_FAILED,
     Reason.INVALID_REQUEST: State.VALIDATION_FAILED,
@@ -29,6 +31,8 @@ _ENDINGS = {
     Reason.TOOL_TIMEOUT: State.TIMED_OUT,
     Reason.DEADLINE_EXCEEDED: State.TIMED_OUT,
     Reason.INVOCATION_CANCELED: State.CANCELED,
+    # Where it can no longer be denied, because it already runs.
+    Reason.TOKEN_REVOKED: State.CANCELED,
 }
 
 
@@ -78,7 +82,6 @@ def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> 
 
 def ending(invocation: Invocation, error: MeshError) -> State:
     """Return the state that a failure ends in: the one its reason names where the table leads there, else FAILED."""
-    state = _ENDINGS.get(error.reason, State.FAILED)
-    if error.row.category == "AUTHORIZATION_DENIED":
-        state = State.DENIED
-    return state if invocation.track.leads_to(state) else State.FAILED
+    named = _ENDINGS.get(error.reason, State.FAILED)
+    wanted = [State.DENIED, named] if error.row.category == "AUTHORIZATION_DENIED" else [named]
+    return next((state for state in wanted if invocation.track.leads_to(state)), State.FAILED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +11,7 @@ from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from services.executor.domain.deadlines import Deadline
-from services.executor.domain.model import Claim, Decision, Payload, Request, Tool
+from services.executor.domain.model import Claim, Decision, Payload, Request, Reservation, Tool
 from services.executor.domain.states import State, Track
 
 StartSpan = Callable[[str], AbstractContextManager[None]]
@@ -25,6 +26,7 @@ class Invocation:
         "asked",
         "attempts",
         "began",
+        "changed",
         "claim",
         "clock",
         "closed",
@@ -34,11 +36,14 @@ class Invocation:
         "evidence",
         "invocation_id",
         "phases",
+        "ran_from",
         "reason",
         "replayed",
         "request",
+        "reservation",
         "result_id",
         "sandbox",
+        "settling",
         "tool",
         "track",
     )
@@ -59,6 +64,10 @@ class Invocation:
         self.decision_record = ""
         self.evidence: list[str] = []
         self.claim: Claim | None = None
+        self.reservation: Reservation | None = None
+        self.settling: asyncio.Task[None] | None = None
+        self.ran_from: float | None = None
+        self.changed: tuple[str, ...] = ()
         self.attempts = 0
         self.result_id = ""
         self.sandbox = ""

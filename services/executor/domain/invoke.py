@@ -7,10 +7,11 @@ must be in the log; the outcome of what then ran may also wait for the log where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from libs.common.auth.authority import Satisfies
 from libs.common.canonical import digest
 from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason, Violation
@@ -23,8 +24,23 @@ from services.executor.domain.arguments import describe, prepare
 from services.executor.domain.deadlines import limit_for
 from services.executor.domain.evidence import decision_record, ending, outcome_record
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Payload, Record, Request, Result, Settled, Source, Tool, Verdict
-from services.executor.domain.ports import AuditTrail, Authorizer, Claims, Observer, Runner, Spans, ToolView
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    Payload,
+    Question,
+    Record,
+    Request,
+    Result,
+    Settled,
+    Source,
+    Tool,
+)
+from services.executor.domain.obligations import fulfil
+from services.executor.domain.ports import AuditTrail, Authorizer, Claims, Observer, Runner, Spans, Spending, ToolView
+from services.executor.domain.refusal import refusal_of
+from services.executor.domain.running import Running
+from services.executor.domain.spending import Accounts
 from services.executor.domain.states import State
 
 # Beyond the end of the run: how long the owner of a claim may take to say how it ended.
@@ -38,10 +54,12 @@ _UNCERTAIN = frozenset(
         Reason.TOOL_TIMEOUT,
         Reason.DEADLINE_EXCEEDED,
         Reason.TOKEN_EXPIRED,
+        Reason.TOKEN_REVOKED,
         Reason.INVOCATION_CANCELED,
         Reason.TOOL_CRASHED,
         Reason.TOOL_OUT_OF_MEMORY,
         Reason.EXTERNAL_TIMEOUT,
+        Reason.BUDGET_EXHAUSTED,
         Reason.INTERNAL,
     }
 )
@@ -64,10 +82,12 @@ class Ports:
     audit: AuditTrail
     runner: Runner
     claims: Claims
+    spending: Spending
     observer: Observer
     spans: Spans
     clock: Clock
     scanners: ScannerBook
+    satisfies: Satisfies
 
 
 class Invoke:
@@ -78,27 +98,39 @@ class Invoke:
         self._runner, self._claims, self._observer = ports.runner, ports.claims, ports.observer
         self._spans, self._clock, self._scanners = ports.spans, ports.clock, ports.scanners
         self._in_flight, self._audit_wait = in_flight, audit_wait
+        self._accounts = Accounts(ports.spending, ports.clock, ports.observer)
+        self._running, self._satisfies = Running(), ports.satisfies
         self._ending: set[asyncio.Future[Any]] = set()
 
     async def __call__(self, request: Request) -> Result:
         """Return the result of the call, or raise MeshError with the invocation's id."""
         invocation = Invocation(request, self._clock, self._spans.begin())
         self._in_flight.count += 1
+        self._running.begin(invocation)
         try:
             return await self._phases(invocation)
         except MeshError as error:
+            self._running.end(invocation)
             raise await self._to_the_end(self._failed(invocation, error, invocation.deadline.answer_by)) from None
         except asyncio.CancelledError:
             if (late := await self._interrupted(invocation)) is not None:
                 raise late from None
             raise
         except Exception as cause:
+            self._running.end(invocation)
             self._observer.unforeseen(cause)
             failure = self._failed(invocation, errors.unforeseen(), invocation.deadline.answer_by)
             raise await self._to_the_end(failure) from cause
         finally:
+            self._running.end(invocation)
             self._in_flight.count -= 1
             self._observer.ended(invocation, invocation.elapsed())
+            self._accounts.settle(invocation)
+            await self._accounts.settled(invocation)
+
+    def withdraw(self, revoked: Callable[[Caller], bool]) -> int:
+        """End what runs on authority that was taken back: on record, and answered with TOKEN_REVOKED. Return how many."""
+        return self._running.withdraw(revoked)
 
     async def _phases(self, invocation: Invocation) -> Result:
         begin = invocation.phases.begin
@@ -120,7 +152,7 @@ class Invoke:
         value = await self._run(invocation, tool)
 
         begin("verify")
-        content, shown = _verify(tool, value, self._scanner(invocation))
+        content, shown = _verify(tool, value, self._scanner(invocation), invocation)
 
         begin("return")
         await self._conclude(invocation, tool, content, shown)
@@ -160,18 +192,14 @@ class Invoke:
     # Authorize: policy answers; whatever is not a plain yes ends here, on record.
 
     async def _authorize(self, invocation: Invocation, tool: Tool) -> None:
-        asked = invocation.asked.digest if invocation.asked else ""
-        decision = await self._authorizer.decide(tool, invocation.request.caller, asked, invocation.invocation_id)
-        invocation.decision = decision
-        if decision.verdict is Verdict.ALLOW and not decision.obligations:
+        caller, asked = invocation.request.caller, invocation.asked.digest if invocation.asked else ""
+        question = Question(invocation.invocation_id, invocation.arguments, asked)
+        decision = invocation.decision = await self._authorizer.decide(tool, caller, question)
+        refused = refusal_of(decision, tool, caller, invocation.arguments, self._satisfies, invocation.sandbox)
+        if refused is None:
             invocation.enter(State.APPROVED)
             return
-        if decision.verdict is Verdict.NEEDS_APPROVAL:
-            refusal, state = errors.approval_required(decision), State.AWAITING_APPROVAL
-        elif decision.verdict is Verdict.ALLOW:
-            refusal, state = errors.obligation_unmet(decision), State.DENIED
-        else:
-            refusal, state = errors.denied(decision), State.DENIED
+        refusal, state = refused
         invocation.enter(state)
         invocation.reason, invocation.closed = refusal.reason, True
         await self._append(decision_record(invocation, refusal), until=invocation.deadline.answer_by)
@@ -213,13 +241,18 @@ class Invoke:
 
     async def _run(self, invocation: Invocation, tool: Tool) -> Any:
         limit = limit_for(tool, invocation.request, invocation.deadline, self._clock)
+        if invocation.decision is not None and invocation.decision.limits:
+            limit = await self._accounts.reserve(invocation, invocation.decision, limit)
         invocation.enter(State.RUNNING)
         invocation.attempts = 1
+        invocation.ran_from = self._clock.monotonic()
         try:
             async with asyncio.timeout(limit.seconds):
                 return await self._runner.run(tool, invocation.arguments, seconds=limit.seconds)
         except TimeoutError:
             raise limit.exceeded() from None
+        finally:
+            self._accounts.settle(invocation)
 
     # Return: the outcome is durable, then the caller hears of it.
 
@@ -250,6 +283,7 @@ class Invoke:
             first.metadata["first_invocation"] = settled.invocation_id
             raise first
         invocation.phases.begin("return")
+        first = _for_this_caller(first, invocation)
         shown = describe(parse(first.content), tool.output, tool, self._scanner(invocation))
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True
@@ -276,6 +310,7 @@ class Invoke:
             sandbox=invocation.sandbox,
             trace_id=invocation.request.trace_id,
             adjusted=invocation.adjusted,
+            changed=invocation.changed,
             deprecation=tool.deprecation,
             evidence=tuple(invocation.evidence),
             policies=invocation.decision.policies if invocation.decision else (),
@@ -307,12 +342,14 @@ class Invoke:
         return error
 
     async def _interrupted(self, invocation: Invocation) -> MeshError | None:
-        """Record that the caller left or that its time is over; the latter is returned, for someone may still listen."""
+        """Record that the caller left, that its time is over, or that its authority was taken back. The latter two are returned,
+        for someone may still listen."""
         now = self._clock.monotonic()
-        late = now >= invocation.deadline.run_until
-        error = errors.deadline_exceeded() if late else errors.canceled()
+        late, revoked = now >= invocation.deadline.run_until, self._running.withdrawn(invocation)
+        self._running.end(invocation)
+        error = errors.authority_revoked() if revoked else errors.deadline_exceeded() if late else errors.canceled()
         failure = await self._to_the_end(self._failed(invocation, error, until=now + self._audit_wait))
-        return failure if late else None
+        return failure if late or revoked else None
 
     async def _settle(self, invocation: Invocation, error: MeshError) -> None:
         """Give the key back where a retry is safe; otherwise keep what every further call with it must hear."""
@@ -370,13 +407,27 @@ def _refuse_unknown_schema(tool: Tool, pinned: str) -> None:
         raise errors.version_changed(tool.name)
 
 
+def _for_this_caller(first: Result, invocation: Invocation) -> Result:
+    """The first call's result under what binds this one: policy may have changed since."""
+    obligations = invocation.decision.obligations if invocation.decision else ()
+    if not obligations:
+        return first
+    fulfilled = fulfil(parse(first.content), obligations)
+    changed = tuple(dict.fromkeys((*first.changed, *fulfilled.changed)))
+    return replace(first, content=dump(fulfilled.value), changed=changed)
+
+
 # Verify: the result keeps the tool's contract, or it never reaches the caller as a success.
 
 
-def _verify(tool: Tool, value: Any, scanner: Scanner) -> tuple[bytes, Payload]:
+def _verify(tool: Tool, value: Any, scanner: Scanner, invocation: Invocation) -> tuple[bytes, Payload]:
     broken = tool.output.violations(value)
     if broken:
         raise errors.result_invalid(broken)
+    if invocation.decision is not None and invocation.decision.obligations:
+        # From here on there is only what the caller may see: the evidence and a key's memory hold no more.
+        fulfilled = fulfil(value, invocation.decision.obligations)
+        value, invocation.changed = fulfilled.value, fulfilled.changed
     try:
         content, shown = dump(value), describe(value, tool.output, tool, scanner)
         if content.count(b"{") + content.count(b"[") > MAX_DEPTH:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from libs.common.auth.identity import Identity
+from libs.common.auth.revocations import Descent
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.states import State
@@ -82,6 +84,10 @@ class Caller:
     chain: tuple[tuple[str, str], ...] = ()
     session_id: str = ""
     peer: str = ""
+    confined: Identity | None = None
+    """The token, where it confines resources or arguments; then every call is held against it."""
+    descent: Descent = field(default=Descent(), repr=False, compare=False)
+    """What its authority falls with when that is revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +166,63 @@ class Tool:
     tags: tuple[str, ...] = ()
     approval_always: bool = False
     impact_scope: int = 0
+    closed_world: bool = False
+    """True if it reaches nothing but the resources that its arguments name."""
+    trust: int = 0
+    """How far it is trusted, 0 to 100; 0 while nobody vouches for it."""
+    result_labels: tuple[str, ...] = ()
+    resources: Callable[[Any], tuple[str, ...]] | None = None
+    """Finds the resources that arguments name; None when its schema names none."""
     side_effects: tuple[str, ...] = ()
     deprecation: Deprecation | None = None
     deferred: bool = False
     """Callers must show by its digest that they know its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What policy is asked about one call."""
+
+    invocation_id: str
+    arguments: dict[str, Any]
+    arguments_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingLimit:
+    """What may be spent together by every call that counts in one bucket. Unset bounds do not bound."""
+
+    bucket: str
+    window: float | None = None
+    """Seconds over which calls and cost count, sliding; None means for as long as the bucket's token holds."""
+    max_calls: int | None = None
+    max_cost_micros: int | None = None
+    max_concurrent: int | None = None
+    max_running: float | None = None
+    expires_at: float | None = None
+    source: str = ""
+    """The rule or token that sets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one call is about to spend, in every bucket that it counts in."""
+
+    invocation_id: str
+    limits: tuple[SpendingLimit, ...]
+    cost_micros: int
+    seconds: float
+    """How long it would run at most."""
+    lease: float
+    """Seconds after which it no longer counts as under way, should its executor fall silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """What a decision binds the executor to, such as cap_rows, and to what or how much."""
+
+    kind: str
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +235,16 @@ class Decision:
     reasons: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     policy_set_version: str = ""
-    obligations: tuple[str, ...] = ()
+    obligations: tuple[Obligation, ...] = ()
     """What the executor must do if it runs the call."""
     approver_groups: tuple[str, ...] = ()
     quorum: int = 0
     suggestions: tuple[tuple[str, str], ...] = ()
     cacheable: bool = False
     expires_at: float = 0.0
+    limits: tuple[SpendingLimit, ...] = ()
+    """What must be counted before the call runs."""
+    cost_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +296,8 @@ class Result:
     sandbox: str
     trace_id: str
     adjusted: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Where it differs from what the tool returned, as JSON Pointers, because policy demanded it."""
     deprecation: Deprecation | None = None
     evidence: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.model import Caller, Claim, Decision, Record, Settled, Tool
+from services.executor.domain.model import Caller, Claim, Decision, Question, Record, Reservation, Settled, Tool
 
 
 class ToolView(Protocol):
@@ -20,7 +20,7 @@ class ToolView(Protocol):
 class Authorizer(Protocol):
     """Policy."""
 
-    async def decide(self, tool: Tool, caller: Caller, arguments_digest: str, invocation_id: str) -> Decision:
+    async def decide(self, tool: Tool, caller: Caller, question: Question) -> Decision:
         """Return what policy answers. Raises when no decision could be made; the call is then refused."""
         ...
 
@@ -74,6 +74,19 @@ class Claims(Protocol):
 
     async def release(self, claim: Claim) -> None:
         """Give the key back: the call had no effect and may be tried again."""
+        ...
+
+
+class Spending(Protocol):
+    """The count of what calls spend, shared by all executors."""
+
+    async def reserve(self, reservation: Reservation) -> float:
+        """Count a call in all of its buckets, or in none, and return how many seconds it may run. Raises RATE_LIMITED or
+        BUDGET_EXHAUSTED when a bucket is full, SERVICE_UNAVAILABLE when nothing can be counted. Repeating it counts once."""
+        ...
+
+    async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
+        """Count what the call really took: `ran` seconds, or nothing at all (None). It is no longer under way."""
         ...
 
 

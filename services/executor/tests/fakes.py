@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from libs.common.auth.constraints import ConstraintChecker
 from libs.common.clock import Clock, SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.redaction.book import ScannerBook
@@ -14,7 +15,7 @@ from services.executor.adapters.audit_stream import Entry
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import InFlight, Invoke, Ports
-from services.executor.domain.model import Caller, Claim, Decision, Record, Settled, Tool
+from services.executor.domain.model import Caller, Claim, Decision, Question, Record, Reservation, Settled, Tool
 from services.executor.tests.samples import a_decision, a_tool
 
 
@@ -43,8 +44,8 @@ class SetPolicy:
         self.waiting: asyncio.Event | None = None
         self.reached = asyncio.Event()
 
-    async def decide(self, tool: Tool, caller: Caller, arguments_digest: str, invocation_id: str) -> Decision:
-        self.asked.append((tool.name, arguments_digest))
+    async def decide(self, tool: Tool, caller: Caller, question: Question) -> Decision:
+        self.asked.append((tool.name, question.arguments_digest))
         self.reached.set()
         if self.waiting is not None:
             await self.waiting.wait()
@@ -190,6 +191,28 @@ class MemoryClaims:
             self._changed.notify_all()
 
 
+class MemorySpending:
+    """Counts every call that is limited, and refuses when it is told to."""
+
+    def __init__(self) -> None:
+        self.reserved: list[Reservation] = []
+        self.settled: list[tuple[Reservation, float | None]] = []
+        self.failure: Exception | None = None
+        self.waiting: asyncio.Event | None = None
+        self.seconds: float | None = None
+
+    async def reserve(self, reservation: Reservation) -> float:
+        self.reserved.append(reservation)
+        if self.waiting is not None:
+            await self.waiting.wait()
+        if self.failure is not None:
+            raise self.failure
+        return reservation.seconds if self.seconds is None else self.seconds
+
+    async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
+        self.settled.append((reservation, ran))
+
+
 @dataclass
 class Seen:
     """What an observer saw."""
@@ -227,6 +250,7 @@ class World:
         self.trail = MemoryTrail()
         self.runner = ScriptedRunner(self.trail.steps)
         self.claims = MemoryClaims()
+        self.spending = MemorySpending()
         self.watcher = Watcher()
         self.in_flight = InFlight()
         ports = Ports(
@@ -235,10 +259,12 @@ class World:
             audit=self.trail,
             runner=self.runner,
             claims=self.claims,
+            spending=self.spending,
             observer=self.watcher,
             spans=NoSpans(),
             clock=clock or SystemClock(),
             scanners=ScannerBook(),
+            satisfies=ConstraintChecker(),
         )
         self.invoke = Invoke(ports, in_flight=self.in_flight, audit_wait=audit_wait)
 

@@ -29,6 +29,8 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import server_credentials
 from libs.common.rpc.status import status_code, trailing_details
 from libs.common.settings import Address
+from tests.harness.issuer import Invalidations
+from tests.harness.records import read
 
 
 def credentials(pki: Any, name: str) -> Any:
@@ -93,13 +95,14 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
     async def AppendRecords(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         self.streams += 1
         async for request in request_iterator:
-            if self.refused & {record.record_id for record in request.records}:
+            records = read(request)
+            if self.refused & {record.record_id for record in records}:
                 await refuse(context, Reason.AUDIT_RECORD_INVALID)
-            self.batches.append(len(request.records))
+            self.batches.append(len(records))
             known = set(self.ids)
-            self.records.extend({r.record_id: r for r in request.records if r.record_id not in known}.values())
+            self.records.extend({r.record_id: r for r in records if r.record_id not in known}.values())
             self.arrived.set()
-            while self.withholds(request.records):  # noqa: ASYNC110  (a test changes its mind without telling)
+            while self.withholds(records):  # noqa: ASYNC110  (a test changes its mind without telling)
                 await asyncio.sleep(0.01)
             if self.breaks_before_ack:
                 self.breaks_before_ack -= 1
@@ -193,10 +196,14 @@ class AuthzPeer(authz_rpc.AuthzServiceServicer):
         self.arrived = asyncio.Event()
         self.failure: Reason | None = None
         self.lifetime = 60.0
+        self.invalidations = Invalidations()
+        self.introspected: list[str] = []
+        self.introspection = authz_pb.IntrospectTokenResponse(active=True)
         self.answer: Callable[[Any], dpb.Decision] = lambda facts: self.allow()
 
     def add(self, server: grpc.aio.Server) -> None:
         authz_rpc.add_AuthzServiceServicer_to_server(self, server)
+        self.invalidations.add(server)
 
     def allow(self, **changes: Any) -> dpb.Decision:
         return self.decision(allow=dpb.Allow(), **changes)
@@ -220,6 +227,11 @@ class AuthzPeer(authz_rpc.AuthzServiceServicer):
 
     async def GetJwks(self, request: Any, context: Any) -> Any:
         return authz_pb.GetJwksResponse(jwks=await self._signer.fetch_jwks())
+
+    async def IntrospectToken(self, request: Any, context: Any) -> Any:
+        self.introspected.append(request.token)
+        await self.answering.wait()
+        return self.introspection
 
     async def Check(self, request: Any, context: Any) -> Any:
         self.asked.append(request.call)

@@ -9,14 +9,17 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import decision_pb2 as dpb
 
+from libs.common.auth.revocations import MAX_SILENCE, RevocationView
 from libs.common.clock import ManualClock, SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, enter
 from libs.common.telemetry.trace import continue_trace
-from services.executor.adapters.authorizer import PolicyAuthorizer
-from services.executor.domain.model import Decision, Tool, Verdict
+from services.executor.adapters.authorizer import MAX_ARGUMENTS, PolicyAuthorizer
+from services.executor.domain.model import Decision, Question, SpendingLimit, Tool, Verdict
 from services.executor.tests.peers import AuthzPeer
 from services.executor.tests.samples import a_caller, a_tool
 
@@ -26,10 +29,18 @@ class Asking:
 
     def __init__(self, channel: grpc.aio.Channel, remember: int = 100) -> None:
         self.clock = ManualClock(SystemClock().now())
-        self.authorizer = PolicyAuthorizer(channel, self.clock, remember=remember)
+        # Its silence is its own: the clock of decisions may jump without it.
+        self.news = RevocationView(ManualClock())
+        self.hear("set-1")
+        self.authorizer = PolicyAuthorizer(channel, self.clock, self.news, remember=remember)
+
+    def hear(self, version: str) -> None:
+        """Hear which policies are asked now."""
+        self.news.apply((), policy_set_version=version, snapshot=False)
 
     async def ask(self, tool: Tool | None = None, digest: str = "sha256:a", **caller: Any) -> Decision:
-        return await self.authorizer.decide(tool or a_tool(), a_caller(**caller), digest, "invocation-1")
+        question = Question("invocation-1", {"text": "hello"}, digest)
+        return await self.authorizer.decide(tool or a_tool(), a_caller(**caller), question)
 
 
 @pytest.fixture
@@ -38,7 +49,16 @@ async def asking(authz: AuthzPeer, reach: Callable[..., Any]) -> Asking:
 
 
 async def test_policy_is_told_everything_about_the_call(asking: Asking, authz: AuthzPeer) -> None:
-    tool = a_tool(tags=("t",), required_permissions=("net:x",), approval_always=True, impact_scope=3)
+    tool = a_tool(
+        tags=("t",),
+        required_permissions=("net:x",),
+        approval_always=True,
+        impact_scope=3,
+        closed_world=True,
+        trust=70,
+        result_labels=("secret",),
+        resources=lambda arguments: (f"word:{arguments['text']}",),
+    )
     decision = await asking.ask(tool)
     assert decision.verdict is Verdict.ALLOW
     assert (decision.policies, decision.policy_set_version) == (("policy0",), "set-1")
@@ -47,6 +67,43 @@ async def test_policy_is_told_everything_about_the_call(asking: Asking, authz: A
     assert (list(facts.required_scopes), list(facts.required_permissions)) == (["tools:call"], ["net:x"])
     assert (list(facts.tags), facts.approval_always, facts.impact_scope) == (["t"], True, 3)
     assert (facts.arguments_digest, facts.session_id, facts.invocation_id) == ("sha256:a", "session-1", "invocation-1")
+    assert (facts.arguments, list(facts.resources)) == (b'{"text":"hello"}', ["word:hello"])
+    assert (facts.closed_world, facts.tool_trust, list(facts.result_labels)) == (True, 70, ["secret"])
+
+
+async def test_arguments_that_are_too_large_are_not_told(asking: Asking, authz: AuthzPeer) -> None:
+    await asking.authorizer.decide(a_tool(), a_caller(), Question("i", {"text": "x" * MAX_ARGUMENTS}, "sha256:a"))
+    assert authz.asked[0].arguments == b""
+
+
+@pytest.mark.parametrize("named", [("x",) * 257, ("x" * 2049,)])
+async def test_more_resources_than_can_be_told_are_refused(
+    asking: Asking, authz: AuthzPeer, named: tuple[str, ...]
+) -> None:
+    with pytest.raises(MeshError) as caught:
+        await asking.ask(a_tool(resources=lambda arguments: named))
+    assert caught.value.reason is Reason.ARGUMENTS_INVALID
+    assert authz.asked == []
+
+
+async def test_what_must_be_counted_is_kept_with_the_decision(asking: Asking, authz: AuthzPeer) -> None:
+    limits = [
+        dpb.Limit(bucket="limit:a", window=Duration(seconds=60), max_calls=0, max_concurrent=3, source="a"),
+        dpb.Limit(
+            bucket="token:t",
+            max_cost_micros=9,
+            max_running_time=Duration(seconds=1, nanos=500_000_000),
+            expire_time=Timestamp(seconds=100),
+            source="token:t",
+        ),
+    ]
+    authz.answer = lambda facts: authz.allow(limits=limits, cost_micros=7)
+    decision = await asking.ask()
+    assert decision.limits == (
+        SpendingLimit("limit:a", window=60, max_calls=0, max_concurrent=3, source="a"),
+        SpendingLimit("token:t", max_cost_micros=9, max_running=1.5, expires_at=100, source="token:t"),
+    )
+    assert decision.cost_micros == 7
 
 
 async def test_a_cacheable_answer_is_the_same_decision_until_it_expires(asking: Asking, authz: AuthzPeer) -> None:
@@ -199,9 +256,19 @@ async def test_what_a_person_must_decide_names_who(asking: Asking, authz: AuthzP
 
 
 async def test_every_obligation_is_named_also_one_that_nobody_knows_yet(asking: Asking, authz: AuthzPeer) -> None:
-    obligations = [dpb.Obligation(kind=dpb.OBLIGATION_KIND_CAP_ROWS), dpb.Obligation(kind=99), dpb.Obligation()]
+    obligations = [
+        dpb.Obligation(kind=dpb.OBLIGATION_KIND_CAP_ROWS, values=["10"]),
+        dpb.Obligation(kind=99),
+        dpb.Obligation(),
+    ]
     authz.answer = lambda facts: authz.allow(obligations=obligations, updated_input=b"{}")
-    assert (await asking.ask()).obligations == ("cap_rows", "99", "unspecified", "updated_input")
+    found = (await asking.ask()).obligations
+    assert [(each.kind, each.values) for each in found] == [
+        ("cap_rows", ("10",)),
+        ("99", ()),
+        ("unspecified", ()),
+        ("updated_input", ()),
+    ]
 
 
 async def test_only_so_many_answers_are_kept(authz: AuthzPeer, reach: Callable[..., Any]) -> None:
@@ -209,3 +276,59 @@ async def test_only_so_many_answers_are_kept(authz: AuthzPeer, reach: Callable[.
     for token in ("t1", "t2", "t3", "t2", "t3", "t1"):
         await asking.ask(token_id=token)
     assert len(authz.asked) == 4
+
+
+async def test_other_policies_make_every_remembered_answer_worthless(asking: Asking, authz: AuthzPeer) -> None:
+    first = await asking.ask()
+    asking.hear("set-2")
+    authz.answer = lambda facts: authz.allow(policy_set_version="set-2")
+    second = await asking.ask()
+    assert second.name != first.name
+    assert (await asking.ask()).name == second.name
+    assert len(authz.asked) == 2
+
+
+async def test_an_answer_by_policies_that_were_replaced_is_neither_used_nor_kept(
+    asking: Asking, authz: AuthzPeer
+) -> None:
+    """A replica that has yet to follow answers first; one that has followed answers then."""
+    asking.hear("set-2")
+    behind = iter([authz.allow(policy_set_version="set-1"), authz.allow(policy_set_version="set-1")])
+    current = authz.deny(Reason.PERMISSION_DENIED, policy_set_version="set-2")
+    authz.answer = lambda facts: next(behind, current)
+    assert (await asking.ask()).verdict is Verdict.DENY
+    assert len(authz.asked) == 3
+    assert (await asking.ask()).verdict is Verdict.DENY
+    assert len(authz.asked) == 3
+
+
+async def test_a_replica_that_never_follows_is_not_waited_for_without_end(asking: Asking, authz: AuthzPeer) -> None:
+    asking.hear("set-2")
+
+    def behind(facts: Any) -> dpb.Decision:
+        asking.clock.advance(0.5)
+        return authz.allow(policy_set_version="set-1")
+
+    authz.answer = behind
+    with pytest.raises(MeshError) as caught:
+        await asking.ask()
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+async def test_an_answer_by_policies_not_heard_of_yet_is_used_once(asking: Asking, authz: AuthzPeer) -> None:
+    authz.answer = lambda facts: authz.allow(policy_set_version="set-2")
+    await asking.ask()
+    await asking.ask()
+    assert len(authz.asked) == 2
+
+
+async def test_a_remembered_answer_is_not_used_while_nobody_knows_which_policies_are_asked(
+    asking: Asking, authz: AuthzPeer
+) -> None:
+    await asking.ask()
+    asking.news.clock.advance(MAX_SILENCE + 0.1)  # type: ignore[attr-defined]
+    await asking.ask()
+    assert len(authz.asked) == 2
+    asking.hear("set-1")
+    await asking.ask()
+    assert len(authz.asked) == 2

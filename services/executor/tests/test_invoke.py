@@ -10,7 +10,7 @@ import pytest
 from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import parse
-from services.executor.domain.model import Deprecation, Event, Payload, Source, Status, Verdict
+from services.executor.domain.model import Deprecation, Event, Obligation, Payload, Source, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool
@@ -162,9 +162,9 @@ async def test_what_a_person_must_decide_waits_on_record() -> None:
 
 async def test_an_obligation_that_cannot_be_met_refuses_the_call() -> None:
     world = World()
-    world.policy.answer = a_decision(obligations=("redact_fields",))
+    world.policy.answer = a_decision(obligations=(Obligation("cap_rows", ("5",)), Obligation("dry_run")))
     error = await world.failure(a_request())
-    assert (error.reason, error.metadata["obligations"]) == (Reason.PERMISSION_DENIED, "redact_fields")
+    assert (error.reason, error.metadata["obligations"]) == (Reason.PERMISSION_DENIED, "dry_run")
     [record] = world.trail.durable
     assert record.state is State.DENIED
     assert record.decision is not None

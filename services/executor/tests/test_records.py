@@ -15,11 +15,12 @@ from services.executor.adapters.records import RecordWriter
 from services.executor.domain.model import Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
+from tests.harness.records import read
 
 
 def written(record: Record) -> rpb.AuditRecord:
     batch = pb.AppendRecordsRequest.FromString(RecordWriter("executor-0").fragment(record))
-    [message] = batch.records
+    [message] = read(batch)
     return message
 
 
@@ -97,7 +98,7 @@ def test_fragments_that_follow_one_another_are_one_batch() -> None:
     payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(writer.fragment(r) for r in records)
     batch = pb.AppendRecordsRequest.FromString(payload)
     assert batch.batch == 7
-    assert [message.record_id for message in batch.records] == [record.record_id for record in records]
+    assert [message.record_id for message in read(batch)] == [record.record_id for record in records]
 
 
 @pytest.mark.parametrize("other", [{"token_id": "other"}, {"session_id": "other"}, {"peer": "edge"}])
@@ -105,7 +106,7 @@ def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -
     writer = RecordWriter("executor-0")
     writer.fragment(a_record())
     caller = a_caller(**other)
-    [message] = pb.AppendRecordsRequest.FromString(writer.fragment(a_record(request=a_request(caller=caller)))).records
+    [message] = read(pb.AppendRecordsRequest.FromString(writer.fragment(a_record(request=a_request(caller=caller)))))
     assert (message.caller.token_id, message.caller.session_id, message.caller.peer) == (
         caller.token_id,
         caller.session_id,

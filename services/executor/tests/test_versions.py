@@ -29,8 +29,12 @@ def test_a_version_carries_what_its_manifest_says() -> None:
         tags=["t"],
         side_effects=[mpb.SideEffect(resource="orders/*", operation=mpb.SIDE_EFFECT_OPERATION_CREATE)],
         permission=mpb.PermissionProfile(
-            required_permissions=["net:x"], approval=mpb.APPROVAL_REQUIREMENT_ALWAYS, impact_scope=3
+            required_permissions=["net:x"],
+            approval=mpb.APPROVAL_REQUIREMENT_ALWAYS,
+            impact_scope=3,
+            result_labels=["secret"],
         ),
+        interface=mpb.ToolInterface(safety=mpb.SafetyClassification(closed_world=True)),
         observability=mpb.Observability(audit_detail=mpb.AUDIT_DETAIL_SUMMARY),
     )
     assert (tool.name, tool.qualified, tool.version) == ("tools/core.say/versions/1.0.0", "core.say", "1.0.0")
@@ -39,6 +43,7 @@ def test_a_version_carries_what_its_manifest_says() -> None:
     assert (tool.required_scopes, tool.required_permissions, tool.tags) == (("tools:call",), ("net:x",), ("t",))
     assert (tool.approval_always, tool.impact_scope) == (True, 3)
     assert tool.side_effects == ("create orders/*",)
+    assert (tool.closed_world, tool.trust, tool.result_labels, tool.resources) == (True, 100, ("secret",), None)
     assert tool.summarized
     assert tool.max_result_bytes == MAX_RESULT_BYTES
 

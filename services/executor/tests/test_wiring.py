@@ -38,6 +38,7 @@ async def executor(
     database: Callable[[str], str],
     process_environment: Callable[[str], dict[str, str]],
     sealing_keys: Path,
+    valkey_url: str,
     audit: AuditPeer,
     authz: AuthzPeer,
     registry: RegistryPeer,
@@ -48,6 +49,7 @@ async def executor(
         {
             **process_environment("executor"),
             "TOOLMESH_DATABASE_URL": database("executor"),
+            "TOOLMESH_REDIS_URL": valkey_url,
             "TOOLMESH_SEALING_KEYS": str(sealing_keys),
             "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
             "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grpc.aio
+from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
@@ -26,11 +27,16 @@ class Peers:
             retry=_READS,
         )
         authz = channel_to(
-            "authz", settings.authz_address, settings, service="toolmesh.authz.v1.AuthzService", retry=["GetJwks"]
+            "authz",
+            settings.authz_address,
+            settings,
+            service="toolmesh.authz.v1.AuthzService",
+            retry=["GetJwks", "Check"],
         )
         self._channels: list[grpc.aio.Channel] = [executor, registry, authz]
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
+        self.authz = AuthzServiceStub(authz)
         self.fetch_jwks = jwks_from(authz, timeout=1.0)
 
     async def close(self) -> None:

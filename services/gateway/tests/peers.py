@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
+from toolmesh.authz.v1.decision_pb2 import Decision
 from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
 from toolmesh.executor.v1.result_envelope_pb2 import RESULT_STATUS_SUCCEEDED, ResultEnvelope
 from toolmesh.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
+from toolmesh.registry.v1.tool_manifest_pb2 import MUTATION_CLASS_READ_ONLY
 from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
 
 from libs.common.auth.tokens import TokenVerifier
@@ -106,13 +108,32 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
     async def ResolveTool(self, request: Any, context: Any) -> Any:
         self.seen.append(request)
+        if request.tool.endswith("nobody"):
+            raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": request.tool})
         response = registry_service_pb2.ResolveToolResponse()
         _fill(response.version)
         return response
 
 
 class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
-    """Answers a key set."""
+    """Answers a key set, and every question about a call with `decision`, which a test may change."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.seen: list[tuple[Any, Call]] = []
+        self.decision = Decision(name="decisions/1", reasons=["because"], determining_policies=["p1"])
+        self.decision.policy_set_version = "sha256:1"
+        self.decision.allow.SetInParent()
+        self.failure: MeshError | None = None
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        self.seen.append((request, serving()))
+        if self.failure is not None:
+            raise self.failure
+        return authz_service_pb2.CheckResponse(decision=self.decision)
 
     async def GetJwks(self, request: Any, context: Any) -> Any:
         return authz_service_pb2.GetJwksResponse(jwks=b'{"keys":[]}')
@@ -124,6 +145,7 @@ def _fill(version: Any) -> None:
     version.state = LIFECYCLE_STATE_AVAILABLE
     version.manifest.input.schema = b'{"type":"object","properties":{"n":{"maximum":18446744073709551615}}}'
     version.manifest.output.schema = b'{"type":"object"}'
+    version.manifest.mutation_class = MUTATION_CLASS_READ_ONLY
     version.manifest.execution.checkpoint.micro_interval.seconds = 30
 
 
@@ -136,7 +158,10 @@ REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
     for rpc in ("ListTools", "GetTool", "ResolveTool")
 }
-AUTHZ_POLICY: Policy = {"/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 5.0, True)}
+AUTHZ_POLICY: Policy = {
+    "/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 5.0, True),
+    "/toolmesh.authz.v1.AuthzService/Check": _row(),
+}
 
 
 class Peers:
@@ -187,6 +212,7 @@ class Peers:
         """Begin anew, for the next test."""
         self.executor.forget()
         self.registry.forget()
+        self.authz.forget()
 
     async def _start(self, name: str, service: str, add: Callable[[Any], None], policy: Policy) -> None:
         settings = load(ProcessSettings, {**self._environment(name), "TOOLMESH_DRAIN_SECONDS": "0"})

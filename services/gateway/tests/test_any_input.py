@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.common.v1.error_table import ROWS
 from toolmesh.executor.v1.executor_service_pb2 import InvokeResponse
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
@@ -18,10 +19,12 @@ from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.gateway.authzen import Evaluate
 from services.gateway.contract import METHODS, describe
 from services.gateway.handlers import Handlers
 from services.gateway.policy import POLICY
 from services.gateway.transport.app import App
+from services.gateway.transport.authzen import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.transport.calls import Calls
 from services.gateway.transport.load import Load
 from services.gateway.transport.rpc import RpcEndpoint
@@ -54,6 +57,13 @@ class FakeRegistry:
         return registry_pb.ResolveToolResponse()
 
 
+class FakeAuthz:
+    """Denies everything."""
+
+    async def Check(self, request: Any) -> Any:
+        return authz_pb.CheckResponse()
+
+
 async def no_keys() -> bytes:
     raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
@@ -70,10 +80,13 @@ def ask() -> Ask:
     executor: Any = FakeExecutor()
     registry: Any = FakeRegistry()
     handlers = Handlers(executor, registry, describe(METHODS))
-    calls = Calls(
-        handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), Telemetry(log, Tracing())
-    )
-    app = App(RpcEndpoint(calls, load, 0.0), no_keys, load, log)
+    telemetry = Telemetry(log, Tracing())
+    calls = Calls(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
+    authz: Any = FakeAuthz()
+    evaluate = Evaluate(registry, authz)
+    evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
+    authzen = AuthzenEndpoint(evaluations, load, telemetry, log, 0.0)
+    app = App(RpcEndpoint(calls, load, 0.0), authzen, no_keys, load, log)
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"
@@ -236,3 +249,37 @@ def _id_of(entry: Any) -> Any:
     given_id = entry.get("id") if isinstance(entry, dict) else None
     usable = given_id is None or (isinstance(given_id, str | int | float) and not isinstance(given_id, bool))
     return given_id if usable else None
+
+
+sides = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["tool", "user", "x"]) | values,
+        "id": st.text(max_size=9) | values,
+        "name": values,
+    },
+)
+evaluation_bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        "subject": sides | values,
+        "action": st.just({"name": "invoke"}) | sides | values,
+        "resource": sides | values,
+        "context": values,
+        "options": values,
+        "evaluations": st.lists(sides | values, max_size=60) | values,
+    },
+)
+
+
+@relaxed
+@given(
+    payload=st.binary(max_size=200) | evaluation_bodies.map(orjson.dumps),
+    path=st.sampled_from([EVALUATION, EVALUATIONS_PATH]),
+)
+async def test_any_evaluation_is_answered(ask: Ask, payload: bytes, path: str) -> None:
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer x")]
+    status, _, body = await ask(payload, headers=headers, path=path)
+    answer = orjson.loads(body)
+    assert status in (200, 400)
+    assert status == 400 or not any(one["decision"] for one in answer.get("evaluations", [answer]))

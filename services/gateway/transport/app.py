@@ -8,6 +8,13 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.gateway.transport.asgi import Receive, Scope, Send
+from services.gateway.transport.authzen import (
+    CONFIGURATION,
+    EVALUATION,
+    EVALUATIONS_PATH,
+    AuthzenEndpoint,
+    configuration,
+)
 from services.gateway.transport.load import Load
 from services.gateway.transport.reply import Reply, refusal, respond
 from services.gateway.transport.rpc import RpcEndpoint
@@ -18,6 +25,7 @@ _POINTER = dump(
         "rpc": "/rpc",
         "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
         "keys": "/.well-known/jwks.json",
+        "authzen": "/.well-known/authzen-configuration",
     }
 )
 _HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
@@ -26,9 +34,21 @@ _HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
 class App:
     """Routes requests. Whatever an endpoint did not foresee is logged here and answered by the server with 500."""
 
-    def __init__(self, rpc: RpcEndpoint, keys: Callable[[], Awaitable[bytes]], load: Load, log: Log) -> None:
-        self._rpc, self._keys, self._load, self._log = rpc, keys, load, log
-        self._pages = {"/": self._pointer, "/healthz": self._health, "/.well-known/jwks.json": self._jwks}
+    def __init__(
+        self,
+        rpc: RpcEndpoint,
+        authzen: AuthzenEndpoint,
+        keys: Callable[[], Awaitable[bytes]],
+        load: Load,
+        log: Log,
+    ) -> None:
+        self._rpc, self._authzen, self._keys, self._load, self._log = rpc, authzen, keys, load, log
+        self._pages = {
+            "/": self._pointer,
+            "/healthz": self._health,
+            "/.well-known/jwks.json": self._jwks,
+            CONFIGURATION: self._authzen_configuration,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -40,25 +60,33 @@ class App:
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/rpc":
             await self._rpc(scope, receive, send)
+        elif scope["path"] in (EVALUATION, EVALUATIONS_PATH):
+            await self._authzen(scope, receive, send)
         else:
-            await respond(send, await self._page(scope["path"], scope["method"]))
+            await respond(send, await self._page(scope))
 
-    async def _page(self, path: str, verb: str) -> Reply:
-        page = self._pages.get(path)
+    async def _page(self, scope: Scope) -> Reply:
+        page, verb = self._pages.get(scope["path"]), scope["method"]
         if page is None:
             return refusal(MeshError(Reason.METHOD_NOT_FOUND), "", status=404)
         if verb not in ("GET", "HEAD"):
             error = MeshError(Reason.INVALID_REQUEST, message="this path is only read")
             return refusal(error, "", status=405, headers=[(b"allow", b"GET, HEAD")])
-        return await page()
+        return await page(scope)
 
-    async def _pointer(self) -> Reply:
+    async def _authzen_configuration(self, scope: Scope) -> Reply:
+        try:
+            return configuration(scope)
+        except MeshError as error:
+            return refusal(error, "", status=400)
+
+    async def _pointer(self, scope: Scope) -> Reply:
         return Reply(200, [], _POINTER)
 
-    async def _health(self) -> Reply:
+    async def _health(self, scope: Scope) -> Reply:
         return Reply(200, [], _HEALTHY) if self._load.serving else Reply(503, [], _DRAINING)
 
-    async def _jwks(self) -> Reply:
+    async def _jwks(self, scope: Scope) -> Reply:
         try:
             return Reply(200, [(b"cache-control", b"public, max-age=2")], await self._keys())
         except MeshError as error:

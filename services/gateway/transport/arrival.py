@@ -88,6 +88,6 @@ def _token(authorization: str) -> str:
         return ""
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or len(token) > MAX_TOKEN_BYTES or not _VISIBLE.fullmatch(token):
+    if scheme.lower() not in ("bearer", "dpop") or len(token) > MAX_TOKEN_BYTES or not _VISIBLE.fullmatch(token):
         raise MeshError(Reason.TOKEN_MALFORMED)
     return token

@@ -57,7 +57,8 @@ def headers_of(error: MeshError) -> Headers:
     """Return what a client without JSON-RPC needs to know about the failure."""
     status = status_of(error)
     if status == 401:
-        return [(b"www-authenticate", b"Bearer")]
+        proof = error.reason is Reason.TOKEN_PROOF_INVALID
+        return [(b"www-authenticate", b'DPoP algs="ES256 EdDSA RS256"' if proof else b"Bearer")]
     if status in (429, 503):
         seconds = math.ceil(error.retry_after or 1.0)
         return [(b"retry-after", str(max(1, seconds)).encode())]

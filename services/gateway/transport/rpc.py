@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from libs.common.errors import MeshError, Reason
@@ -15,7 +14,9 @@ from services.gateway.transport.arrival import Arrival, is_json, read_arrival
 from services.gateway.transport.asgi import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
 from services.gateway.transport.calls import Calls, begin_call, entry_call
+from services.gateway.transport.holder import HolderCheck
 from services.gateway.transport.load import Load
+from services.gateway.transport.presence import while_connected
 from services.gateway.transport.reply import Reply, refusal, reply_to, respond
 
 
@@ -24,10 +25,13 @@ class RpcEndpoint:
 
     def __init__(self, calls: Calls, load: Load, sample_ratio: float) -> None:
         self._calls, self._load, self._sample_ratio = calls, load, sample_ratio
+        self._prove = HolderCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         arrival = read_arrival(scope, headers, self._sample_ratio)
+        if arrival.token and arrival.refusal is None:
+            arrival.refusal = self._prove(scope, headers, arrival.token)
         call = begin_call(arrival)
         enter(call)
         try:
@@ -52,7 +56,7 @@ class RpcEndpoint:
             message = parse(await read_body(receive, headers, MAX_BYTES, arrival.deadline_ms))
         except MeshError as error:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
-        answers = await _while_connected(receive, lambda: self._answers(message, call, arrival))
+        answers = await while_connected(receive, lambda: self._answers(message, call, arrival))
         return reply_to(answers, batch=message.batch, trace_id=arrival.trace.trace_id)
 
     async def _answers(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
@@ -71,28 +75,3 @@ class RpcEndpoint:
             # The process is about to end: the client should take its next request elsewhere.
             marks.append((b"connection", b"close"))
         return marks
-
-
-async def _while_connected(receive: Receive, work: Callable[[], Awaitable[list[Answer]]]) -> list[Answer]:
-    """Do the work unless the client goes away first: then the work is cancelled, down to the last hop."""
-    serving = asyncio.current_task()
-    assert serving is not None
-    gone = False
-
-    async def watch() -> None:
-        nonlocal gone
-        while (await receive())["type"] != "http.disconnect":
-            continue
-        gone = True
-        serving.cancel()
-
-    watcher = asyncio.create_task(watch())
-    try:
-        return await work()
-    except asyncio.CancelledError:
-        if gone:
-            serving.uncancel()
-            raise DisconnectedError from None
-        raise
-    finally:
-        watcher.cancel()

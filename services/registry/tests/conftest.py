@@ -27,6 +27,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.config import Settings
 from services.registry.wiring import MIGRATIONS, RegistryApplication, build
+from tests.harness.issuer import Invalidations, accepts_every_token
 
 QUIET = Log("test", level="error")
 # Nobody listens there.
@@ -35,16 +36,22 @@ DEAD_BUS = "redis://127.0.0.1:1/0"
 
 @pytest.fixture
 async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
-    """An issuer that answers GetJwks over mutual TLS, and nothing else."""
+    """An issuer that answers GetJwks over mutual TLS, and takes nothing back."""
 
     class Keys(authz_rpc.AuthzServiceServicer):
         async def GetJwks(self, request: Any, context: Any) -> Any:
             return authz_pb.GetJwksResponse(jwks=await signer.fetch_jwks())
 
+        IntrospectToken = accepts_every_token
+
     settings = load(ProcessSettings, process_environment("authz"))
     name = "toolmesh.authz.v1.AuthzService"
     chain = build_chain(
-        policy={f"/{name}/GetJwks": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True)},
+        policy={
+            f"/{name}/GetJwks": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
+            f"/{name}/IntrospectToken": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
+            "/toolmesh.authz.v1.TokenService/WatchInvalidations": Row(dict.fromkeys(SERVICES, AS_PEER), None, True),
+        },
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
         trust_domain=settings.trust_domain,
         log=QUIET,
@@ -53,7 +60,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
         max_concurrent_calls=10,
     )
     service = Service(name, lambda server: authz_rpc.add_AuthzServiceServicer_to_server(Keys(), server))  # type: ignore[abstract]
-    server = RpcServer(settings, chain, [service])
+    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])
     await server.start()
     await server.set_ready(True)
     yield Address("127.0.0.1", server.port)

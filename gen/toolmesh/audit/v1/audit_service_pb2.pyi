@@ -30,21 +30,30 @@ class AppendRecordsRequest(_message.Message):
 
     BATCH_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    CANONICAL_RECORDS_FIELD_NUMBER: _builtins.int
     batch: _builtins.int
     """Counts the batches of this stream, from 1."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_audit_record_pb2.AuditRecord]:
-        """The records, in order."""
+        """The records, in order, for a writer that leaves their canonical form to the log. Either these or `canonical_records`."""
+
+    @_builtins.property
+    def canonical_records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The records, in order, as the very bytes that will be hashed: their RFC 8785 JSON form, in which `writer` is the mesh name of
+        whoever sends them. A form that is not canonical to the last byte is refused, so a writer knows the leaf hash beforehand. This
+        way costs the log an eighth of the other.
+        """
 
     def __init__(
         self,
         *,
         batch: _builtins.int = ...,
         records: _abc.Iterable[_audit_record_pb2.AuditRecord] | None = ...,
+        canonical_records: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "canonical_records", b"canonical_records", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.authz.v1 import capability_token_pb2 as _capability_token_pb2
 from toolmesh.authz.v1 import decision_pb2 as _decision_pb2
 import builtins as _builtins
@@ -20,6 +21,62 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PrincipalKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PrincipalKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PrincipalKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PRINCIPAL_KIND_UNSPECIFIED: _PrincipalKind.ValueType  # 0
+    """Not set; refused."""
+    PRINCIPAL_KIND_USER: _PrincipalKind.ValueType  # 1
+    """A person, or a system that begins tasks."""
+    PRINCIPAL_KIND_AGENT: _PrincipalKind.ValueType  # 2
+    """An agent that acts on delegated authority."""
+    PRINCIPAL_KIND_SERVICE: _PrincipalKind.ValueType  # 3
+    """A service of the mesh."""
+
+class PrincipalKind(_PrincipalKind, metaclass=_PrincipalKindEnumTypeWrapper):
+    """Says what kind of principal acts."""
+
+PRINCIPAL_KIND_UNSPECIFIED: PrincipalKind.ValueType  # 0
+"""Not set; refused."""
+PRINCIPAL_KIND_USER: PrincipalKind.ValueType  # 1
+"""A person, or a system that begins tasks."""
+PRINCIPAL_KIND_AGENT: PrincipalKind.ValueType  # 2
+"""An agent that acts on delegated authority."""
+PRINCIPAL_KIND_SERVICE: PrincipalKind.ValueType  # 3
+"""A service of the mesh."""
+Global___PrincipalKind: _TypeAlias = PrincipalKind  # noqa: Y015
+
+class _Usability:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UsabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Usability.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    USABILITY_UNSPECIFIED: _Usability.ValueType  # 0
+    """Not set; never returned."""
+    USABILITY_ALLOWED: _Usability.ValueType  # 1
+    """It may."""
+    USABILITY_NEEDS_APPROVAL: _Usability.ValueType  # 2
+    """It may once a person agrees."""
+    USABILITY_DENIED: _Usability.ValueType  # 3
+    """It may not."""
+
+class Usability(_Usability, metaclass=_UsabilityEnumTypeWrapper):
+    """Says whether the caller may use a tool."""
+
+USABILITY_UNSPECIFIED: Usability.ValueType  # 0
+"""Not set; never returned."""
+USABILITY_ALLOWED: Usability.ValueType  # 1
+"""It may."""
+USABILITY_NEEDS_APPROVAL: Usability.ValueType  # 2
+"""It may once a person agrees."""
+USABILITY_DENIED: Usability.ValueType  # 3
+"""It may not."""
+Global___Usability: _TypeAlias = Usability  # noqa: Y015
 
 @_typing.final
 class IssueTokenRequest(_message.Message):
@@ -35,12 +92,22 @@ class IssueTokenRequest(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     TRUST_LEVEL_FIELD_NUMBER: _builtins.int
     AUDIENCES_FIELD_NUMBER: _builtins.int
+    RESOURCE_CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    ARGUMENT_CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    DELEGATION_DEPTH_FIELD_NUMBER: _builtins.int
+    CONFIRMATION_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     subject: _builtins.str
     """Whose authority it is."""
     tenant: _builtins.str
     """The tenant it acts in."""
     trust_level: _builtins.int
     """How far the subject is trusted, 0 to 100."""
+    delegation_depth: _builtins.int
+    """How often it may be delegated, 0 to 8; unset means 3."""
+    session_id: _builtins.str
+    """The session that it is bound to; empty for none."""
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_capability_token_pb2.ToolGrant]:
         """What it may call."""
@@ -61,6 +128,22 @@ class IssueTokenRequest(_message.Message):
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Where it may be used; empty means this mesh."""
 
+    @_builtins.property
+    def resource_constraints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Resources that it is confined to, as patterns such as `file:/srv/reports/*`; empty means no confinement."""
+
+    @_builtins.property
+    def argument_constraints(self) -> _containers.RepeatedCompositeFieldContainer[_capability_token_pb2.ArgumentConstraint]:
+        """What arguments must satisfy beside the tool's own schema."""
+
+    @_builtins.property
+    def budget(self) -> _capability_token_pb2.Budget:
+        """What it may spend in all; unset means no bound of its own."""
+
+    @_builtins.property
+    def confirmation(self) -> _capability_token_pb2.Confirmation:
+        """What its holder must prove to use it; unset for a bearer token."""
+
     def __init__(
         self,
         *,
@@ -72,12 +155,20 @@ class IssueTokenRequest(_message.Message):
         groups: _abc.Iterable[_builtins.str] | None = ...,
         trust_level: _builtins.int = ...,
         audiences: _abc.Iterable[_builtins.str] | None = ...,
+        resource_constraints: _abc.Iterable[_builtins.str] | None = ...,
+        argument_constraints: _abc.Iterable[_capability_token_pb2.ArgumentConstraint] | None = ...,
+        budget: _capability_token_pb2.Budget | None = ...,
+        delegation_depth: _builtins.int | None = ...,
+        confirmation: _capability_token_pb2.Confirmation | None = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lifetime", b"lifetime"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delegation_depth", b"_delegation_depth", "budget", b"budget", "confirmation", b"confirmation", "delegation_depth", b"delegation_depth", "lifetime", b"lifetime"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "groups", b"groups", "lifetime", b"lifetime", "scopes", b"scopes", "subject", b"subject", "tenant", b"tenant", "tools", b"tools", "trust_level", b"trust_level"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delegation_depth", b"_delegation_depth", "argument_constraints", b"argument_constraints", "audiences", b"audiences", "budget", b"budget", "confirmation", b"confirmation", "delegation_depth", b"delegation_depth", "groups", b"groups", "lifetime", b"lifetime", "resource_constraints", b"resource_constraints", "scopes", b"scopes", "session_id", b"session_id", "subject", b"subject", "tenant", b"tenant", "tools", b"tools", "trust_level", b"trust_level"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__delegation_depth: _TypeAlias = _typing.Literal["delegation_depth"]  # noqa: Y015
+    _WhichOneofArgType__delegation_depth: _TypeAlias = _typing.Literal["_delegation_depth", b"_delegation_depth"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delegation_depth) -> _WhichOneofReturnType__delegation_depth | None: ...
 
 Global___IssueTokenRequest: _TypeAlias = IssueTokenRequest  # noqa: Y015
 
@@ -209,28 +300,100 @@ class CheckRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def call(self) -> Global___CallFacts:
         """The call in question."""
+
+    @_builtins.property
+    def subject(self) -> Global___SubjectFacts:
+        """Whom the question is about; unset means the caller."""
 
     def __init__(
         self,
         *,
         call: Global___CallFacts | None = ...,
+        subject: Global___SubjectFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckRequest: _TypeAlias = CheckRequest  # noqa: Y015
 
 @_typing.final
+class SubjectFacts(_message.Message):
+    """Describes somebody whom policy is asked about without their token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    TRUST_LEVEL_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    subject: _builtins.str
+    """The DID."""
+    kind: Global___PrincipalKind.ValueType
+    """What kind of principal it is."""
+    tenant: _builtins.str
+    """The tenant."""
+    trust_level: _builtins.int
+    """How far it is trusted, 0 to 100."""
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its groups."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes that it would hold."""
+
+    def __init__(
+        self,
+        *,
+        subject: _builtins.str = ...,
+        kind: Global___PrincipalKind.ValueType = ...,
+        tenant: _builtins.str = ...,
+        trust_level: _builtins.int = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "kind", b"kind", "scopes", b"scopes", "subject", b"subject", "tenant", b"tenant", "trust_level", b"trust_level"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubjectFacts: _TypeAlias = SubjectFacts  # noqa: Y015
+
+@_typing.final
 class CallFacts(_message.Message):
     """The facts that policy reads about a call."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RiskEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     TOOL_VERSION_FIELD_NUMBER: _builtins.int
     TOOL_DIGEST_FIELD_NUMBER: _builtins.int
@@ -243,6 +406,12 @@ class CallFacts(_message.Message):
     ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     INVOCATION_ID_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    CLOSED_WORLD_FIELD_NUMBER: _builtins.int
+    TOOL_TRUST_FIELD_NUMBER: _builtins.int
+    RESULT_LABELS_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
     tool_version: _builtins.str
     """The tool version, as a resource name `tools/{namespace}.{tool_id}/versions/{version}`."""
     tool_digest: _builtins.str
@@ -259,6 +428,12 @@ class CallFacts(_message.Message):
     """The session that the call belongs to."""
     invocation_id: _builtins.str
     """The invocation in question."""
+    arguments: _builtins.bytes
+    """The arguments as JSON, for policies that read them; empty when they are not known or not told."""
+    closed_world: _builtins.bool
+    """True if the tool reaches nothing but the resources that it declares."""
+    tool_trust: _builtins.int
+    """How far the tool is trusted, 0 to 100."""
     @_builtins.property
     def required_scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Scopes that the tool requires of the caller."""
@@ -270,6 +445,18 @@ class CallFacts(_message.Message):
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its tags."""
+
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The resources that these arguments name, such as `file:/srv/reports/march`."""
+
+    @_builtins.property
+    def result_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that its results carry."""
+
+    @_builtins.property
+    def risk(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Facts about risk, as whole numbers by name."""
 
     def __init__(
         self,
@@ -285,10 +472,16 @@ class CallFacts(_message.Message):
         arguments_digest: _builtins.str = ...,
         session_id: _builtins.str = ...,
         invocation_id: _builtins.str = ...,
+        arguments: _builtins.bytes = ...,
+        resources: _abc.Iterable[_builtins.str] | None = ...,
+        closed_world: _builtins.bool = ...,
+        tool_trust: _builtins.int = ...,
+        result_labels: _abc.Iterable[_builtins.str] | None = ...,
+        risk: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments_digest", b"arguments_digest", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments", b"arguments", "arguments_digest", b"arguments_digest", "closed_world", b"closed_world", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "resources", b"resources", "result_labels", b"result_labels", "risk", b"risk", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_trust", b"tool_trust", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,3 +510,103 @@ class CheckResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckResponse: _TypeAlias = CheckResponse  # noqa: Y015
+
+@_typing.final
+class BatchCheckRequest(_message.Message):
+    """Asks about many calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallFacts]:
+        """The calls in question."""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___CallFacts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchCheckRequest: _TypeAlias = BatchCheckRequest  # noqa: Y015
+
+@_typing.final
+class BatchCheckResponse(_message.Message):
+    """Answers with a decision about each call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[_decision_pb2.Decision]:
+        """The decisions, in the order asked."""
+
+    def __init__(
+        self,
+        *,
+        decisions: _abc.Iterable[_decision_pb2.Decision] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchCheckResponse: _TypeAlias = BatchCheckResponse  # noqa: Y015
+
+@_typing.final
+class FilterToolsRequest(_message.Message):
+    """Asks which tools the caller may use."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallFacts]:
+        """The tools, without arguments."""
+
+    def __init__(
+        self,
+        *,
+        tools: _abc.Iterable[Global___CallFacts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FilterToolsRequest: _TypeAlias = FilterToolsRequest  # noqa: Y015
+
+@_typing.final
+class FilterToolsResponse(_message.Message):
+    """Says which tools the caller may use."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOLS_FIELD_NUMBER: _builtins.int
+    POLICY_SET_VERSION_FIELD_NUMBER: _builtins.int
+    policy_set_version: _builtins.str
+    """The set of policies that was asked."""
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedScalarFieldContainer[Global___Usability.ValueType]:
+        """One answer a tool, in the order asked."""
+
+    def __init__(
+        self,
+        *,
+        tools: _abc.Iterable[Global___Usability.ValueType] | None = ...,
+        policy_set_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy_set_version", b"policy_set_version", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FilterToolsResponse: _TypeAlias = FilterToolsResponse  # noqa: Y015

@@ -55,6 +55,16 @@ class AuthzServiceStub:
                 request_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckResponse.FromString,
                 _registered_method=True)
+        self.BatchCheck = channel.unary_unary(
+                '/toolmesh.authz.v1.AuthzService/BatchCheck',
+                request_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckResponse.FromString,
+                _registered_method=True)
+        self.FilterTools = channel.unary_unary(
+                '/toolmesh.authz.v1.AuthzService/FilterTools',
+                request_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsResponse.FromString,
+                _registered_method=True)
 
 
 class AuthzServiceServicer:
@@ -89,7 +99,24 @@ class AuthzServiceServicer:
     def Check(self, request, context):
         """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
         default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
-        Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call.
+        Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
+        is about somebody else; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BatchCheck(self, request, context):
+        """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
+        answer fails the whole batch with POLICY_ENGINE_ERROR.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FilterTools(self, request, context):
+        """Says which of these tools the caller may use. Callable by the registry, the executor and the gateway, with the caller's token. A
+        tool whose answer depends on arguments that are not known yet counts as usable, because a call will be asked about again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +144,16 @@ def add_AuthzServiceServicer_to_server(servicer, server):
                     servicer.Check,
                     request_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckRequest.FromString,
                     response_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckResponse.SerializeToString,
+            ),
+            'BatchCheck': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchCheck,
+                    request_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckRequest.FromString,
+                    response_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckResponse.SerializeToString,
+            ),
+            'FilterTools': grpc.unary_unary_rpc_method_handler(
+                    servicer.FilterTools,
+                    request_deserializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsRequest.FromString,
+                    response_serializer=toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -228,6 +265,60 @@ class AuthzService:
             '/toolmesh.authz.v1.AuthzService/Check',
             toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckRequest.SerializeToString,
             toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.CheckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchCheck(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.authz.v1.AuthzService/BatchCheck',
+            toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckRequest.SerializeToString,
+            toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.BatchCheckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FilterTools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.authz.v1.AuthzService/FilterTools',
+            toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsRequest.SerializeToString,
+            toolmesh_dot_authz_dot_v1_dot_authz__service__pb2.FilterToolsResponse.FromString,
             options,
             channel_credentials,
             insecure,

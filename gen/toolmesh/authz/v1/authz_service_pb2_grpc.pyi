@@ -49,7 +49,16 @@ class AuthzServiceStub:
     Check: _grpc.UnaryUnaryMultiCallable[_authz_service_pb2.CheckRequest, _authz_service_pb2.CheckResponse]
     """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
     default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
-    Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call.
+    Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
+    is about somebody else; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+    """
+    BatchCheck: _grpc.UnaryUnaryMultiCallable[_authz_service_pb2.BatchCheckRequest, _authz_service_pb2.BatchCheckResponse]
+    """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
+    answer fails the whole batch with POLICY_ENGINE_ERROR.
+    """
+    FilterTools: _grpc.UnaryUnaryMultiCallable[_authz_service_pb2.FilterToolsRequest, _authz_service_pb2.FilterToolsResponse]
+    """Says which of these tools the caller may use. Callable by the registry, the executor and the gateway, with the caller's token. A
+    tool whose answer depends on arguments that are not known yet counts as usable, because a call will be asked about again.
     """
 
 @_typing.type_check_only
@@ -73,7 +82,16 @@ class AuthzServiceAsyncStub(AuthzServiceStub):
     Check: _aio.UnaryUnaryMultiCallable[_authz_service_pb2.CheckRequest, _authz_service_pb2.CheckResponse]  # type: ignore[assignment]
     """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
     default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
-    Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call.
+    Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
+    is about somebody else; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+    """
+    BatchCheck: _aio.UnaryUnaryMultiCallable[_authz_service_pb2.BatchCheckRequest, _authz_service_pb2.BatchCheckResponse]  # type: ignore[assignment]
+    """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
+    answer fails the whole batch with POLICY_ENGINE_ERROR.
+    """
+    FilterTools: _aio.UnaryUnaryMultiCallable[_authz_service_pb2.FilterToolsRequest, _authz_service_pb2.FilterToolsResponse]  # type: ignore[assignment]
+    """Says which of these tools the caller may use. Callable by the registry, the executor and the gateway, with the caller's token. A
+    tool whose answer depends on arguments that are not known yet counts as usable, because a call will be asked about again.
     """
 
 class AuthzServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -118,7 +136,28 @@ class AuthzServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_authz_service_pb2.CheckResponse, _abc.Awaitable[_authz_service_pb2.CheckResponse]]:
         """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
         default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
-        Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call.
+        Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
+        is about somebody else; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+        """
+
+    @_abc_1.abstractmethod
+    def BatchCheck(
+        self,
+        request: _authz_service_pb2.BatchCheckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_authz_service_pb2.BatchCheckResponse, _abc.Awaitable[_authz_service_pb2.BatchCheckResponse]]:
+        """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
+        answer fails the whole batch with POLICY_ENGINE_ERROR.
+        """
+
+    @_abc_1.abstractmethod
+    def FilterTools(
+        self,
+        request: _authz_service_pb2.FilterToolsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_authz_service_pb2.FilterToolsResponse, _abc.Awaitable[_authz_service_pb2.FilterToolsResponse]]:
+        """Says which of these tools the caller may use. Callable by the registry, the executor and the gateway, with the caller's token. A
+        tool whose answer depends on arguments that are not known yet counts as usable, because a call will be asked about again.
         """
 
 def add_AuthzServiceServicer_to_server(servicer: AuthzServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -28,13 +28,19 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.common.v1 import caller_pb2 as toolmesh_dot_common_dot_v1_dot_caller__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(toolmesh/authz/v1/capability_token.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftoolmesh/common/v1/caller.proto\"\x94\x05\n\x15\x43\x61pabilityTokenClaims\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x11\n\taudiences\x18\x03 \x03(\t\x12\x10\n\x08token_id\x18\x04 \x01(\t\x12.\n\nissue_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nnot_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x04tier\x18\x08 \x01(\x0e\x32\".toolmesh.common.v1.CredentialTier\x12+\n\x05tools\x18\t \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrant\x12\x0e\n\x06scopes\x18\n \x03(\t\x12\x0e\n\x06tenant\x18\x0b \x01(\t\x12\x0e\n\x06groups\x18\x0c \x03(\t\x12\x13\n\x0btrust_level\x18\r \x01(\x05\x12\x1c\n\x14resource_constraints\x18\x0e \x03(\t\x12\x43\n\x14\x61rgument_constraints\x18\x0f \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraint\x12)\n\x06\x62udget\x18\x10 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x18\n\x10\x64\x65legation_depth\x18\x11 \x01(\x05\x12.\n\x0b\x61\x63tor_chain\x18\x12 \x03(\x0b\x32\x19.toolmesh.common.v1.Actor\x12\x14\n\x0c\x63onfirmation\x18\x13 \x01(\t\x12\x12\n\nsession_id\x18\x14 \x01(\t\"t\n\tToolGrant\x12\x41\n\x04tool\x18\x01 \x01(\tB3\xbaH0r.\x18\xc0\x02\x32)^([a-z*][a-z0-9*-]*\\.)?[a-z*][a-z0-9_*]*$\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"G\n\x12\x41rgumentConstraint\x12\x16\n\x04tool\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12\x19\n\x06schema\x18\x02 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x04\"\x93\x01\n\x06\x42udget\x12\x1b\n\x05\x63\x61lls\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12!\n\x0b\x63ost_micros\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x01\x88\x01\x01\x12/\n\x0crunning_time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\n\x06_callsB\x0e\n\x0c_cost_microsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(toolmesh/authz/v1/capability_token.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftoolmesh/common/v1/caller.proto\"\xd1\x05\n\x15\x43\x61pabilityTokenClaims\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x11\n\taudiences\x18\x03 \x03(\t\x12\x10\n\x08token_id\x18\x04 \x01(\t\x12.\n\nissue_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nnot_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x04tier\x18\x08 \x01(\x0e\x32\".toolmesh.common.v1.CredentialTier\x12+\n\x05tools\x18\t \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrant\x12\x0e\n\x06scopes\x18\n \x03(\t\x12\x0e\n\x06tenant\x18\x0b \x01(\t\x12\x0e\n\x06groups\x18\x0c \x03(\t\x12\x13\n\x0btrust_level\x18\r \x01(\x05\x12\x1c\n\x14resource_constraints\x18\x0e \x03(\t\x12\x43\n\x14\x61rgument_constraints\x18\x0f \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraint\x12)\n\x06\x62udget\x18\x10 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x18\n\x10\x64\x65legation_depth\x18\x11 \x01(\x05\x12.\n\x0b\x61\x63tor_chain\x18\x12 \x03(\x0b\x32\x19.toolmesh.common.v1.Actor\x12\x14\n\x0c\x63onfirmation\x18\x13 \x01(\t\x12\x12\n\nsession_id\x18\x14 \x01(\t\x12\r\n\x05\x61gent\x18\x15 \x01(\t\x12,\n\x07lineage\x18\x16 \x03(\x0b\x32\x1b.toolmesh.authz.v1.Ancestor\"T\n\x08\x41ncestor\x12\x38\n\x06\x63laims\x18\x01 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"\x92\x01\n\x0c\x43onfirmation\x12\x34\n\x0ejwk_thumbprint\x18\x01 \x01(\tB\x1a\xbaH\x17r\x15\x32\x13^[A-Za-z0-9_-]{43}$H\x00\x12<\n\x16\x63\x65rtificate_thumbprint\x18\x02 \x01(\tB\x1a\xbaH\x17r\x15\x32\x13^[A-Za-z0-9_-]{43}$H\x00\x42\x0e\n\x05proof\x12\x05\xbaH\x02\x08\x01\"t\n\tToolGrant\x12\x41\n\x04tool\x18\x01 \x01(\tB3\xbaH0r.\x18\xc0\x02\x32)^([a-z*][a-z0-9*-]*\\.)?[a-z*][a-z0-9_*]*$\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"G\n\x12\x41rgumentConstraint\x12\x16\n\x04tool\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12\x19\n\x06schema\x18\x02 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x04\"\x9d\x01\n\x06\x42udget\x12\x1b\n\x05\x63\x61lls\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12!\n\x0b\x63ost_micros\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x01\x88\x01\x01\x12\x39\n\x0crunning_time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x42\x08\n\x06_callsB\x0e\n\x0c_cost_microsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.authz.v1.capability_token_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CONFIRMATION'].oneofs_by_name['proof']._loaded_options = None
+  _globals['_CONFIRMATION'].oneofs_by_name['proof']._serialized_options = b'\272H\002\010\001'
+  _globals['_CONFIRMATION'].fields_by_name['jwk_thumbprint']._loaded_options = None
+  _globals['_CONFIRMATION'].fields_by_name['jwk_thumbprint']._serialized_options = b'\272H\027r\0252\023^[A-Za-z0-9_-]{43}$'
+  _globals['_CONFIRMATION'].fields_by_name['certificate_thumbprint']._loaded_options = None
+  _globals['_CONFIRMATION'].fields_by_name['certificate_thumbprint']._serialized_options = b'\272H\027r\0252\023^[A-Za-z0-9_-]{43}$'
   _globals['_TOOLGRANT'].fields_by_name['tool']._loaded_options = None
   _globals['_TOOLGRANT'].fields_by_name['tool']._serialized_options = b'\272H0r.\030\300\0022)^([a-z*][a-z0-9*-]*\\.)?[a-z*][a-z0-9_*]*$'
   _globals['_TOOLGRANT'].fields_by_name['version_constraint']._loaded_options = None
@@ -47,12 +53,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BUDGET'].fields_by_name['calls']._serialized_options = b'\272H\004\"\002(\000'
   _globals['_BUDGET'].fields_by_name['cost_micros']._loaded_options = None
   _globals['_BUDGET'].fields_by_name['cost_micros']._serialized_options = b'\272H\004\"\002(\000'
+  _globals['_BUDGET'].fields_by_name['running_time']._loaded_options = None
+  _globals['_BUDGET'].fields_by_name['running_time']._serialized_options = b'\272H\005\252\001\0022\000'
   _globals['_CAPABILITYTOKENCLAIMS']._serialized_start=191
-  _globals['_CAPABILITYTOKENCLAIMS']._serialized_end=851
-  _globals['_TOOLGRANT']._serialized_start=853
-  _globals['_TOOLGRANT']._serialized_end=969
-  _globals['_ARGUMENTCONSTRAINT']._serialized_start=971
-  _globals['_ARGUMENTCONSTRAINT']._serialized_end=1042
-  _globals['_BUDGET']._serialized_start=1045
-  _globals['_BUDGET']._serialized_end=1192
+  _globals['_CAPABILITYTOKENCLAIMS']._serialized_end=912
+  _globals['_ANCESTOR']._serialized_start=914
+  _globals['_ANCESTOR']._serialized_end=998
+  _globals['_CONFIRMATION']._serialized_start=1001
+  _globals['_CONFIRMATION']._serialized_end=1147
+  _globals['_TOOLGRANT']._serialized_start=1149
+  _globals['_TOOLGRANT']._serialized_end=1265
+  _globals['_ARGUMENTCONSTRAINT']._serialized_start=1267
+  _globals['_ARGUMENTCONSTRAINT']._serialized_end=1338
+  _globals['_BUDGET']._serialized_start=1341
+  _globals['_BUDGET']._serialized_end=1498
 # @@protoc_insertion_point(module_scope)

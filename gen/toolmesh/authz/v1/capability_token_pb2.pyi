@@ -47,6 +47,8 @@ class CapabilityTokenClaims(_message.Message):
     ACTOR_CHAIN_FIELD_NUMBER: _builtins.int
     CONFIRMATION_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    LINEAGE_FIELD_NUMBER: _builtins.int
     issuer: _builtins.str
     """`iss`: who signed it."""
     subject: _builtins.str
@@ -62,9 +64,13 @@ class CapabilityTokenClaims(_message.Message):
     delegation_depth: _builtins.int
     """`depth`: how often it may still be delegated."""
     confirmation: _builtins.str
-    """`cnf`: the key or certificate that must be shown with it, as a thumbprint; empty for a bearer token."""
+    """`cnf`: the key or certificate that must be shown with it, as `jkt:{thumbprint}` or `x5t#S256:{thumbprint}`; empty for a bearer
+    token.
+    """
     session_id: _builtins.str
     """`session`: the session it is bound to, if any."""
+    agent: _builtins.str
+    """`agent`: the agent that acts for the subject, a DID; empty for a user's own token."""
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """`aud`: where it may be used."""
@@ -109,6 +115,10 @@ class CapabilityTokenClaims(_message.Message):
     def actor_chain(self) -> _containers.RepeatedCompositeFieldContainer[_caller_pb2.Actor]:
         """`act`: everyone through whom it passed, the originator first."""
 
+    @_builtins.property
+    def lineage(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ancestor]:
+        """`line`: what everyone through whom it passed was allowed, the originator first; whoever uses the token is held against all of it."""
+
     def __init__(
         self,
         *,
@@ -132,14 +142,72 @@ class CapabilityTokenClaims(_message.Message):
         actor_chain: _abc.Iterable[_caller_pb2.Actor] | None = ...,
         confirmation: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        agent: _builtins.str = ...,
+        lineage: _abc.Iterable[Global___Ancestor] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "expire_time", b"expire_time", "issue_time", b"issue_time", "not_before", b"not_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_chain", b"actor_chain", "argument_constraints", b"argument_constraints", "audiences", b"audiences", "budget", b"budget", "confirmation", b"confirmation", "delegation_depth", b"delegation_depth", "expire_time", b"expire_time", "groups", b"groups", "issue_time", b"issue_time", "issuer", b"issuer", "not_before", b"not_before", "resource_constraints", b"resource_constraints", "scopes", b"scopes", "session_id", b"session_id", "subject", b"subject", "tenant", b"tenant", "tier", b"tier", "token_id", b"token_id", "tools", b"tools", "trust_level", b"trust_level"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_chain", b"actor_chain", "agent", b"agent", "argument_constraints", b"argument_constraints", "audiences", b"audiences", "budget", b"budget", "confirmation", b"confirmation", "delegation_depth", b"delegation_depth", "expire_time", b"expire_time", "groups", b"groups", "issue_time", b"issue_time", "issuer", b"issuer", "lineage", b"lineage", "not_before", b"not_before", "resource_constraints", b"resource_constraints", "scopes", b"scopes", "session_id", b"session_id", "subject", b"subject", "tenant", b"tenant", "tier", b"tier", "token_id", b"token_id", "tools", b"tools", "trust_level", b"trust_level"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CapabilityTokenClaims: _TypeAlias = CapabilityTokenClaims  # noqa: Y015
+
+@_typing.final
+class Ancestor(_message.Message):
+    """What one ancestor of a token was allowed. Its place in the lineage is its place in the actor chain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    """The key that it was signed with; revoking the key revokes what was derived."""
+    @_builtins.property
+    def claims(self) -> Global___CapabilityTokenClaims:
+        """The claims of that token that bound its descendants."""
+
+    def __init__(
+        self,
+        *,
+        claims: Global___CapabilityTokenClaims | None = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Ancestor: _TypeAlias = Ancestor  # noqa: Y015
+
+@_typing.final
+class Confirmation(_message.Message):
+    """Names what the holder of a token must prove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JWK_THUMBPRINT_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_THUMBPRINT_FIELD_NUMBER: _builtins.int
+    jwk_thumbprint: _builtins.str
+    """Possession of the key with this RFC 7638 thumbprint, by a DPoP proof (RFC 9449) with every call."""
+    certificate_thumbprint: _builtins.str
+    """A connection with the client certificate of this SHA-256 thumbprint (RFC 8705)."""
+    def __init__(
+        self,
+        *,
+        jwk_thumbprint: _builtins.str = ...,
+        certificate_thumbprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_thumbprint", b"certificate_thumbprint", "jwk_thumbprint", b"jwk_thumbprint", "proof", b"proof"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_thumbprint", b"certificate_thumbprint", "jwk_thumbprint", b"jwk_thumbprint", "proof", b"proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_proof: _TypeAlias = _typing.Literal["jwk_thumbprint", "certificate_thumbprint"]  # noqa: Y015
+    _WhichOneofArgType_proof: _TypeAlias = _typing.Literal["proof", b"proof"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_proof) -> _WhichOneofReturnType_proof | None: ...
+
+Global___Confirmation: _TypeAlias = Confirmation  # noqa: Y015
 
 @_typing.final
 class ToolGrant(_message.Message):

@@ -5,6 +5,7 @@ A decision: what policy answered, and why."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -102,6 +103,9 @@ class Decision(_message.Message):
     CACHEABLE_FIELD_NUMBER: _builtins.int
     DECIDE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    ADDED_LABELS_FIELD_NUMBER: _builtins.int
+    COST_MICROS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `decisions/{decision_id}`."""
     policy_set_version: _builtins.str
@@ -120,6 +124,8 @@ class Decision(_message.Message):
     """The path that was refused, where one was."""
     cacheable: _builtins.bool
     """True if the same answer holds for the same question until it expires."""
+    cost_micros: _builtins.int
+    """What the call counts as costing, in micro-units."""
     @_builtins.property
     def allow(self) -> Global___Allow:
         """The call may run."""
@@ -160,6 +166,14 @@ class Decision(_message.Message):
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When it stops being valid."""
 
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Limit]:
+        """What the executor must count before it runs the call; exceeding one is RATE_LIMITED or BUDGET_EXHAUSTED."""
+
+    @_builtins.property
+    def added_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that the session carries from now on, because of what this call returns."""
+
     def __init__(
         self,
         *,
@@ -182,16 +196,86 @@ class Decision(_message.Message):
         cacheable: _builtins.bool = ...,
         decide_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        limits: _abc.Iterable[Global___Limit] | None = ...,
+        added_labels: _abc.Iterable[_builtins.str] | None = ...,
+        cost_micros: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allow", b"allow", "decide_time", b"decide_time", "deny", b"deny", "expire_time", b"expire_time", "needs_approval", b"needs_approval", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "cost_micros", b"cost_micros", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "limits", b"limits", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["allow", "deny", "needs_approval"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
 Global___Decision: _TypeAlias = Decision  # noqa: Y015
+
+@_typing.final
+class Limit(_message.Message):
+    """Bounds what may be spent together by everyone who counts in the same bucket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BUCKET_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    MAX_CALLS_FIELD_NUMBER: _builtins.int
+    MAX_COST_MICROS_FIELD_NUMBER: _builtins.int
+    MAX_CONCURRENT_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_TIME_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    bucket: _builtins.str
+    """What counts together, such as `caller:did:web:a.example:u1`, `tool:core.echo` or `token:{token_id}`."""
+    max_calls: _builtins.int
+    """How many calls may begin."""
+    max_cost_micros: _builtins.int
+    """How much they may cost, in micro-units."""
+    max_concurrent: _builtins.int
+    """How many may be under way at once."""
+    source: _builtins.str
+    """The policy or token that sets it."""
+    @_builtins.property
+    def window(self) -> _duration_pb2.Duration:
+        """Over how long it counts, sliding; unset means for as long as the bucket's token holds."""
+
+    @_builtins.property
+    def max_running_time(self) -> _duration_pb2.Duration:
+        """How long they may run in all."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When a bucket without a window may be forgotten, because the token that it belongs to holds no longer."""
+
+    def __init__(
+        self,
+        *,
+        bucket: _builtins.str = ...,
+        window: _duration_pb2.Duration | None = ...,
+        max_calls: _builtins.int | None = ...,
+        max_cost_micros: _builtins.int | None = ...,
+        max_concurrent: _builtins.int | None = ...,
+        max_running_time: _duration_pb2.Duration | None = ...,
+        source: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "_max_concurrent", b"_max_concurrent", "_max_cost_micros", b"_max_cost_micros", "expire_time", b"expire_time", "max_calls", b"max_calls", "max_concurrent", b"max_concurrent", "max_cost_micros", b"max_cost_micros", "max_running_time", b"max_running_time", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "_max_concurrent", b"_max_concurrent", "_max_cost_micros", b"_max_cost_micros", "bucket", b"bucket", "expire_time", b"expire_time", "max_calls", b"max_calls", "max_concurrent", b"max_concurrent", "max_cost_micros", b"max_cost_micros", "max_running_time", b"max_running_time", "source", b"source", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_calls: _TypeAlias = _typing.Literal["max_calls"]  # noqa: Y015
+    _WhichOneofArgType__max_calls: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls"]  # noqa: Y015
+    _WhichOneofReturnType__max_concurrent: _TypeAlias = _typing.Literal["max_concurrent"]  # noqa: Y015
+    _WhichOneofArgType__max_concurrent: _TypeAlias = _typing.Literal["_max_concurrent", b"_max_concurrent"]  # noqa: Y015
+    _WhichOneofReturnType__max_cost_micros: _TypeAlias = _typing.Literal["max_cost_micros"]  # noqa: Y015
+    _WhichOneofArgType__max_cost_micros: _TypeAlias = _typing.Literal["_max_cost_micros", b"_max_cost_micros"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_calls) -> _WhichOneofReturnType__max_calls | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_concurrent) -> _WhichOneofReturnType__max_concurrent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_cost_micros) -> _WhichOneofReturnType__max_cost_micros | None: ...
+
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 @_typing.final
 class Allow(_message.Message):

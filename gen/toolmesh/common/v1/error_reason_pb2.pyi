@@ -322,6 +322,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The token, or one it was derived from, was revoked."""
     ERROR_REASON_AUTHORITY_EXCEEDED: _ErrorReason.ValueType  # 3213
     """A derived credential asked for more than its parent holds."""
+    ERROR_REASON_TOKEN_PROOF_INVALID: _ErrorReason.ValueType  # 3214
+    """The token is bound to a key or certificate that the caller did not prove to hold."""
+    ERROR_REASON_POLICY_INVALID: _ErrorReason.ValueType  # 3215
+    """The policies cannot be used as they are."""
+    ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 3216
+    """The token, or one it was derived from, has spent its budget."""
     ERROR_REASON_ARGUMENTS_INVALID: _ErrorReason.ValueType  # 3301
     """The arguments do not satisfy the tool's input schema."""
     ERROR_REASON_COERCION_FAILED: _ErrorReason.ValueType  # 3302
@@ -502,6 +508,12 @@ ERROR_REASON_TOKEN_REVOKED: ErrorReason.ValueType  # 3212
 """The token, or one it was derived from, was revoked."""
 ERROR_REASON_AUTHORITY_EXCEEDED: ErrorReason.ValueType  # 3213
 """A derived credential asked for more than its parent holds."""
+ERROR_REASON_TOKEN_PROOF_INVALID: ErrorReason.ValueType  # 3214
+"""The token is bound to a key or certificate that the caller did not prove to hold."""
+ERROR_REASON_POLICY_INVALID: ErrorReason.ValueType  # 3215
+"""The policies cannot be used as they are."""
+ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 3216
+"""The token, or one it was derived from, has spent its budget."""
 ERROR_REASON_ARGUMENTS_INVALID: ErrorReason.ValueType  # 3301
 """The arguments do not satisfy the tool's input schema."""
 ERROR_REASON_COERCION_FAILED: ErrorReason.ValueType  # 3302

@@ -60,6 +60,9 @@ class Reason(IntEnum):
     APPROVAL_REJECTED = 3211
     TOKEN_REVOKED = 3212
     AUTHORITY_EXCEEDED = 3213
+    TOKEN_PROOF_INVALID = 3214
+    POLICY_INVALID = 3215
+    BUDGET_EXHAUSTED = 3216
     ARGUMENTS_INVALID = 3301
     COERCION_FAILED = 3302
     RESULT_INVALID = 3303
@@ -150,6 +153,9 @@ ROWS: dict[Reason, Row] = {
     Reason.APPROVAL_REJECTED: Row('E3211', 'AUTHORIZATION_DENIED', 'approval_rejected', 7, 403, -32003, False, 'An approver denied the call, or nobody decided in time.', 'Ask the approver; a new request needs a new reason.'),
     Reason.TOKEN_REVOKED: Row('E3212', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The token, or one it was derived from, was revoked.', 'Obtain a new token.'),
     Reason.AUTHORITY_EXCEEDED: Row('E3213', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'A derived credential asked for more than its parent holds.', "Ask for a subset of the parent's authority."),
+    Reason.TOKEN_PROOF_INVALID: Row('E3214', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The token is bound to a key or certificate that the caller did not prove to hold.', 'Send a fresh proof made with the key that the token names.'),
+    Reason.POLICY_INVALID: Row('E3215', 'INVALID_INPUT', 'schema_validation_failed', 3, 422, -32602, False, 'The policies cannot be used as they are.', 'Correct what the details list, with document, line and column.'),
+    Reason.BUDGET_EXHAUSTED: Row('E3216', 'RATE_LIMITED', 'rate_limited', 8, 429, -32029, False, 'The token, or one it was derived from, has spent its budget.', 'Obtain a token with a larger budget.'),
     Reason.ARGUMENTS_INVALID: Row('E3301', 'INVALID_INPUT', 'schema_validation_failed', 3, 400, -32602, False, "The arguments do not satisfy the tool's input schema.", 'Mend every violation in the details; each names its place.'),
     Reason.COERCION_FAILED: Row('E3302', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, 'A value cannot become the declared type without loss.', 'Send the declared type.'),
     Reason.RESULT_INVALID: Row('E3303', 'INTERNAL_TOOL_ERROR', 'execution_failed', 13, 500, -32040, False, 'The tool returned something its own output schema forbids.', "Report it to the tool's author; the result was withheld."),

@@ -168,6 +168,7 @@ class ResultEnvelope(_message.Message):
     POLICY_REFS_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    ADJUSTED_RESULT_FIELD_NUMBER: _builtins.int
     result_id: _builtins.str
     """The id of the result."""
     invocation_id: _builtins.str
@@ -232,6 +233,12 @@ class ResultEnvelope(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When the result was made."""
 
+    @_builtins.property
+    def adjusted_result(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What policy had changed in the result, as JSON Pointers: fields that were removed and lists that were cut. The structured content then
+        need not satisfy the output schema any more.
+        """
+
     def __init__(
         self,
         *,
@@ -256,10 +263,11 @@ class ResultEnvelope(_message.Message):
         policy_refs: _abc.Iterable[_builtins.str] | None = ...,
         trace_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        adjusted_result: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_arguments", b"adjusted_arguments", "artifact_refs", b"artifact_refs", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "artifact_refs", b"artifact_refs", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

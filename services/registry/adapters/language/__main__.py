@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import signal
 import sys
 from functools import cache
@@ -33,6 +34,8 @@ def main() -> None:
     """Serve until the other side is gone, however it went."""
     # Whoever interrupts the registry from a terminal interrupts this process too; it ends with its input instead.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Working out what thousands of new tools mean takes minutes of a core; whoever calls a tool meanwhile goes first.
+    os.nice(5)
     for line in sys.stdin.buffer:
         sys.stdout.buffer.write(orjson.dumps(answer(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()

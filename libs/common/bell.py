@@ -12,7 +12,6 @@ from redis.exceptions import RedisError
 
 from libs.common.telemetry.log import Log
 
-CHANNEL = "toolmesh:registry:changes"
 _PAUSE_SECONDS = 1.0
 _CONNECT_SECONDS = 1.0
 _LISTEN_SECONDS = 30.0
@@ -22,7 +21,7 @@ class RedisBell:
     """Rings in this process at once and in all others through the channel. A dead bus is logged once and tried again;
     nobody waits for it, because every replica also looks by itself."""
 
-    def __init__(self, url: str, wake: Callable[[], None], log: Log) -> None:
+    def __init__(self, url: str, channel: str, wake: Callable[[], None], log: Log) -> None:
         self._client = redis.asyncio.Redis.from_url(
             url,
             socket_connect_timeout=_CONNECT_SECONDS,
@@ -31,7 +30,7 @@ class RedisBell:
             # The loops below try again themselves, and they know when to stop.
             retry=Retry(NoBackoff(), 0),
         )
-        self._wake, self._log = wake, log
+        self._channel, self._wake, self._log = channel, wake, log
         self._rung = asyncio.Event()
         self._answering = True
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,14 +70,14 @@ class RedisBell:
         await self._rung.wait()
         self._rung.clear()
         try:
-            await self._client.publish(CHANNEL, b"changed")
+            await self._client.publish(self._channel, b"changed")
         except (RedisError, OSError):
             self._rung.set()
             raise
 
     async def _listen(self) -> None:
         async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
-            await pubsub.subscribe(CHANNEL)
+            await pubsub.subscribe(self._channel)
             self.subscribed.set()
             self._answering = True
             # Whatever rang before this moment went unheard.

@@ -7,8 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from services.registry.adapters.redis_bell import RedisBell
-from services.registry.tests.conftest import DEAD_BUS, QUIET
+from libs.common.bell import RedisBell
+from libs.common.telemetry.log import Log
+
+CHANNEL = "toolmesh:test:changes"
+DEAD_BUS = "redis://127.0.0.1:1/0"
+QUIET = Log("test", level="error")
 
 Hang = Callable[[str], Awaitable[tuple[RedisBell, asyncio.Event]]]
 
@@ -20,7 +24,7 @@ async def hang() -> AsyncIterator[Hang]:
 
     async def one(url: str) -> tuple[RedisBell, asyncio.Event]:
         heard = asyncio.Event()
-        bells.append(RedisBell(url, heard.set, QUIET))
+        bells.append(RedisBell(url, CHANNEL, heard.set, QUIET))
         await bells[-1].start()
         return bells[-1], heard
 
@@ -49,7 +53,7 @@ async def test_without_a_bus_it_still_rings_here_and_hinders_nobody(hang: Hang) 
 
 async def test_it_can_be_taken_down_at_any_moment(valkey_url: str) -> None:
     for turn in range(10):
-        bell = RedisBell(valkey_url, lambda: None, QUIET)
+        bell = RedisBell(valkey_url, CHANNEL, lambda: None, QUIET)
         await bell.start()
         bell.ring()
         for _ in range(turn * 3):

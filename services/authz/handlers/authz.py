@@ -1,4 +1,4 @@
-"""The RPCs of authz, in the order of the contract."""
+"""The RPCs of AuthzService, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 
 from libs.common.rpc.call import serving
-from services.authz import convert
+from services.authz.convert import authz as convert
+from services.authz.convert import tokens as convert_tokens
+from services.authz.domain.batch_check import BatchCheck
 from services.authz.domain.check import Check
+from services.authz.domain.filter_tools import FilterTools
 from services.authz.domain.introspect_token import IntrospectToken
 from services.authz.domain.issue_token import IssueToken
 from services.authz.domain.ports import KeyRing
@@ -20,16 +23,18 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True)
-class Handlers(rpc.AuthzServiceServicer):
+class AuthzHandlers(rpc.AuthzServiceServicer):
     """Converts, makes one call to the domain, and converts back."""
 
     issue_token: IssueToken
     introspect_token: IntrospectToken
     keys: KeyRing
     check: Check
+    batch_check: BatchCheck
+    filter_tools: FilterTools
 
     async def IssueToken(self, request: pb.IssueTokenRequest, context: Context) -> pb.IssueTokenResponse:
-        issued = await self.issue_token(convert.token_request(request))
+        issued = await self.issue_token(convert_tokens.token_request(request))
         return convert.issued_message(issued)
 
     async def IntrospectToken(self, request: pb.IntrospectTokenRequest, context: Context) -> pb.IntrospectTokenResponse:
@@ -40,5 +45,17 @@ class Handlers(rpc.AuthzServiceServicer):
         return pb.GetJwksResponse(jwks=await self.keys.jwks())
 
     async def Check(self, request: pb.CheckRequest, context: Context) -> pb.CheckResponse:
-        decision = self.check(serving().caller, convert.call_facts(request.call))
+        call = convert.call_facts(request.call)
+        if request.HasField("subject"):
+            decision = await self.check.about(serving().caller, convert.subject_facts(request.subject), call)
+        else:
+            decision = await self.check(serving().caller, call)
         return pb.CheckResponse(decision=convert.decision_message(decision))
+
+    async def BatchCheck(self, request: pb.BatchCheckRequest, context: Context) -> pb.BatchCheckResponse:
+        decisions = await self.batch_check(serving().caller, [convert.call_facts(call) for call in request.calls])
+        return pb.BatchCheckResponse(decisions=[convert.decision_message(decision) for decision in decisions])
+
+    async def FilterTools(self, request: pb.FilterToolsRequest, context: Context) -> pb.FilterToolsResponse:
+        found, version = await self.filter_tools(serving().caller, [convert.call_facts(tool) for tool in request.tools])
+        return pb.FilterToolsResponse(tools=convert.usability_numbers(found), policy_set_version=version)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import authz_service_pb2 as pb
-from toolmesh.authz.v1 import capability_token_pb2 as token_pb
 from toolmesh.authz.v1 import decision_pb2
-from toolmesh.common.v1 import caller_pb2, error_reason_pb2
+from toolmesh.common.v1 import error_reason_pb2
 
-from libs.common.auth.identity import Grant
 from libs.common.names import split_version_name
 from libs.common.semver import Version
+from services.authz.convert.tokens import claims_message
+from services.authz.domain.filter_tools import Usability
 from services.authz.domain.model import (
     Allow,
     CallFacts,
@@ -22,29 +21,14 @@ from services.authz.domain.model import (
     Deny,
     Introspection,
     IssuedToken,
-    TokenRequest,
+    Limit,
+    SubjectFacts,
 )
 
-_TIERS = {
-    "user": caller_pb2.CREDENTIAL_TIER_USER,
-    "agent": caller_pb2.CREDENTIAL_TIER_AGENT,
-    "invocation": caller_pb2.CREDENTIAL_TIER_INVOCATION,
+_OBLIGATIONS = {
+    name.removeprefix("OBLIGATION_KIND_").lower(): number for name, number in decision_pb2.ObligationKind.items()
 }
-
-
-def token_request(request: pb.IssueTokenRequest) -> TokenRequest:
-    """Read what a token is asked to carry."""
-    lifetime = request.lifetime
-    return TokenRequest(
-        subject=request.subject,
-        tools=tuple(Grant(grant.tool, grant.version_constraint) for grant in request.tools),
-        scopes=tuple(request.scopes),
-        lifetime=lifetime.seconds + lifetime.nanos / 1e9 if request.HasField("lifetime") else None,
-        tenant=request.tenant,
-        groups=tuple(request.groups),
-        trust_level=request.trust_level,
-        audiences=tuple(request.audiences),
-    )
+_USABILITIES = {one: pb.Usability.Value(f"USABILITY_{one}") for one in Usability}
 
 
 def issued_message(issued: IssuedToken) -> pb.IssueTokenResponse:
@@ -57,34 +41,6 @@ def introspection_message(found: Introspection) -> pb.IntrospectTokenResponse:
     if found.claims is None:
         return pb.IntrospectTokenResponse(error_code=found.error_code)
     return pb.IntrospectTokenResponse(active=True, claims=claims_message(found.claims))
-
-
-def claims_message(claims: Mapping[str, Any]) -> token_pb.CapabilityTokenClaims:
-    """Render claims from the very object that was signed, so that the two cannot differ.
-
-    A claim that an older issuer did not write stays unset: a token that is accepted can always be shown.
-    """
-    audience = claims["aud"]
-    message = token_pb.CapabilityTokenClaims(
-        issuer=claims["iss"],
-        subject=claims["sub"],
-        audiences=[audience] if isinstance(audience, str) else audience,
-        token_id=claims["jti"],
-        issue_time=Timestamp(seconds=int(claims["iat"])),
-        expire_time=Timestamp(seconds=int(claims["exp"])),
-        tier=_TIERS.get(claims.get("tier", "user"), caller_pb2.CREDENTIAL_TIER_UNSPECIFIED),
-        tools=[
-            token_pb.ToolGrant(tool=t["tool"], version_constraint=t.get("version", "")) for t in claims.get("tools", [])
-        ],
-        scopes=claims.get("scope", "").split(),
-        tenant=claims.get("tenant", ""),
-        groups=claims.get("groups", []),
-        trust_level=claims.get("trust", 0),
-        actor_chain=[caller_pb2.Actor(subject=a["sub"], token_id=a["jti"]) for a in claims.get("act", [])],
-    )
-    if "nbf" in claims:
-        message.not_before.seconds = int(claims["nbf"])
-    return message
 
 
 def call_facts(call: pb.CallFacts) -> CallFacts:
@@ -101,7 +57,32 @@ def call_facts(call: pb.CallFacts) -> CallFacts:
         impact_scope=call.impact_scope,
         arguments_digest=call.arguments_digest,
         session_id=call.session_id,
+        tool_digest=call.tool_digest,
+        invocation_id=call.invocation_id,
+        arguments=call.arguments,
+        resources=tuple(call.resources),
+        closed_world=call.closed_world,
+        tool_trust=call.tool_trust,
+        result_labels=tuple(call.result_labels),
+        risk=tuple(call.risk.items()),
     )
+
+
+def subject_facts(subject: pb.SubjectFacts) -> SubjectFacts:
+    """Read whom a question is about."""
+    return SubjectFacts(
+        subject=subject.subject,
+        kind=pb.PrincipalKind.Name(subject.kind).removeprefix("PRINCIPAL_KIND_").lower(),
+        tenant=subject.tenant,
+        trust_level=subject.trust_level,
+        groups=tuple(subject.groups),
+        scopes=frozenset(subject.scopes),
+    )
+
+
+def usability_numbers(found: Iterable[Usability]) -> list[pb.Usability.ValueType]:
+    """Render what may be used."""
+    return [_USABILITIES[one] for one in found]
 
 
 def decision_message(decision: Decision) -> decision_pb2.Decision:
@@ -112,14 +93,39 @@ def decision_message(decision: Decision) -> decision_pb2.Decision:
         reasons=verdict.reasons,
         determining_policies=verdict.policies,
         policy_set_version=decision.policy_set_version,
+        obligations=[
+            decision_pb2.Obligation(kind=_OBLIGATIONS[each.kind], values=each.values) for each in verdict.obligations
+        ],
         suggested_updates=[decision_pb2.SuggestedUpdate(kind=u.kind, value=u.value) for u in verdict.suggested_updates],
         mode=decision_pb2.DECISION_MODE_ENFORCE,
         source="policy",
+        blocked_path=verdict.blocked_path,
         cacheable=decision.cacheable,
+        added_labels=decision.added_labels,
         decide_time=_timestamp(decision.decide_time),
         expire_time=_timestamp(decision.expire_time),
     )
     _set_outcome(message, decision)
+    if decision.limits:
+        message.limits.extend(_limit_message(limit) for limit in decision.limits)
+        message.cost_micros = decision.cost_micros
+    return message
+
+
+def _limit_message(limit: Limit) -> decision_pb2.Limit:
+    message = decision_pb2.Limit(
+        bucket=limit.bucket,
+        max_calls=limit.max_calls,
+        max_cost_micros=limit.max_cost_micros,
+        max_concurrent=limit.max_concurrent,
+        source=limit.source,
+    )
+    if limit.window_seconds is not None:
+        message.window.FromMicroseconds(round(limit.window_seconds * 1e6))
+    if limit.max_running_seconds is not None:
+        message.max_running_time.FromMicroseconds(round(limit.max_running_seconds * 1e6))
+    if limit.expires_at is not None:
+        message.expire_time.FromMicroseconds(round(limit.expires_at * 1e6))
     return message
 
 

@@ -1,0 +1,135 @@
+"""Decisions against an empty call: remembered in the executor, remembered in authz, and made anew by few and many policies; and how
+many decisions of an ordinary day are remembered at all."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import grpc
+import httpx
+from toolmesh.authz.v1 import authz_service_pb2 as pb
+from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
+from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
+
+from bench.floor import EMPTY
+from bench.generator import STAMP, Body, Target, offer
+from bench.policies import activate
+from bench.rows import Row
+from bench.stage import Stage
+
+CHECK = "/toolmesh.authz.v1.AuthzService/Check"
+TARGETS = {100: 1.8, 1000: 4.0}
+CALLERS, CALLS = 50, 3000
+TOOLS = (("echo", b'{"text":"hello"}'), ("arithmetic", b'{"expression":"1+1"}'), ("clock_now", b"{}"))
+_REMEMBERED = "toolmesh_executor_decisions_total"
+
+
+def run(stage: Stage) -> Iterator[Row]:
+    """Measure each way of deciding beside the floor, then a day's mix."""
+    yield from _workload(stage)
+    floor = _floor(stage, 1)
+    yield floor
+    yield _in_executor(stage).against(floor).aimed("p50", "<=", 0.1)
+    for count in (100, 1000):
+        activate(stage, count)
+        for concurrency in (1, 16):
+            beside = _floor(stage, concurrency)
+            yield beside
+            anew = _check(stage, f"Check, decided anew by {count:,} policies", concurrency, tags=[STAMP]).against(
+                beside
+            )
+            yield anew.aimed("p50", "<=", TARGETS[count]) if concurrency == 1 else anew
+            yield _check(stage, f"Check, remembered by authz, {count:,} policies", concurrency).against(beside)
+
+
+def _floor(stage: Stage, concurrency: int) -> Row:
+    return offer(
+        "authz", "an empty call", stage.floor(EMPTY), [Body(b"")], concurrency=concurrency, pids=[stage.floor_pid]
+    )
+
+
+def _check(stage: Stage, case: str, concurrency: int, tags: list[str] | None = None) -> Row:
+    facts = pb.CallFacts(
+        tool_version="tools/core.echo/versions/1.0.0",
+        tool_digest="sha256:" + "d" * 64,
+        mutation_class="read_only",
+        required_scopes=["tools:call"],
+        tags=tags or ["bench"],
+        arguments_digest="sha256:" + "a" * 64,
+        arguments=b'{"text":"hello"}',
+        session_id="bench",
+        invocation_id="01932f3a-7c1e-7000-8000-0000000004d2",
+        closed_world=True,
+        tool_trust=100,
+    )
+    headers = {"authorization": f"Bearer {stage.token}"}
+    address = f"h2://{stage.parts['authz'][0]}"
+    target = Target(address, CHECK, pki=stage.pki, authority="authz", identity="executor", headers=headers)
+    body = Body(pb.CheckRequest(call=facts).SerializeToString())
+    return offer("authz", case, target, [body], concurrency=concurrency, pids=stage.pids("authz"))
+
+
+def _in_executor(stage: Stage) -> Row:
+    """How long the executor takes to remember a decision: part of every call."""
+    with tempfile.NamedTemporaryFile("w", suffix=".token") as file:
+        file.write(stage.token)
+        file.flush()
+        command = [sys.executable, "-m", "bench.decide", stage.parts["authz"][0]]
+        done = subprocess.run(
+            [*command, "--pki", str(stage.pki), "--token", file.name], capture_output=True, text=True, check=True
+        )
+    seconds = json.loads(done.stdout)["remembered"]
+    return Row(
+        "authz",
+        "a decision remembered in the executor",
+        1,
+        rps=round(1 / seconds, 1),
+        p50_ms=round(seconds * 1000, 5),
+        cpu_us_per_call=round(seconds * 1e6, 3),
+    )
+
+
+def _workload(stage: Stage) -> Iterator[Row]:
+    """A day's mix: four of five calls come from a fifth of the callers, and four of five go to one of three tools."""
+    tokens = [stage.mesh.token(ttl="1h", sub=f"did:web:toolmesh.local:users:bench{n}") for n in range(CALLERS)]
+    chance = random.Random(4)
+    before = _decisions(stage)
+    pair = ((stage.pki / "orchestrator.key").read_bytes(), (stage.pki / "orchestrator.pem").read_bytes())
+    credentials = grpc.ssl_channel_credentials((stage.pki / "ca.pem").read_bytes(), *pair)
+    target = [("grpc.ssl_target_name_override", "executor")]
+    with grpc.secure_channel(stage.parts["executor"][0], credentials, options=target) as channel:
+        call = partial(_call, executor_rpc.ExecutorServiceStub(channel))
+        with ThreadPoolExecutor(8) as pool:
+            for _ in pool.map(call, [_draw(chance, tokens) for _ in range(CALLS)]):
+                pass
+    found = {source: count - before.get(source, 0) for source, count in _decisions(stage).items()}
+    rate = found.get("remembered", 0) / sum(found.values())
+    row = Row("authz", "decisions remembered, standard workload", 8, more={"hit rate": round(rate, 3), **found})
+    yield row.against(row, target="hit rate > 0.8", met=rate > 0.8)
+
+
+def _draw(chance: random.Random, tokens: list[str]) -> tuple[str, str, bytes]:
+    few = len(tokens) // 5
+    token = chance.choice(tokens[:few] if chance.random() < 0.8 else tokens[few:])
+    tool, arguments = TOOLS[0] if chance.random() < 0.8 else chance.choice(TOOLS[1:])
+    return token, tool, arguments
+
+
+def _call(stub: executor_rpc.ExecutorServiceStub, drawn: tuple[str, str, bytes]) -> None:
+    token, tool, arguments = drawn
+    request = executor_pb.InvokeRequest(tool=tool, arguments=arguments)
+    stub.Invoke(request, metadata=(("authorization", f"Bearer {token}"),), timeout=30)
+
+
+def _decisions(stage: Stage) -> dict[str, float]:
+    ops = next(part["ops"] for part in stage.mesh.status()["services"] if part["name"] == "executor")
+    lines = httpx.get(f"http://{ops}/metrics", timeout=10).text.splitlines()
+    found = (line.rpartition(" ") for line in lines if line.startswith(_REMEMBERED + "{"))
+    return {labels.split('"')[1]: float(value) for labels, _, value in found}

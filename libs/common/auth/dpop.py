@@ -1,0 +1,155 @@
+"""Proofs that whoever shows a token also holds the key it is bound to (RFC 9449), or sits at the other end of the connection
+whose certificate it is bound to (RFC 8705). Pure but for the memory of proofs that were shown before."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+from jwt.exceptions import PyJWTError
+
+from libs.common.auth.jose import header_of, payload_of
+from libs.common.canonical import canonical
+from libs.common.errors import MeshError, Reason
+
+KEY, CERTIFICATE = "jkt:", "x5t#S256:"
+# Asymmetric ones only: whoever could check a symmetric proof could also make one.
+KEY_TYPES = {"ES256": "EC", "EdDSA": "OKP", "RS256": "RSA"}
+MAX_PROOF_BYTES = 8_192
+# A proof is made for one request; it may be this old or, as clocks differ, this much too young.
+PROOF_SECONDS = 60.0
+SKEW_SECONDS = 5.0
+_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+_MIN_RSA_BITS = 2048
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The request that a proof must be made for. What is empty is not known here, and not compared."""
+
+    method: str
+    path: str
+    scheme: str = ""
+    authority: str = ""
+
+
+class ShownProofs:
+    """Remembers the proofs that were shown, for as long as they could be shown again. Bounded: what does not fit is refused,
+    because to forget a proof would be to accept it twice."""
+
+    def __init__(self, limit: int = 100_000) -> None:
+        self._limit = limit
+        self._until: dict[bytes, float] = {}
+
+    def first_time(self, proof: bytes, now: float) -> bool:
+        """Note a proof; say whether it was not shown before."""
+        if self._until.get(proof, 0.0) > now:
+            return False
+        if len(self._until) >= self._limit:
+            self._until = {shown: until for shown, until in self._until.items() if until > now}
+            if len(self._until) >= self._limit:
+                raise MeshError(Reason.OVERLOADED, retry_after=1.0)
+        self._until[proof] = now + PROOF_SECONDS + 2 * SKEW_SECONDS
+        return True
+
+
+def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now: float, shown: ShownProofs) -> None:
+    """Return if the proof was made now, for this request and this token, by the key with this thumbprint, and not used before.
+    Raises TOKEN_PROOF_INVALID, which names what is wrong."""
+    claims = _verified(proof, thumbprint)
+    if claims.get("htm") != target.method:
+        raise refused("htm")
+    if not _same_place(claims.get("htu"), target):
+        raise refused("htu")
+    made, name = claims.get("iat"), claims.get("jti")
+    if not isinstance(made, int | float) or isinstance(made, bool):
+        raise refused("iat")
+    if not now - PROOF_SECONDS - SKEW_SECONDS <= made <= now + SKEW_SECONDS:
+        raise refused("iat")
+    if claims.get("ath") != encoded(hashlib.sha256(token.encode()).digest()):
+        raise refused("ath")
+    if not isinstance(name, str) or not name:
+        raise refused("jti")
+    # By key and name together: what one holder calls its proofs is no business of another's.
+    if not shown.first_time(hashlib.sha256(f"{thumbprint}\n{name}".encode()).digest(), now):
+        raise refused("replay")
+
+
+def check_certificate(pem: bytes | None, thumbprint: str) -> None:
+    """Return if the certificate of the connection is the one that the token is bound to. Raises TOKEN_PROOF_INVALID."""
+    if not pem or certificate_thumbprint(pem) != thumbprint:
+        raise refused("certificate")
+
+
+def certificate_thumbprint(pem: bytes) -> str:
+    """Return the SHA-256 thumbprint of the first certificate in a PEM text."""
+    body = pem.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END CERTIFICATE-----")[0]
+    return encoded(hashlib.sha256(b64decode(b"".join(body.split()))).digest())
+
+
+def key_thumbprint(jwk: Mapping[str, Any]) -> str:
+    """Return the RFC 7638 thumbprint of a public key."""
+    required = canonical({name: jwk[name] for name in _MEMBERS[jwk["kty"]]})
+    return encoded(hashlib.sha256(required).digest())
+
+
+def encoded(digest: bytes) -> str:
+    """Return a digest as JOSE writes it."""
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def refused(problem: str) -> MeshError:
+    """The holder of a bound token did not prove to hold its key."""
+    return MeshError(Reason.TOKEN_PROOF_INVALID, metadata={"problem": problem})
+
+
+def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
+    """Return the claims of a proof that this very key signed."""
+    if not proof:
+        raise refused("missing")
+    try:
+        header: dict[str, Any] = dict(header_of(proof, max_bytes=MAX_PROOF_BYTES, types=("dpop+jwt",), also=("jwk",)))
+        jwk, algorithm = header.get("jwk"), header["alg"]
+        if not isinstance(jwk, dict) or jwk.get("kty") != KEY_TYPES[algorithm] or _PRIVATE & jwk.keys():
+            raise refused("jwk")
+        if key_thumbprint(jwk) != thumbprint:
+            raise refused("key")
+        key = jwt.PyJWK.from_dict(jwk, algorithm)
+        if getattr(key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and jwk["kty"] == "RSA":
+            raise refused("jwk")
+        jwt.api_jws.decode_complete(proof, key, algorithms=[algorithm])
+        return payload_of(proof)
+    except (PyJWTError, ValueError, KeyError, TypeError):
+        raise refused("form") from None
+    except MeshError as error:
+        raise error if error.reason is Reason.TOKEN_PROOF_INVALID else refused("form") from None
+
+
+def _same_place(htu: Any, target: Target) -> bool:
+    """Compare where a proof was made for with where it arrived, as far as that is known; query and fragment do not count."""
+    if not isinstance(htu, str):
+        return False
+    try:
+        named = urlsplit(htu)
+        port = named.port
+    except ValueError:
+        return False
+    if named.scheme.lower() not in _DEFAULT_PORTS or not named.hostname or "@" in named.netloc:
+        return False
+    if named.path != target.path or (target.scheme and named.scheme.lower() != target.scheme.lower()):
+        return False
+    if not target.authority:
+        return True
+    default = _DEFAULT_PORTS[named.scheme.lower()]
+    try:
+        arrived = urlsplit(f"//{target.authority}")
+        return (named.hostname, port or default) == (arrived.hostname, arrived.port or default)
+    except ValueError:
+        return False

@@ -1,0 +1,223 @@
+"""Records that arrive in their canonical form: held against the contract, and taken as they are.
+
+The form is derived from the contract itself, field by field (convert/audit.py says what it looks like), so there is one
+place where a limit is written down. A record is read into that form and written again: only what comes out byte for byte as
+it came in is canonical, whatever was wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+import orjson
+from buf.validate import validate_pb2
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from msgspec import UNSET, Meta, Raw, UnsetType
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.common.v1 import error_reason_pb2
+
+from libs.common.canonical import canonical
+from libs.common.errors import MeshError
+from libs.common.jsonio import MAX_DEPTH, parse
+from services.audit.domain.errors import record_without_form
+from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
+
+_MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
+# May be a number that is not whole, or a part of a text.
+_FRACTION = re.compile(rb"[0-9][.eE]")
+_REASONS = {f"E{n} {name.removeprefix('ERROR_REASON_')}" for name, n in error_reason_pb2.ErrorReason.items() if n}
+_REASON_NUMBERS = {text.partition(" ")[0] for text in _REASONS}
+_REQUIRED = frozenset({"record_id", "event_class", "event_time", "writer"})
+# What only the log itself writes: these fields, and every class from the first of its own on.
+_OWN_FIELDS = frozenset({"previous_shard", "erasure", "hold", "archival"})
+_FIRST_OWN_CLASS = record_pb.EVENT_CLASS_SHARD_OPENED
+_NO_SUMMARY = Raw(b"")
+_INT_BOUNDS = {FieldDescriptor.TYPE_INT32: 2**31, FieldDescriptor.TYPE_INT64: 2**63}
+
+
+def _struct(message: Descriptor) -> type[msgspec.Struct]:
+    """Return the form of a message, its fields in the order of RFC 8785. What is not set is left out."""
+    fields = sorted(_field(field) for field in message.fields if field.name not in _OWN_FIELDS)
+    return msgspec.defstruct(
+        message.name,
+        [(name, kind) if default is None else (name, kind, default) for name, kind, default in fields],
+        kw_only=True,
+        omit_defaults=True,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+
+
+def _field(field: FieldDescriptor) -> tuple[str, Any, Any]:
+    """Return a field's name in the form, its type, and what stands for a field that is not set; None if it must be."""
+    name, kind, unset = field.name, *_value(field)
+    if name == "latency":
+        name = "latency_us"
+    return name, kind, None if name in _REQUIRED else unset
+
+
+def _value(field: FieldDescriptor) -> tuple[Any, Any]:
+    rules = field.GetOptions().Extensions[validate_pb2.field]
+    if field.is_repeated:
+        item = _struct(field.message_type) if field.message_type else str
+        most = rules.repeated.max_items if rules.repeated.HasField("max_items") else None
+        return Annotated[tuple[item, ...], Meta(max_length=most)], ()  # type: ignore[valid-type]
+    if field.message_type is not None:
+        return _message(field.message_type), UNSET
+    if field.enum_type is not None:
+        return _enum(field.enum_type, required=field.name in _REQUIRED), ""
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return Raw, _NO_SUMMARY
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return bool, False
+    if bound := _INT_BOUNDS.get(field.type):
+        lowest = rules.int32.gte if rules.int32.HasField("gte") else -bound
+        return Annotated[int, Meta(ge=lowest, le=bound - 1)], 0
+    return _text(rules.string), ""
+
+
+def _message(message: Descriptor) -> Any:
+    if message.full_name == "google.protobuf.Timestamp":
+        return _MOMENT | UnsetType
+    if message.full_name == "google.protobuf.Duration":
+        return int | UnsetType
+    return _struct(message) | UnsetType
+
+
+def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
+    if kind.name == "ErrorReason":
+        return str
+    prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    numbers = [n for n in kind.values_by_number if n and not (kind.name == "EventClass" and n >= _FIRST_OWN_CLASS)]
+    words = [kind.values_by_number[n].name.removeprefix(prefix).lower() for n in numbers]
+    return Literal[tuple(words if required else ["", *words])]
+
+
+def _text(rules: validate_pb2.StringRules) -> Any:
+    most = rules.max_len if rules.HasField("max_len") else None
+    least = rules.min_len if rules.HasField("min_len") else None
+    return Annotated[str, Meta(max_length=most, min_length=least, pattern=rules.pattern or None)]
+
+
+_SUMMARY_BYTES = int(
+    record_pb.AuditRecord.DESCRIPTOR.fields_by_name["arguments_summary"]
+    .GetOptions()
+    .Extensions[validate_pb2.field]
+    .bytes.max_len
+)
+_decode: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR)).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class _WrongError(Exception):
+    def __init__(self, path: str, rule: str, record_id: str = "") -> None:
+        self.path, self.rule, self.record_id = path, rule, record_id
+
+
+def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
+    """Return a batch of canonical forms as entries. One that is none, or that claims another writer, raises
+    AUDIT_RECORD_INVALID for the whole batch."""
+    entries = []
+    for place, payload in enumerate(forms):
+        try:
+            entries.append(_entry(payload, writer))
+        except _WrongError as wrong:
+            path = f"canonical_records[{place}].{wrong.path}".rstrip(".")
+            raise record_without_form(wrong.record_id, path, wrong.rule) from wrong
+    return entries
+
+
+def _entry(payload: bytes, writer: str) -> Entry:
+    try:
+        record = _decode(payload)
+    except msgspec.ValidationError as error:
+        # It names the place at its end, unless that is the record itself; what it says before that may hold a value.
+        _, found, place = str(error).rpartition(" - at `$.")
+        raise _WrongError(place.removesuffix("`") if found else "", "record.form") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _WrongError("", "record.json") from None
+    record_id = record.record_id
+    if record.writer != writer:
+        raise _WrongError("writer", "record.writer", record_id)
+    if record.error_reason:
+        _check_reason(record)
+    if record.arguments_summary is not _NO_SUMMARY:
+        _check_summary(record.arguments_summary, "arguments_summary", record_id)
+    if record.result_summary is not _NO_SUMMARY:
+        _check_summary(record.result_summary, "result_summary", record_id)
+    event_time = _moment(record.event_time, "event_time", record_id)
+    caller = record.caller
+    if caller is not UNSET and caller.expire_time is not UNSET:
+        _moment(caller.expire_time, "caller.expire_time", record_id)
+    if _encode(record) != payload:
+        raise _WrongError("", "record.canonical", record_id)
+    subject = "" if caller is UNSET else caller.subject
+    found_by: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
+    if b"\\u0000" in payload or len(subject) > SEARCHABLE_CHARACTERS:
+        found_by = tuple(map(searchable, found_by))
+    subject, tool_version, trace_id, invocation_id, ticket = found_by
+    return Entry(
+        record_id,
+        payload,
+        event_time,
+        subject,
+        tool_version,
+        trace_id,
+        invocation_id,
+        record.authorization,
+        record.status,
+        ticket,
+    )
+
+
+def _moment(text: str, path: str, record_id: str) -> datetime:
+    """Return the moment that a text names in the one form that the contract has: 2026-11-15T08:00:00.000000Z."""
+    if (
+        text[10] == "T"
+        and text[4] == text[7] == "-"
+        and text[13] == text[16] == ":"
+        and text[19] == "."
+        and text[26] == "Z"
+    ):
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    raise _WrongError(path, "timestamp.range", record_id)
+
+
+def _check_reason(record: Any) -> None:
+    """The code is the number and the name beside it is for the reader. A reason newer than this build has no name yet."""
+    reason: str = record.error_reason
+    if reason not in _REASONS:
+        code = reason[1:]
+        known = reason in _REASON_NUMBERS or not (code.isdecimal() and code.isascii() and 0 < int(code) < 2**31)
+        if known or reason[0] != "E" or code[0] == "0":
+            raise _WrongError("error_reason", "enum.defined_only", record.record_id)
+
+
+def _check_summary(summary: Raw, path: str, record_id: str) -> None:
+    payload = bytes(summary)
+    if len(payload) > _SUMMARY_BYTES:
+        raise _WrongError(path, "bytes.max_len", record_id)
+    try:
+        if _plainly_canonical(payload):
+            return
+        if canonical(parse(payload)) != payload:
+            raise _WrongError(path, "record.canonical", record_id)
+    except (MeshError, orjson.JSONDecodeError) as error:
+        raise _WrongError(path, "record.json", record_id) from error
+
+
+def _plainly_canonical(payload: bytes) -> bool:
+    """Say whether a value is canonical, where that is quickly told: without fractions and without letters whose order or
+    form could be in doubt, what is written again as it was read held nothing twice, nothing rounded, nothing out of order."""
+    return (
+        payload.isascii()
+        and payload.count(b"{") + payload.count(b"[") < MAX_DEPTH
+        and not _FRACTION.search(payload)
+        and orjson.dumps(orjson.loads(payload), option=orjson.OPT_SORT_KEYS) == payload
+    )

@@ -1,0 +1,171 @@
+"""Which policies are worth asking. A set is cut into parts by what a policy demands of the caller or the tool, so that a question is
+only put to parts that could have something to say about it.
+
+Cedar's answer about a set follows from its answers about the parts: one forbid that matches decides, then one permit. A part is left
+out only if each of its policies would have been found false before anything in it could fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cedarpy
+import orjson
+
+from services.authz.adapters.cedar_notes import INVOKE, WITHOUT_APPROVAL
+from services.authz.adapters.cedar_reads import may_fail
+
+Key = tuple[str, str]
+Parsed = Mapping[str, Any]
+
+# Below this many policies, one part is asked faster than several.
+SMALL = 16
+# What tells callers and tools apart; all of it is text, or a set of texts.
+_EQUAL = {"principal.tenant", "resource.namespace", "resource.tool_id", "resource.version"}
+_CONTAINS = {
+    "principal.groups",
+    "principal.scopes",
+    "resource.tags",
+    "resource.required_permissions",
+    "resource.result_labels",
+}
+_ACTIONS = (INVOKE, WITHOUT_APPROVAL)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some policies of a set, ready to be asked."""
+
+    names: Mapping[str, str]
+    """Their names in the set, by the names that Cedar gives them here."""
+    policies: cedarpy.PolicySet
+    actions: tuple[str, ...]
+    """The actions that any of them is about."""
+
+
+class Compiled(Protocol):
+    """Makes a part of some policies of a set."""
+
+    def __call__(self, policies: Mapping[str, Parsed]) -> Part: ...
+
+
+class PolicyIndex:
+    """The parts of a set by what they demand."""
+
+    def __init__(self, policies: Mapping[str, Parsed], compiled: Compiled, *, small: int = SMALL) -> None:
+        chosen = dict.fromkeys(policies) if len(policies) <= small else _rarest(policies)
+        members: dict[Key | None, list[str]] = {}
+        for name, key in chosen.items():
+            members.setdefault(key, []).append(name)
+        parts = {key: compiled({name: policies[name] for name in names}) for key, names in members.items()}
+        self._always = parts.pop(None, None)
+        self._by_key: dict[Key, Part] = {key: part for key, part in parts.items() if key is not None}
+
+    def relevant(self, keys: Sequence[Key]) -> list[Part]:
+        """Return every part that could have something to say about what these keys describe."""
+        found = [self._by_key[key] for key in keys if key in self._by_key] if self._by_key else []
+        return found if self._always is None else [self._always, *found]
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of them."""
+        return [*([self._always] if self._always is not None else []), *self._by_key.values()]
+
+
+def part_of(policies: Mapping[str, Parsed], texts: Mapping[str, str]) -> Part:
+    """Compile policies as they are written. Cedar numbers them in their order."""
+    source = "\n".join(texts[name] for name in policies)
+    names = {f"policy{index}": name for index, name in enumerate(policies)}
+    return Part(names, cedarpy.PolicySet.from_str(source, release_gil=True), _actions_of(policies))
+
+
+def part_of_parsed(policies: Mapping[str, Parsed]) -> Part:
+    """Compile policies that nobody wrote."""
+    document = orjson.dumps({"staticPolicies": dict(policies), "templates": {}, "templateLinks": []}).decode()
+    names = {name: name for name in policies}
+    return Part(names, cedarpy.PolicySet.from_json_str(document, release_gil=True), _actions_of(policies))
+
+
+def _actions_of(policies: Mapping[str, Parsed]) -> tuple[str, ...]:
+    named = {action for each in policies.values() for action in _actions(each)}
+    return tuple(action for action in _ACTIONS if action in named)
+
+
+def _actions(policy: Parsed) -> tuple[str, ...]:
+    scope = policy["action"]
+    return (scope["entity"]["id"],) if scope["op"] == "==" else _ACTIONS
+
+
+def _rarest(policies: Mapping[str, Parsed]) -> dict[str, Key | None]:
+    """Choose for each policy the demand that the fewest policies share."""
+    demands = {name: list(_demands(policy)) for name, policy in policies.items()}
+    counts = Counter(key for keys in demands.values() for key in keys)
+    return {name: min(keys, key=lambda key: counts[key], default=None) for name, keys in demands.items()}
+
+
+def _demands(policy: Parsed) -> Iterator[Key]:
+    """What must be so for a policy to match, or to fail."""
+    for variable in ("principal", "resource"):
+        scope = policy[variable]
+        if scope["op"] == "==" and "entity" in scope:
+            yield _uid(variable, scope["entity"])
+    for condition in policy["conditions"]:
+        # They are evaluated from left to right until one is false: behind one that may fail, nothing may be relied on.
+        leaves = _conjuncts(condition["body"]) if condition["kind"] == "when" else iter([condition["body"]])
+        for leaf in leaves:
+            if condition["kind"] == "when" and (key := _demand(leaf)) is not None:
+                yield key
+            if may_fail(leaf):
+                return
+
+
+def _conjuncts(expression: Any) -> Iterator[Any]:
+    """The parts that must all be true, in the order of evaluation."""
+    if isinstance(expression, dict) and "&&" in expression:
+        yield from _conjuncts(expression["&&"]["left"])
+        yield from _conjuncts(expression["&&"]["right"])
+    else:
+        yield expression
+
+
+def _demand(leaf: Any) -> Key | None:
+    operator, operands = next(iter(leaf.items()))
+    if operator == "contains":
+        path, value = _path(operands["left"]), operands["right"].get("Value")
+        return (path, value) if path in _CONTAINS and isinstance(value, str) else None
+    if operator != "==":
+        return None
+    for left, right in ((operands["left"], operands["right"]), (operands["right"], operands["left"])):
+        value = right.get("Value")
+        if left.get("Var") in ("principal", "resource") and isinstance(value, dict) and "__entity" in value:
+            return _uid(left["Var"], value["__entity"])
+        if _path(left) in _EQUAL and isinstance(value, str):
+            return _path(left), value
+    return None
+
+
+def _path(expression: Any) -> str:
+    access = expression.get(".")
+    if not isinstance(access, dict):
+        return ""
+    return f"{access['left'].get('Var')}.{access['attr']}"
+
+
+def _uid(variable: str, entity: Mapping[str, str]) -> Key:
+    return variable, f"{entity['type']}::{entity['id']}"
+
+
+def keys_of(principal: Mapping[str, Any], resource: Mapping[str, Any]) -> list[Key]:
+    """Return everything that a caller and a tool answer to, as entities of Cedar."""
+    keys = [_uid("principal", principal["uid"]), _uid("resource", resource["uid"])]
+    for variable, entity in (("principal", principal), ("resource", resource)):
+        for name, value in entity["attrs"].items():
+            path = f"{variable}.{name}"
+            if path in _EQUAL:
+                keys.append((path, value))
+            elif path in _CONTAINS:
+                keys.extend((path, each) for each in value)
+    return list(dict.fromkeys(keys))

@@ -1,0 +1,159 @@
+"""The one reader of the feed in a process: keeps this replica's own view, and tells everyone who watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+
+from prometheus_client import Counter, Gauge
+
+from libs.common.auth.revocations import RevocationView, Revoked
+from libs.common.clock import Clock
+from libs.common.telemetry.log import Log
+from services.authz.adapters.revocations import PostgresRevocations
+from services.authz.domain.errors import watch_ended
+from services.authz.domain.model import Invalidation, Revocation
+
+# Also how often watchers hear a word: each look that finds nothing new is told as one. A look that fails is not told, so
+# that silence means that nothing is known.
+POLL_SECONDS = 0.5
+_LOOK_SECONDS = 2.0
+# How long a revocation waits for this replica's own view before its answer goes out anyway.
+_REACH_SECONDS = 1.0
+
+looks_total = Counter("toolmesh_authz_feed_looks_total", "Looks at the feed of invalidations, by outcome.", ["outcome"])
+watchers = Gauge("toolmesh_authz_invalidation_watchers", "Services that follow the invalidations.")
+
+
+class PolledInvalidationFeed:
+    """Looks at the feed when the bell rings and every `interval` seconds anyway: a dead bell only delays."""
+
+    def __init__(
+        self,
+        source: PostgresRevocations,
+        view: RevocationView,
+        clock: Clock,
+        log: Log,
+        *,
+        policy_set_version: Callable[[], str],
+        refresh: Callable[[], Awaitable[object]] | None = None,
+        interval: float = POLL_SECONDS,
+    ) -> None:
+        """`refresh` is awaited whenever the feed grew, before anyone is told: what they are told is true here already."""
+        self._source, self._view, self._clock, self._log = source, view, clock, log
+        self._version, self._refresh, self._interval = policy_set_version, refresh, interval
+        self._known: dict[int, Revocation] = {}
+        self._sequence = -1
+        self._ring: Callable[[], None] = self.wake
+        self._woken, self._looked = asyncio.Event(), asyncio.Event()
+        self._ended = self._failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def attach(self, ring: Callable[[], None]) -> None:
+        """Use this bell to wake the other replicas; it wakes this one too."""
+        self._ring = ring
+
+    async def start(self) -> None:
+        """Look once, then go on looking in the background."""
+        await self._look()
+        self._task = asyncio.create_task(self._run(), name="invalidation-feed")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        self.end()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def wake(self) -> None:
+        """Look at the feed now."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Send every watcher away; they come back to another replica, or to this one's successor."""
+        self._ended = True
+        self._tell()
+
+    def announce(self) -> None:
+        self._ring()
+
+    async def reached(self, sequence: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REACH_SECONDS):
+                while self._sequence < sequence and not self._ended:
+                    self.wake()
+                    await self._looked.wait()
+
+    async def watch(self) -> AsyncIterator[Invalidation]:
+        with watchers.track_inprogress():
+            told = self._sequence
+            yield Invalidation(told, self._version(), tuple(self._known.values()), snapshot=True)
+            while True:
+                if self._sequence == told and not self._ended:
+                    await self._looked.wait()
+                if self._ended:
+                    raise watch_ended()
+                if self._sequence < told:
+                    # Another history than the one told so far: it is told from its beginning.
+                    told = self._sequence
+                    yield Invalidation(told, self._version(), tuple(self._known.values()), snapshot=True)
+                    continue
+                new = tuple(self._beyond(told))
+                told = self._sequence
+                yield Invalidation(told, self._version(), new)
+
+    def _beyond(self, sequence: int) -> Iterator[Revocation]:
+        if self._sequence > sequence:
+            yield from (one for place, one in self._known.items() if place > sequence)
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._look()
+            except Exception as error:
+                # Whatever it was, the next look may succeed. Until then nobody is told anything, and stops believing.
+                self._report(error)
+            else:
+                looks_total.labels("done").inc()
+                self._failing = False
+
+    async def _look(self) -> None:
+        head = await self._source.head()
+        snapshot = self._sequence < 0 or head < self._sequence
+        if snapshot or head > self._sequence:
+            await self._read(head, snapshot)
+        else:
+            self._view.apply((), policy_set_version=self._version(), snapshot=False)
+        self._tell()
+
+    async def _read(self, head: int, snapshot: bool) -> None:
+        now = self._clock.now()
+        found = await self._source.since(-1 if snapshot else self._sequence, now)
+        if self._refresh is not None:
+            await self._refresh()
+        kept = {} if snapshot else {n: one for n, one in self._known.items() if one.expires_at > now}
+        self._known = kept | {one.sequence: one for one in found}
+        # What was added after the head was read is known already; it is only told once more.
+        self._sequence = head
+        self._view.apply(map(_revoked, found), policy_set_version=self._version(), snapshot=snapshot)
+
+    def _tell(self) -> None:
+        # Whoever waits now holds the old event; whoever comes next waits for the next look.
+        told, self._looked = self._looked, asyncio.Event()
+        told.set()
+
+    def _report(self, error: Exception) -> None:
+        looks_total.labels("failed").inc()
+        if not self._failing:
+            self._failing = True
+            self._log.error("feed of invalidations cannot be read", cause=error)
+
+
+def _revoked(one: Revocation) -> Revoked:
+    return Revoked(one.target.kind, one.target.value, one.revoked_at.timestamp(), one.expires_at.timestamp())

@@ -1,0 +1,1 @@
+"""From messages to the domain and back, a file for each gRPC service. Pure."""

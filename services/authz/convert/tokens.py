@@ -1,0 +1,147 @@
+"""Between the contract and what tokens carry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import orjson
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
+from toolmesh.authz.v1 import capability_token_pb2 as pb
+from toolmesh.authz.v1 import token_service_pb2 as token_pb
+from toolmesh.common.v1 import caller_pb2
+
+from libs.common.auth.identity import ArgumentConstraint, Budget, Grant
+from services.authz.domain.model import Part, TokenRequest
+
+_TIERS = {
+    "user": caller_pb2.CREDENTIAL_TIER_USER,
+    "agent": caller_pb2.CREDENTIAL_TIER_AGENT,
+    "invocation": caller_pb2.CREDENTIAL_TIER_INVOCATION,
+}
+
+
+class HasLifetime(Protocol):
+    """A request that may say how long the token should hold."""
+
+    @property
+    def lifetime(self) -> Duration: ...
+    def HasField(self, field_name: Any) -> bool: ...
+
+
+def token_request(request: authz_pb.IssueTokenRequest) -> TokenRequest:
+    """Read what a token is asked to carry."""
+    return TokenRequest(
+        subject=request.subject,
+        tools=grants(request.tools),
+        scopes=tuple(request.scopes),
+        lifetime=seconds(request),
+        tenant=request.tenant,
+        groups=tuple(request.groups),
+        trust_level=request.trust_level,
+        audiences=tuple(request.audiences),
+        resources=tuple(request.resource_constraints),
+        argument_constraints=constraints(request.argument_constraints),
+        budget=budget(request.budget),
+        depth=request.delegation_depth if request.HasField("delegation_depth") else None,
+        confirmation=confirmation(request.confirmation),
+        session_id=request.session_id,
+    )
+
+
+def part(message: token_pb.Part) -> Part:
+    """Read which part of an authority is passed on."""
+    return Part(
+        tools=grants(message.tools),
+        scopes=tuple(message.scopes),
+        resources=tuple(message.resource_constraints),
+        argument_constraints=constraints(message.argument_constraints),
+        budget=budget(message.budget),
+        lifetime=seconds(message),
+        audiences=tuple(message.audiences),
+        groups=tuple(message.groups),
+        trust_level=message.trust_level if message.HasField("trust_level") else None,
+        session_id=message.session_id,
+        confirmation=confirmation(message.confirmation),
+    )
+
+
+def seconds(request: HasLifetime) -> float | None:
+    """Read a lifetime; None when nothing was said."""
+    return request.lifetime.seconds + request.lifetime.nanos / 1e9 if request.HasField("lifetime") else None
+
+
+def grants(tools: Iterable[pb.ToolGrant]) -> tuple[Grant, ...]:
+    """Read grants of tools."""
+    return tuple(Grant(grant.tool, grant.version_constraint) for grant in tools)
+
+
+def constraints(messages: Iterable[pb.ArgumentConstraint]) -> tuple[ArgumentConstraint, ...]:
+    """Read constraints on arguments, their schemas as they were sent."""
+    return tuple(ArgumentConstraint(message.tool, message.schema) for message in messages)
+
+
+def budget(message: pb.Budget) -> Budget:
+    """Read a budget. Running time is counted in whole milliseconds; a fraction is dropped."""
+    running = message.running_time
+    return Budget(
+        calls=message.calls if message.HasField("calls") else None,
+        cost_micros=message.cost_micros if message.HasField("cost_micros") else None,
+        running_ms=running.seconds * 1000 + running.nanos // 1_000_000 if message.HasField("running_time") else None,
+    )
+
+
+def confirmation(message: pb.Confirmation) -> str:
+    """Read what a holder must prove; empty when nothing."""
+    proof = message.WhichOneof("proof")
+    if proof is None:
+        return ""
+    return (
+        f"jkt:{message.jwk_thumbprint}" if proof == "jwk_thumbprint" else f"x5t#S256:{message.certificate_thumbprint}"
+    )
+
+
+def claims_message(claims: Mapping[str, Any]) -> pb.CapabilityTokenClaims:
+    """Render claims from the very object that was signed, so that the two cannot differ.
+
+    A claim that an older issuer did not write stays unset: a token that is accepted can always be shown.
+    """
+    audience = claims["aud"]
+    message = pb.CapabilityTokenClaims(
+        issuer=claims.get("iss", ""),
+        subject=claims["sub"],
+        audiences=[audience] if isinstance(audience, str) else audience,
+        token_id=claims["jti"],
+        issue_time=Timestamp(seconds=int(claims["iat"])),
+        expire_time=Timestamp(seconds=int(claims["exp"])),
+        tier=_TIERS.get(claims.get("tier", "user"), caller_pb2.CREDENTIAL_TIER_UNSPECIFIED),
+        tools=[pb.ToolGrant(tool=t["tool"], version_constraint=t.get("version", "")) for t in claims.get("tools", [])],
+        scopes=claims.get("scope", "").split(),
+        tenant=claims.get("tenant", ""),
+        groups=claims.get("groups", []),
+        trust_level=claims.get("trust", 0),
+        actor_chain=[caller_pb2.Actor(subject=a["sub"], token_id=a["jti"]) for a in claims.get("act", [])],
+        agent=claims.get("agent", ""),
+        session_id=claims.get("session", ""),
+    )
+    if "nbf" in claims:
+        message.not_before.seconds = int(claims["nbf"])
+    _set_bounds(message, claims)
+    return message
+
+
+def _set_bounds(message: pb.CapabilityTokenClaims, claims: Mapping[str, Any]) -> None:
+    message.resource_constraints.extend(claims.get("res", []))
+    message.delegation_depth = claims.get("depth", 0)
+    message.confirmation = "".join(f"{proof}:{thumbprint}" for proof, thumbprint in claims.get("cnf", {}).items())
+    for constraint in claims.get("args", []):
+        message.argument_constraints.add(tool=constraint["tool"], schema=orjson.dumps(constraint["schema"]))
+    spent = claims.get("budget", {})
+    if spent:
+        message.budget.CopyFrom(pb.Budget(calls=spent.get("calls"), cost_micros=spent.get("cost_micros")))
+    if "running_ms" in spent:
+        message.budget.running_time.FromMilliseconds(spent["running_ms"])
+    for ancestor in claims.get("line", []):
+        message.lineage.add(claims=claims_message(ancestor), key_id=ancestor["kid"])

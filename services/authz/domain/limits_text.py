@@ -1,0 +1,197 @@
+"""The form of `limits.json`: read strictly, and everything that is wrong is named with its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_RULES = 256
+MAX_PATTERNS = 64
+MAX_WINDOW_SECONDS = 31 * 86_400
+# What both a script's numbers and JSON carry without rounding.
+MAX_COUNT = 2**53 - 1
+
+PARTS = ("caller", "agent", "tenant", "session", "tool")
+_ID = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_TOOL = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitProblem:
+    """One thing that is wrong with a `limits.json`."""
+
+    line: int
+    column: int
+    rule: str
+    """What it breaks: `syntax`, `unknown`, `required`, `type`, `range` or `unique`."""
+    message: str
+
+
+class LimitsError(Exception):
+    """Says everything that is wrong with a `limits.json`."""
+
+    def __init__(self, problems: tuple[LimitProblem, ...]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{p.line}:{p.column} {p.message}" for p in problems))
+
+
+def read_limits(text: str) -> dict[str, Any]:
+    """Return the document as it is written. Raises LimitsError when it is not of the form."""
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise LimitsError((LimitProblem(error.lineno, error.colno, "syntax", error.msg),)) from None
+    except (ValueError, RecursionError) as error:
+        raise LimitsError((LimitProblem(1, 1, "syntax", str(error)[:200]),)) from None
+    if not isinstance(document, dict):
+        raise LimitsError((LimitProblem(1, 1, "type", "must be an object"),))
+    problems = tuple(_Reader(text).problems(document))
+    if problems:
+        raise LimitsError(problems)
+    return document
+
+
+class _Reader:
+    """Checks a document whose text is at hand, to say where each entry begins."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def problems(self, document: Mapping[str, Any]) -> Iterator[LimitProblem]:
+        for name in document.keys() - _SECTIONS.keys():
+            yield LimitProblem(1, 1, "unknown", f"{name} is not known here")
+        for section, fields in _SECTIONS.items():
+            entries = document.get(section, [])
+            if not isinstance(entries, list) or len(entries) > MAX_RULES:
+                yield LimitProblem(1, 1, "type", f"{section} must be a list of at most {MAX_RULES}")
+                continue
+            places = self._places(section, document)
+            for index, entry in enumerate(entries):
+                line, column = places[index]
+                for rule, message in _entry_problems(entry, fields):
+                    yield LimitProblem(line, column, rule, f"{section}[{index}]: {message}")
+            yield from self._repeated(entries, places)
+
+    def _repeated(self, entries: list[Any], places: list[tuple[int, int]]) -> Iterator[LimitProblem]:
+        seen: set[Any] = set()
+        for entry, (line, column) in zip(entries, places, strict=True):
+            name = entry.get("id") if isinstance(entry, dict) else None
+            if isinstance(name, str) and name in seen:
+                yield LimitProblem(line, column, "unique", f"there is another rule {name}")
+            seen.add(name if isinstance(name, str) else None)
+
+    def _places(self, section: str, document: Mapping[str, Any]) -> list[tuple[int, int]]:
+        """Line and column of each entry of a section, found by reading the sections in the order they are written."""
+        decoder, position = json.JSONDecoder(), self._text.index("{") + 1
+        for name, value in document.items():
+            position = self._text.index(":", self._after(decoder, position)) + 1
+            if name == section:
+                return self._entries(decoder, self._text.index("[", position) + 1, len(value))
+            position = self._text.find(",", self._after(decoder, position)) + 1
+        return []
+
+    def _entries(self, decoder: json.JSONDecoder, position: int, count: int) -> list[tuple[int, int]]:
+        places = []
+        for _ in range(count):
+            begin = self._blank(position)
+            places.append((self._text.count("\n", 0, begin) + 1, begin - self._text.rfind("\n", 0, begin)))
+            _, end = decoder.raw_decode(self._text, begin)
+            position = self._text.find(",", end) + 1
+        return places
+
+    def _after(self, decoder: json.JSONDecoder, position: int) -> int:
+        _, end = decoder.raw_decode(self._text, self._blank(position))
+        return end
+
+    def _blank(self, position: int) -> int:
+        while self._text[position] in " \t\r\n":
+            position += 1
+        return position
+
+
+def _entry_problems(entry: Any, fields: Mapping[str, Callable[[Any], str]]) -> Iterator[tuple[str, str]]:
+    if not isinstance(entry, dict):
+        yield "type", "must be an object"
+        return
+    for name, value in entry.items():
+        if name not in fields:
+            yield "unknown", f"{name} is not known here"
+        elif problem := fields[name](value):
+            yield "type", f"{name} {problem}"
+    if fields is _LIMIT:
+        yield from _limit_problems(entry)
+    else:
+        yield from (("required", f"{name} is required") for name in fields if name not in entry)
+
+
+def _limit_problems(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "id" not in entry:
+        yield "required", "id is required"
+    if not any(name in entry for name in ("calls", "cost_micros", "concurrent")):
+        yield "required", "one of calls, cost_micros and concurrent is required"
+    if ("calls" in entry or "cost_micros" in entry) and "window_seconds" not in entry:
+        yield "required", "window_seconds is required with calls and cost_micros"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _count(lowest: int) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        good = type(value) is int and lowest <= value <= MAX_COUNT
+        return "" if good else f"must be a whole number from {lowest}"
+
+    return check
+
+
+def _window(value: Any) -> str:
+    good = type(value) in (int, float) and 0.001 <= value <= MAX_WINDOW_SECONDS
+    return "" if good else f"must be seconds between 0.001 and {MAX_WINDOW_SECONDS}"
+
+
+def _name(value: Any) -> str:
+    good = isinstance(value, str) and _ID.fullmatch(value)
+    return "" if good else "must begin with a letter and consist of at most 63 lower-case letters, digits and hyphens"
+
+
+def _parts(value: Any) -> str:
+    good = isinstance(value, list) and all(part in PARTS for part in value) and len({*value}) == len(value)
+    return "" if good else f"must be a list of different names out of {', '.join(PARTS)}"
+
+
+def _texts(form: re.Pattern[str]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, list) or not 1 <= len(value) <= MAX_PATTERNS:
+            return f"must be a list of 1 to {MAX_PATTERNS} patterns"
+        good = all(isinstance(text, str) and len(text) <= 512 and form.fullmatch(text) for text in value)
+        return "" if good else "has an entry that is no pattern"
+
+    return check
+
+
+_ANY_TEXT = re.compile(r".+", re.DOTALL)
+_LIMIT: Mapping[str, Callable[[Any], str]] = {
+    "id": _name,
+    "per": _parts,
+    "tools": _texts(_TOOL),
+    "callers": _texts(_ANY_TEXT),
+    "agents": _texts(_ANY_TEXT),
+    "tenants": _texts(_ANY_TEXT),
+    "window_seconds": _window,
+    "calls": _count(0),
+    "cost_micros": _count(0),
+    "concurrent": _count(0),
+}
+_PRICE: Mapping[str, Callable[[Any], str]] = {"tools": _texts(_TOOL), "cost_micros": _count(0)}
+_SECTIONS: Mapping[str, Mapping[str, Callable[[Any], str]]] = {"limits": _LIMIT, "prices": _PRICE}

@@ -1,0 +1,1 @@
+"""Sets of policies: putting, validating, activating, explaining and replaying them."""

@@ -1,0 +1,27 @@
+"""ListPolicySets: returns sets, newest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from libs.common import pagetokens
+from services.authz.domain.policies.model import StoredSet
+from services.authz.domain.policies.ports import PolicySets
+
+_QUERY = "policySets"
+_USUAL = 100
+
+
+@dataclass(frozen=True)
+class ListPolicySets:
+    """Lists sets without their documents."""
+
+    sets: PolicySets
+
+    async def __call__(self, page_size: int, page_token: str) -> tuple[list[StoredSet], str]:
+        """Return a page and where to continue. Raises PAGE_TOKEN_INVALID."""
+        cursor = pagetokens.decode(_QUERY, page_token)
+        size = page_size or _USUAL
+        found = await self.sets.page(cursor[0] if cursor else None, size + 1)
+        more = len(found) > size
+        return found[:size], pagetokens.encode(_QUERY, [found[size - 1].number]) if more else ""

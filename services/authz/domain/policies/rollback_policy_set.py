@@ -1,0 +1,28 @@
+"""RollbackPolicySet: makes the set active that was active before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from libs.common.clock import Clock
+from services.authz.domain.policies.model import StoredSet
+from services.authz.domain.policies.ports import Library, PolicySets
+
+
+@dataclass(frozen=True)
+class RollbackPolicySet:
+    """Goes back one set each time, as far as the history reaches."""
+
+    sets: PolicySets
+    library: Library
+    clock: Clock
+    announce: Callable[[], None]
+    """Tells every replica that the feed grew."""
+
+    async def __call__(self, expected: int | None, by: str) -> StoredSet:
+        """Return the active set. Raises FAILED_PRECONDITION when there was none before, or another one than expected is active."""
+        activated = await self.sets.roll_back(expected, by, self.clock.now())
+        self.announce()
+        await self.library.refresh()
+        return activated

@@ -1,0 +1,89 @@
+"""Minting without a server: keys that anyone can read, and a ledger in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from libs.common.auth.claims import identity_of
+from libs.common.auth.constraints import compiled
+from libs.common.auth.identity import Identity
+from libs.common.clock import Clock
+from libs.common.errors import MeshError, Reason
+from services.authz.domain.delegate_token import DelegateToken
+from services.authz.domain.derive import Derive
+from services.authz.domain.issue_token import IssueToken
+from services.authz.domain.mint import Mint
+from services.authz.domain.model import IssuedToken, LedgerEntry, ResolvedDid
+from services.authz.domain.narrow_token import NarrowToken
+
+ALICE = "did:web:toolmesh.local:users:alice"
+BOT = "did:web:toolmesh.local:agents:bot"
+
+
+class PlainKey:
+    """A SigningKey whose tokens anyone can read."""
+
+    kid = "plain"
+
+    async def sign(self, claims: Mapping[str, Any]) -> str:
+        return json.dumps(claims)
+
+
+class PlainRing:
+    """A KeyRing with one key."""
+
+    async def active(self) -> PlainKey:
+        return PlainKey()
+
+    async def jwks(self) -> bytes:
+        return b'{"keys": []}'
+
+
+@dataclass
+class ListLedger:
+    """A Ledger in memory; unavailable when told so."""
+
+    entries: list[LedgerEntry] = field(default_factory=list)
+    down: bool = False
+
+    async def record(self, entry: LedgerEntry) -> None:
+        if self.down:
+            raise MeshError(Reason.SERVICE_UNAVAILABLE)
+        self.entries.append(entry)
+
+
+@dataclass
+class KnownDids:
+    """A DidResolver that knows everybody but those named, some with keys."""
+
+    unknown: tuple[str, ...] = ()
+    thumbprints: tuple[str, ...] = ()
+
+    async def resolve(self, did: str) -> ResolvedDid:
+        if did in self.unknown:
+            raise MeshError(Reason.DID_NOT_FOUND)
+        return ResolvedDid(did, self.thumbprints)
+
+
+@dataclass
+class Issuer:
+    """Everything that makes tokens, over fakes at the ports."""
+
+    clock: Clock
+    ledger: ListLedger = field(default_factory=ListLedger)
+    dids: KnownDids = field(default_factory=KnownDids)
+
+    def __post_init__(self) -> None:
+        self.mint = Mint(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)
+        self.issue = IssueToken(self.mint, "toolmesh", 86_400, compiled)
+        derive = Derive(self.mint, compiled)
+        self.delegate = DelegateToken(derive, self.dids)
+        self.narrow = NarrowToken(derive)
+
+
+def read(issued: IssuedToken) -> Identity:
+    """Read a token with the eyes of every verifier, from its own text."""
+    return identity_of(json.loads(issued.token), "plain")

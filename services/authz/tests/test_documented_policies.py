@@ -1,0 +1,68 @@
+"""The examples of the documentation are policies that can be put, and do what their words say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.common.telemetry.log import Log
+from services.authz.adapters.cedar_engine import CedarEngine
+from services.authz.adapters.cedar_notes import _KNOWN
+from services.authz.adapters.cedar_policies import MAX_POLICIES, compiler_for, documents_in
+from services.authz.domain.model import Allow, Deny, NeedsApproval, Obligation
+from services.authz.tests.test_cedar_engine import question
+from services.authz.wiring import POLICIES
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def engine(text: str) -> CedarEngine:
+    examples = re.findall(r"```cedar\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 4
+    documents = documents_in(POLICIES) | {"examples.cedar": "\n".join(examples)}
+    return CedarEngine(compiler_for(POLICIES).compile(documents), Log("authz", level="error"))
+
+
+def judged(engine: CedarEngine, **given: Any) -> Any:
+    return engine.judge(question("dev", **{"trust_level": 90, **given}))
+
+
+def test_a_large_payment_needs_two(engine: CedarEngine) -> None:
+    small, large = (
+        judged(engine, arguments=arguments, mutation_class="write_reversible", moment_hour=12)
+        for arguments in (b'{"amount": 1000}', b'{"amount": 1000.01}')
+    )
+    assert small.outcome == Allow()
+    assert large.outcome == NeedsApproval(("treasury", "board"), 2, "payments-above-a-thousand-need-two")
+
+
+def test_mail_of_agents_stays_in_the_house(engine: CedarEngine) -> None:
+    mail = {"tags": ("mail",), "tier": "agent"}
+    assert judged(engine, **mail, arguments=b'{"to": "a@example.com"}').outcome == Allow()
+    assert isinstance(judged(engine, **mail, arguments=b'{"to": "a@evil.com"}').outcome, Deny)
+    assert judged(engine, tags=("mail",), arguments=b'{"to": "a@evil.com"}').outcome == Allow()
+
+
+def test_support_reads_without_cards(engine: CedarEngine) -> None:
+    verdict = judged(engine, tags=("customers",), groups=("support",))
+    assert verdict.obligations == (Obligation("redact_fields", ("/rows/*/card",)), Obligation("cap_rows", ("50",)))
+    assert verdict.labels == ("pii",)
+
+
+def test_at_night_a_person_looks(engine: CedarEngine) -> None:
+    night = judged(engine, mutation_class="write_reversible", moment_hour=3, arguments=b"{}")
+    assert isinstance(night.outcome, NeedsApproval)
+    assert judged(engine, moment_hour=3).outcome == Allow()
+
+
+def test_every_annotation_is_described(text: str) -> None:
+    described = set(re.findall(r"`@(\w+)\(", text))
+    assert described >= set(_KNOWN)
+    assert f"{MAX_POLICIES:,} policies" in text

@@ -1,0 +1,84 @@
+"""Spending of limited calls: reserved before they run, settled when they end, however they end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from libs.common.clock import Clock
+from libs.common.errors import MeshError, Reason
+from services.executor.domain import errors
+from services.executor.domain.deadlines import Limit
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Decision, Reservation
+from services.executor.domain.ports import Observer, Spending
+
+# Beyond the end of the run: how long the owner of a reservation may take to settle it.
+LEASE_MARGIN = 5.0
+# How long a call waits for the count at most; without it nothing limited runs.
+PATIENCE = 1.0
+_REFUSED = frozenset({Reason.RATE_LIMITED, Reason.BUDGET_EXHAUSTED})
+
+
+class Accounts:
+    """Keeps the books of limited calls. A call without limits never comes here."""
+
+    def __init__(self, spending: Spending, clock: Clock, observer: Observer) -> None:
+        self._spending, self._clock, self._observer = spending, clock, observer
+        self._settling: set[asyncio.Task[None]] = set()
+
+    async def reserve(self, invocation: Invocation, decision: Decision, limit: Limit) -> Limit:
+        """Count the call and return how long it may run: at most as long as its budgets last. Raises RATE_LIMITED,
+        BUDGET_EXHAUSTED or SERVICE_UNAVAILABLE; then it may not run."""
+        reservation = Reservation(
+            invocation_id=invocation.invocation_id,
+            limits=decision.limits,
+            cost_micros=decision.cost_micros,
+            seconds=limit.seconds,
+            lease=limit.seconds + LEASE_MARGIN,
+        )
+        # From here on, as far as this process knows: if the answer is lost, it is given back.
+        invocation.reservation = reservation
+        left = invocation.deadline.run_until - self._clock.monotonic()
+        try:
+            async with asyncio.timeout(max(min(left, PATIENCE), 0.001)):
+                seconds = await self._spending.reserve(reservation)
+        except TimeoutError:
+            raise errors.spending_uncounted() from None
+        except MeshError as error:
+            if error.reason in _REFUSED:
+                # Nothing was taken, so nothing is to be given back.
+                invocation.reservation = None
+            raise
+        if seconds >= limit.seconds:
+            return limit
+        # A whole budget is gone when it is over, so the token is to blame and not the tool.
+        return Limit(seconds, lambda: errors.budget_exhausted(_shortest(decision), "running"))
+
+    def settle(self, invocation: Invocation) -> None:
+        """Begin to give back what the call did not take. Goes on if the caller leaves; what fails ends with the lease."""
+        reservation, invocation.reservation = invocation.reservation, None
+        if reservation is None:
+            return
+        ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
+        task = invocation.settling = asyncio.create_task(self._settle(reservation, ran))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def settled(self, invocation: Invocation) -> None:
+        """Wait until it is given back, so that the caller's next call finds it; not beyond the time to answer."""
+        if invocation.settling is not None:
+            left = invocation.deadline.answer_by - self._clock.monotonic()
+            await asyncio.wait({invocation.settling}, timeout=max(min(left, PATIENCE), 0.0))
+
+    async def _settle(self, reservation: Reservation, ran: float | None) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._spending.settle(reservation, ran=ran)
+        except Exception as cause:
+            self._observer.unforeseen(cause)
+
+
+def _shortest(decision: Decision) -> str:
+    """The token with the least running time in all, for the message."""
+    timed = [limit for limit in decision.limits if limit.max_running is not None]
+    return min(timed, key=lambda limit: limit.max_running or 0.0).source if timed else ""
