@@ -19,7 +19,7 @@ from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
 from bench.floor import EMPTY
-from bench.generator import STAMP, Body, Target, offer
+from bench.generator import STAMP, Body, Target, in_turns, offer
 from bench.policies import activate
 from bench.rows import Row
 from bench.stage import Stage
@@ -39,23 +39,26 @@ def run(stage: Stage) -> Iterator[Row]:
     yield _in_executor(stage).against(floor).aimed("p50", "<=", 0.1)
     for count in (100, 1000):
         activate(stage, count)
-        for concurrency in (1, 16):
-            beside = _floor(stage, concurrency)
-            yield beside
-            anew = _check(stage, f"Check, decided anew by {count:,} policies", concurrency, tags=[STAMP]).against(
-                beside
-            )
-            yield anew.aimed("p50", "<=", TARGETS[count]) if concurrency == 1 else anew
-            yield _check(stage, f"Check, remembered by authz, {count:,} policies", concurrency).against(beside)
+        decided, remembered = (
+            partial(_check, stage, f"Check, decided anew by {count:,} policies", tags=[STAMP]),
+            partial(_check, stage, f"Check, remembered by authz, {count:,} policies"),
+        )
+        alone, anew = in_turns(lambda: _floor(stage, 1, 1.5), lambda decided=decided: decided(1, 1.5))
+        yield anew.against(alone).aimed("p50", "<=", TARGETS[count])
+        alone, known = in_turns(lambda: _floor(stage, 1, 1.5), lambda remembered=remembered: remembered(1, 1.5))
+        yield known.against(alone)
+        many = _floor(stage, 16, 4.0)
+        yield many
+        yield decided(16, 4.0).against(many)
+        yield remembered(16, 4.0).against(many)
 
 
-def _floor(stage: Stage, concurrency: int) -> Row:
-    return offer(
-        "authz", "an empty call", stage.floor(EMPTY), [Body(b"")], concurrency=concurrency, pids=[stage.floor_pid]
-    )
+def _floor(stage: Stage, concurrency: int, seconds: float = 4.0) -> Row:
+    floor, pids = stage.floor(EMPTY), [stage.floor_pid]
+    return offer("authz", "an empty call", floor, [Body(b"")], concurrency=concurrency, pids=pids, seconds=seconds)
 
 
-def _check(stage: Stage, case: str, concurrency: int, tags: list[str] | None = None) -> Row:
+def _check(stage: Stage, case: str, concurrency: int, seconds: float = 4.0, tags: list[str] | None = None) -> Row:
     facts = pb.CallFacts(
         tool_version="tools/core.echo/versions/1.0.0",
         tool_digest="sha256:" + "d" * 64,
@@ -73,7 +76,7 @@ def _check(stage: Stage, case: str, concurrency: int, tags: list[str] | None = N
     address = f"h2://{stage.parts['authz'][0]}"
     target = Target(address, CHECK, pki=stage.pki, authority="authz", identity="executor", headers=headers)
     body = Body(pb.CheckRequest(call=facts).SerializeToString())
-    return offer("authz", case, target, [body], concurrency=concurrency, pids=stage.pids("authz"))
+    return offer("authz", case, target, [body], concurrency=concurrency, pids=stage.pids("authz"), seconds=seconds)
 
 
 def _in_executor(stage: Stage) -> Row:

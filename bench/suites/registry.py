@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 
 from bench.catalogue import manifest
 from bench.floor import EMPTY
-from bench.generator import Body, offer
+from bench.generator import Body, in_turns, offer
 from bench.machine import MEGABYTE, resident_bytes
 from bench.rows import Row
 from bench.stage import Stage
@@ -42,27 +43,27 @@ def run(stage: Stage) -> Iterator[Row]:
         f"memory for {TOOLS:,} tools",
         more={"MB": round(resident_bytes(stage.pids("registry")) / MEGABYTE), **more},
     )
-    for concurrency in (1, 16):
-        floor = offer(
-            "registry",
-            "an empty call",
-            stage.floor(EMPTY),
-            [Body(b"")],
-            concurrency=concurrency,
-            pids=[stage.floor_pid],
-        )
-        yield floor
-        for case, path, bodies, bound in _cases():
-            row = offer(
-                "registry",
-                case,
-                stage.peer("registry", path),
-                bodies,
-                concurrency=concurrency,
-                pids=stage.pids("registry", "postgres"),
-            )
-            row = row.against(floor)
-            yield row.aimed("p50", "<=", bound) if concurrency == 1 and bound else row
+    for case, path, bodies, bound in _cases():
+        alone, row = in_turns(lambda: _empty(stage, 1, 1.5), partial(_read, stage, case, path, bodies, 1, 1.5))
+        row = row.against(alone)
+        yield row.aimed("p50", "<=", bound) if bound else row
+    floor = _empty(stage, 16, 4.0)
+    yield floor
+    for case, path, bodies, bound in _cases():
+        row = _read(stage, case, path, bodies, 16, 4.0).against(floor)
+        yield row.aimed("p50", "<=", bound) if bound else row
+
+
+def _empty(stage: Stage, concurrency: int, seconds: float) -> Row:
+    floor, pids = stage.floor(EMPTY), [stage.floor_pid]
+    return offer(
+        "registry", "an empty call", floor, [Body(b"")], concurrency=concurrency, pids=pids, seconds=seconds, warm=0.5
+    )
+
+
+def _read(stage: Stage, case: str, path: str, bodies: list[Body], concurrency: int, seconds: float) -> Row:
+    target, pids = stage.peer("registry", path), stage.pids("registry", "postgres")
+    return offer("registry", case, target, bodies, concurrency=concurrency, pids=pids, seconds=seconds, warm=0.5)
 
 
 def _cases() -> Iterator[tuple[str, str, list[Body], float]]:

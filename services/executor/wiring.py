@@ -34,7 +34,7 @@ from services.executor.adapters.registry_view import RegistryView
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.by_kind import RunnersByKind
 from services.executor.adapters.spans import SampledSpans
-from services.executor.adapters.spending import RedisSpending
+from services.executor.adapters.spending_when_needed import SpendingWhenNeeded
 from services.executor.adapters.trail import DurableTrail
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
@@ -79,7 +79,7 @@ def compose(
     view = RegistryView(registry, clock, log)
     trail = durable_trail(settings, audit, database, log, in_flight)
     claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys)
-    spending = RedisSpending(settings.redis_url)
+    spending = SpendingWhenNeeded(settings.redis_url)
     registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
         tools=view,

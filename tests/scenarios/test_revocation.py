@@ -17,7 +17,7 @@ import grpc
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 from toolmesh.authz.v1 import policy_service_pb2 as policy_pb
@@ -194,7 +194,8 @@ def test_a_revoked_key_takes_its_tokens_and_signs_no_more_and_a_new_one_is_met_b
     """Rotation without a gap, and then the end of the old key."""
     old = setting.mint()
     folder = setting.mesh.state / "secrets" / "signing-keys"
-    key = rsa.generate_private_key(65537, 2048)
+    # Of another kind than the old one: a mesh may move from one algorithm to another the same way.
+    key = ed25519.Ed25519PrivateKey.generate()
     added = folder / "99991231T000000Z.pem"
     added.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -20,7 +20,7 @@ class Admission:
         self._under_way = 0
         self._timeboxes = Timeboxes()
 
-    async def enter(self, call: Call, context: Any) -> None:
+    def enter(self, call: Call, context: Any) -> None:
         default = self._policy[call.method].deadline
         if call.deadline is None and default is not None:
             call.deadline = time.monotonic() + default
@@ -36,7 +36,7 @@ class Admission:
         call.timebox = self._timeboxes.open(remaining - margin(remaining))
         self._under_way += 1
 
-    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
         if call.timebox is None:
             return error
         self._under_way -= 1

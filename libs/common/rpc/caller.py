@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from libs.common.auth.peers import peer_of
@@ -23,23 +24,25 @@ class CallerCheck:
         self._prove = HolderCheck()
         self._open = OpenStreams(verifier)
 
-    async def enter(self, call: Call, context: Any) -> None:
+    def enter(self, call: Call, context: Any) -> Awaitable[None] | None:
         # Not auth_context(): that copies the whole certificate chain for every call.
         call.peer = peer_of(self._trust_domain, context.peer_identity_key(), context.peer_identities())
         bearer, call.token = call.token, ""
         access = self._access(call)
-        if access.needs_caller:
-            scheme, call.token = _credential(bearer)
-            call.identity = await self._verifier.verify(call.token)
-            if call.identity.confirmation or scheme == _DPOP:
-                self._prove(call, call.identity, context)
-            missing = access.scopes - call.identity.scopes
-            if missing:
-                raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
-            if self._policy[call.method].deadline is None:
-                self._open.begin(call)
+        return self._identify(call, context, access, bearer) if access.needs_caller else None
 
-    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+    async def _identify(self, call: Call, context: Any, access: Access, bearer: str) -> None:
+        scheme, call.token = _credential(bearer)
+        call.identity = await self._verifier.verify(call.token)
+        if call.identity.confirmation or scheme == _DPOP:
+            self._prove(call, call.identity, context)
+        missing = access.scopes - call.identity.scopes
+        if missing:
+            raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
+        if self._policy[call.method].deadline is None:
+            self._open.begin(call)
+
+    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
         return self._open.end(call, error) if self._policy[call.method].deadline is None else error
 
     def _access(self, call: Call) -> Access:

@@ -5,7 +5,7 @@ Each method is wrapped once, when it is added: a wrapper built per call would co
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,15 +29,18 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Stage(Protocol):
-    """One link: sees every call before its handler and after it. Two plain methods rather than a context manager, because
-    the machinery of those would cost more per call than most stages do."""
+    """One link: sees every call before its handler and after it. Two plain methods rather than a context manager, and only what
+    has to wait is awaited, because the machinery of those would cost more per call than most stages do."""
 
-    async def enter(self, call: Call, context: Context) -> None:
-        """Look at the call before its handler; raise to refuse it."""
+    def enter(self, call: Call, context: Context) -> Awaitable[None] | None:
+        """Look at the call before its handler; raise to refuse it. Returns what must be awaited for that, if anything."""
         ...
 
-    async def leave(self, call: Call, context: Context, error: BaseException | None) -> BaseException | None:
-        """Look at the outcome, if `enter` was passed; return the error that goes on outwards, or None."""
+    def leave(
+        self, call: Call, context: Context, error: BaseException | None
+    ) -> BaseException | Awaitable[BaseException | None] | None:
+        """Look at the outcome, if `enter` was passed; return the error that goes on outwards, or None, or what must be
+        awaited for that."""
         ...
 
 
@@ -48,6 +51,8 @@ class Chain:
     stages: tuple[Stage, ...]
     check: Callable[[Any], None]
     sample_ratio: float
+    finish: Callable[[], None]
+    """Has everything told about the calls that have ended."""
 
 
 def build_chain(
@@ -61,10 +66,11 @@ def build_chain(
     max_concurrent_calls: int,
 ) -> Chain:
     """Build the chain of a server. The order is the policy; each position has its reason."""
+    telemetry = Telemetry(log, tracing)
     return Chain(
         stages=(
             # First in, last out: sees every call and its final status, refusals included.
-            Telemetry(log, tracing),
+            telemetry,
             # Directly inside, so that whatever the rest raises leaves as a status with an envelope.
             Failures(log),
             # Who asks must be known before anything is decided about the call.
@@ -75,6 +81,7 @@ def build_chain(
         # Last: only messages of admitted callers are worth the work of checking them.
         check=Validate(),
         sample_ratio=sample_ratio,
+        finish=telemetry.tell,
     )
 
 
@@ -157,12 +164,15 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     async def _enter(self, call: Call, context: Context, entered: list[int]) -> None:
         for stage in self._chain.stages:
-            await stage.enter(call, context)
+            waiting = stage.enter(call, context)
+            if waiting is not None:
+                await waiting
             entered[0] += 1
 
     async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
         for stage in reversed(self._chain.stages[:entered]):
-            error = await stage.leave(call, context, error)
+            outcome = stage.leave(call, context, error)
+            error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
         if error is not None:
             raise error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc
@@ -23,12 +24,15 @@ class Failures:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    async def enter(self, call: Call, context: Any) -> None:
+    def enter(self, call: Call, context: Any) -> None:
         """Let every call in: only what comes out matters here."""
 
-    async def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        if error is None or isinstance(error, _NOT_OURS):
-            return error
+    def leave(
+        self, call: Call, context: Any, error: BaseException | None
+    ) -> BaseException | Awaitable[BaseException] | None:
+        return error if error is None or isinstance(error, _NOT_OURS) else self._translated(call, context, error)
+
+    async def _translated(self, call: Call, context: Any, error: BaseException) -> BaseException:
         if isinstance(error, MeshError):
             return await _abort(context, error)
         if isinstance(error, grpc.aio.AioRpcError):

@@ -61,6 +61,7 @@ class RpcServer:
         self._names = [service.name for service in services]
         self._health = WatchedHealth()
         self._ready = False
+        self._finish = chain.finish
         self._server = grpc.aio.server(options=_options(settings.max_concurrent_calls))
         methods: Any = ChainedMethods(chain)
         for service in services:
@@ -97,6 +98,7 @@ class RpcServer:
         await asyncio.sleep(self._settings.drain_delay_seconds)
         self._health.end_watches()
         await asyncio.shield(self._server.stop(self._settings.drain_seconds))
+        self._finish()
 
 
 def server_credentials(settings: ProcessSettings) -> grpc.ServerCredentials:

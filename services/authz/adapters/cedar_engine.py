@@ -4,7 +4,7 @@ may it run, and may it run without a person? Both are evaluated in one pass over
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cedarpy
@@ -59,7 +59,7 @@ class _Case:
     """One question in Cedar's terms; each part of it is made when it is first needed."""
 
     def __init__(self, policies: PolicySet, question: Question) -> None:
-        self._set, self._question = policies, question
+        self._set = policies
         self._principal, self._resource = principal_of(question.caller), resource_of(question.call)
         self.keys = keys_of(self._principal, self._resource)
         self._context = steady_context(question)
@@ -78,9 +78,11 @@ class _Case:
         results = cedarpy.is_authorized_batch(self._requests(part, self._context), part.policies, self.entities)
         self._take(part, results, into)
 
-    def ask_about_the_call(self, parts: Iterable[Part], reads: frozenset[Fact], into: dict[str, _Answer]) -> None:
+    def ask_about_the_call(
+        self, question: Question, parts: Iterable[Part], reads: frozenset[Fact], into: dict[str, _Answer]
+    ) -> None:
         """Put both questions to policies that may read everything."""
-        context, facts = whole_context(self._question, reads)
+        context, facts = whole_context(question, reads)
         entities = orjson.dumps([self._principal, self._resource, *facts]).decode()
         handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
         for part in parts:
@@ -97,6 +99,21 @@ class _Case:
     def _take(part: Part, results: list[cedarpy.AuthzResult], into: dict[str, _Answer]) -> None:
         for action, result in zip(part.actions, results, strict=True):
             into[action].add(result, part.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Considered:
+    """Keeps the promise of the port: the case, and the parts of the set that the call's own facts decide about."""
+
+    engine: CedarEngine
+    question: Question
+    case: _Case
+    touched: list[Part]
+    reads: frozenset[Fact]
+
+    def verdict(self, labels: frozenset[str] | None) -> Verdict:
+        question = self.question if labels is self.question.labels else replace(self.question, labels=labels)
+        return self.engine.concluded(self, question)
 
 
 class CedarEngine:
@@ -117,22 +134,29 @@ class CedarEngine:
 
     def reads(self, question: Question) -> frozenset[Fact]:
         """Return what the policies that could match read of this one call."""
-        with _Broken(self._log):
-            case = _Case(self._set, question)
-            return self._facts(self._touched(case))
+        return self.consider(question).reads
 
     def judge(self, question: Question) -> Verdict:
         """Return allow only if both questions are answered with Allow and no policy failed."""
-        answers = _answers()
+        return self.consider(question).verdict(question.labels)
+
+    def consider(self, question: Question) -> _Considered:
+        """Put the question to the policies that are asked whatever the facts of the call are."""
         with _Broken(self._log):
             case = _Case(self._set, question)
+            touched = self._touched(case)
+            return _Considered(self, question, case, touched, self._facts(touched))
+
+    def concluded(self, considered: _Considered, question: Question) -> Verdict:
+        """Put the question to all policies that could match, and say what comes of it."""
+        answers, case, reads = _answers(), considered.case, considered.reads
+        with _Broken(self._log):
             for part in self._set.steady.relevant(case.keys):
                 case.ask(part, answers)
-            touched = self._touched(case)
-            reads = self._facts(touched)
-            if touched:
+            if considered.touched:
+                parts = [self._set.narrow[id(part)] for part in considered.touched]
                 try:
-                    case.ask_about_the_call([self._set.narrow[id(part)] for part in touched], reads, answers)
+                    case.ask_about_the_call(question, parts, reads, answers)
                 except TooManyArgumentsError:
                     return _unreadable()
         may_run, unattended = answers[INVOKE], answers[WITHOUT_APPROVAL]
@@ -147,13 +171,13 @@ class CedarEngine:
         those about the other half of the question, are among them as not matched."""
         with _Broken(self._log):
             case = _Case(self._set, question)
-            return [self._finding(case, name) for name in self._set.policies]
+            return [self._finding(case, question, name) for name in self._set.policies]
 
-    def _finding(self, case: _Case, name: str) -> Finding:
+    def _finding(self, case: _Case, question: Question, name: str) -> Finding:
         policy, answers = self._set.policies[name], _answers()
         part = part_of({name: policy.parsed}, {name: policy.text})
         if policy.reads:
-            case.ask_about_the_call([part], policy.reads, answers)
+            case.ask_about_the_call(question, [part], policy.reads, answers)
         else:
             case.ask(part, answers)
         notes = policy.notes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from libs.common.clock import Clock
 from libs.common.telemetry.log import Log
-from services.authz.adapters.signing_keys import KeySet, RsaKey, SigningKeysError, key_files, read_key_set
+from services.authz.adapters.signing_keys import FileKey, KeySet, SigningKeysError, key_files, read_key_set
 from services.authz.domain.errors import no_key_to_sign_with
 
 POLL_SECONDS = 1.0
@@ -45,7 +45,7 @@ class KeyFolder:
             key.kid: since for key, since in known if since <= now - PUBLISH_AHEAD
         }
 
-    async def active(self) -> RsaKey:
+    async def active(self) -> FileKey:
         """Return the newest key that everyone has met; where all are new, the one that was published first, for an issuer must
         be able to sign."""
         keys = await self._current()

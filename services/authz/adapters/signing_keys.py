@@ -1,10 +1,13 @@
-"""RSA signing keys from PEM files: one key, and the set of keys that a folder holds at one moment."""
+"""Signing keys from PEM files: one key, and the set of keys that a folder holds at one moment.
+
+The kind of a key decides how it signs: RSA with RS256, which is what a mesh begins with, a key on P-256 with ES256, and one on
+Ed25519 with EdDSA. Keys of different kinds may lie side by side, so that a mesh can move from one to another.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +16,16 @@ from typing import Any
 import jwt
 import orjson
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from libs.common.canonical import canonical
+from services.authz.adapters.thumbprints import jwk_thumbprint
 
-ALGORITHM = "RS256"
-MIN_KEY_BITS = 2048
+MIN_RSA_BITS = 2048
+_PUBLIC = ("kty", "n", "e", "crv", "x", "y")
+PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey
 
 
 class SigningKeysError(Exception):
@@ -27,12 +33,13 @@ class SigningKeysError(Exception):
 
 
 @dataclass(frozen=True)
-class RsaKey:
+class FileKey:
     """A SigningKey from a file."""
 
     kid: str
+    algorithm: str
     public: Mapping[str, str]
-    private: RSAPrivateKey = field(repr=False)
+    private: PrivateKey = field(repr=False)
     pem_digest: bytes = field(repr=False)
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
@@ -40,24 +47,24 @@ class RsaKey:
         return await asyncio.to_thread(self._sign, claims)
 
     def _sign(self, claims: Mapping[str, Any]) -> str:
-        return jwt.encode(dict(claims), self.private, ALGORITHM, {"kid": self.kid})
+        return jwt.encode(dict(claims), self.private, self.algorithm, {"kid": self.kid})
 
 
 @dataclass(frozen=True)
 class KeySet:
     """The keys of a folder, in the order of their file names."""
 
-    keys: tuple[RsaKey, ...]
+    keys: tuple[FileKey, ...]
     jwks: bytes
 
     @property
-    def active(self) -> RsaKey:
+    def active(self) -> FileKey:
         """The key with the newest file name."""
         return self.keys[-1]
 
 
-def read_key_set(folder: Path, known: tuple[RsaKey, ...] = ()) -> KeySet:
-    """Read every .pem file. Raises SigningKeysError when there is none, or one that is no RSA key of at least 2048 bits.
+def read_key_set(folder: Path, known: tuple[FileKey, ...] = ()) -> KeySet:
+    """Read every .pem file. Raises SigningKeysError when there is none, or one that holds no key that may sign.
 
     Keys that are `known` are not parsed again: checking the numbers of an RSA key takes a fifth of a second.
     """
@@ -74,28 +81,28 @@ def key_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.pem") if not path.name.startswith("."))
 
 
-def thumbprint(public: RSAPublicKey) -> str:
-    """Return the RFC 7638 thumbprint: SHA-256 over the required members of the JWK, in base64url."""
-    jwk = jwt.algorithms.RSAAlgorithm.to_jwk(public, as_dict=True)
-    required = canonical({name: jwk[name] for name in ("e", "kty", "n")})
-    return urlsafe_b64encode(hashlib.sha256(required).digest()).rstrip(b"=").decode()
-
-
-def _read_key(path: Path, known: Mapping[bytes, RsaKey]) -> RsaKey:
+def _read_key(path: Path, known: Mapping[bytes, FileKey]) -> FileKey:
     try:
         pem = path.read_bytes()
         pem_digest = hashlib.sha256(pem).digest()
         return known.get(pem_digest) or _parse_key(pem, pem_digest)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SigningKeysError(f"{path.name} cannot be read as an RSA private key: {type(error).__name__}") from error
+        raise SigningKeysError(f"{path.name} cannot be read as a signing key: {type(error).__name__}") from error
 
 
-def _parse_key(pem: bytes, pem_digest: bytes) -> RsaKey:
-    private = load_pem_private_key(pem, password=None)
-    if not isinstance(private, RSAPrivateKey) or private.key_size < MIN_KEY_BITS:
-        raise ValueError("not an RSA key of sufficient size")
-    public = private.public_key()
-    kid = thumbprint(public)
-    jwk = jwt.algorithms.RSAAlgorithm.to_jwk(public, as_dict=True)
-    rendered = {"kty": jwk["kty"], "n": jwk["n"], "e": jwk["e"], "kid": kid, "alg": ALGORITHM, "use": "sig"}
-    return RsaKey(kid, rendered, private, pem_digest)
+def _parse_key(pem: bytes, pem_digest: bytes) -> FileKey:
+    private, algorithm, jwk = _described(load_pem_private_key(pem, password=None))
+    kid = jwk_thumbprint(jwk)
+    public: dict[str, str] = {name: str(jwk[name]) for name in _PUBLIC if name in jwk}
+    return FileKey(kid, algorithm, {**public, "kid": kid, "alg": algorithm, "use": "sig"}, private, pem_digest)
+
+
+def _described(private: object) -> tuple[PrivateKey, str, dict[str, Any]]:
+    """Return a key that may sign, how it does, and its public half."""
+    if isinstance(private, RSAPrivateKey) and private.key_size >= MIN_RSA_BITS:
+        return private, "RS256", jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
+    if isinstance(private, EllipticCurvePrivateKey) and isinstance(private.curve, SECP256R1):
+        return private, "ES256", jwt.algorithms.ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
+    if isinstance(private, Ed25519PrivateKey):
+        return private, "EdDSA", jwt.algorithms.OKPAlgorithm.to_jwk(private.public_key(), as_dict=True)
+    raise ValueError("not a key that may sign")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2
 from toolmesh.common.v1 import error_reason_pb2
 
-from libs.common.names import split_version_name
+from libs.common.names import ToolName, split_version_name
 from libs.common.semver import Version
 from services.authz.convert.tokens import claims_message
 from services.authz.domain.filter_tools import Usability
@@ -45,10 +46,10 @@ def introspection_message(found: Introspection) -> pb.IntrospectTokenResponse:
 
 def call_facts(call: pb.CallFacts) -> CallFacts:
     """Read a call in question."""
-    tool, version = split_version_name(call.tool_version)
+    tool, version = _version_of(call.tool_version)
     return CallFacts(
         tool=tool,
-        version=Version.parse(version),
+        version=version,
         mutation_class=call.mutation_class,
         required_scopes=frozenset(call.required_scopes),
         required_permissions=tuple(call.required_permissions),
@@ -142,6 +143,12 @@ def _set_outcome(message: decision_pb2.Decision, decision: Decision) -> None:
 
 
 def _timestamp(moment: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(moment)
-    return stamp
+    # By hand: the library's own way costs ten times as much, and every decision has two.
+    return Timestamp(seconds=int(moment.timestamp() // 1), nanos=moment.microsecond * 1000)
+
+
+@lru_cache(maxsize=4096)
+def _version_of(name: str) -> tuple[ToolName, Version]:
+    """Take a version's name apart. Callers ask about the same tools again and again."""
+    tool, version = split_version_name(name)
+    return tool, Version.parse(version)

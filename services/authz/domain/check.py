@@ -95,10 +95,11 @@ class Check:
         known = self.remembered.find(engine.version, caller, call) if caller.token_id else None
         if known is not None:
             return question, known, _NOTHING
-        reads = engine.reads(question)
+        considered = engine.consider(question)
+        reads = considered.reads
         if Fact.LABELS in reads:
             question = replace(question, labels=await self.labels.of(question))
-        verdict = engine.judge(question)
+        verdict = considered.verdict(question.labels)
         if Fact.ARGUMENTS in reads and not call.arguments and not isinstance(verdict.outcome, Deny):
             verdict = _not_told()
         if caller.token_id and not reads and verdict.holds_for_any_arguments:

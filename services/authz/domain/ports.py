@@ -111,6 +111,23 @@ class PolicyEngine(Protocol):
         """
         ...
 
+    def consider(self, question: Question) -> Consideration:
+        """Begin to answer: find out what `reads` says, and keep what that took for the verdict."""
+        ...
+
+
+class Consideration(Protocol):
+    """A question that is half answered."""
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        """What PolicyEngine.reads says about it."""
+        ...
+
+    def verdict(self, labels: frozenset[str] | None) -> Verdict:
+        """Return what PolicyEngine.judge says about the question with these labels of its session."""
+        ...
+
 
 class Engines(Protocol):
     """The policies that are asked now."""

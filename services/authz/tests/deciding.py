@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -36,6 +36,24 @@ class Engine:
     def judge(self, question: Question) -> Verdict:
         self.asked.append(question)
         return self.verdict
+
+    def consider(self, question: Question) -> Considered:
+        return Considered(self, question)
+
+
+@dataclass
+class Considered:
+    """A Consideration that leaves everything to its engine."""
+
+    engine: Engine
+    question: Question
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        return self.engine.reads(self.question)
+
+    def verdict(self, labels: frozenset[str] | None) -> Verdict:
+        return self.engine.judge(replace(self.question, labels=labels))
 
 
 @dataclass

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from libs.common.rpc.status import from_rpc_error
-from services.authz.adapters.signing_keys import thumbprint
+from services.authz.adapters.thumbprints import jwk_thumbprint
 from tests.harness.hostile import ACCEPTED, CASES, Workshop, outcomes
 
 TABLE = outcomes(Path(__file__).resolve().parents[3])
@@ -19,7 +20,7 @@ TABLE = outcomes(Path(__file__).resolve().parents[3])
 @pytest.fixture
 def workshop(pems: tuple[bytes, ...]) -> Workshop:
     key: Any = load_pem_private_key(pems[0], None)
-    return Workshop(key, thumbprint(key.public_key()))
+    return Workshop(key, jwk_thumbprint(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)))
 
 
 def test_the_table_is_exactly_what_is_tried_here() -> None:

@@ -6,13 +6,15 @@ import base64
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
-from services.authz.adapters.signing_keys import SigningKeysError, read_key_set, thumbprint
+from services.authz.adapters.signing_keys import SigningKeysError, read_key_set
+from services.authz.adapters.thumbprints import jwk_thumbprint
 from services.authz.tests.conftest import FIRST, SECOND, rsa_pem
 
 
@@ -24,9 +26,7 @@ def test_the_thumbprint_is_that_of_the_standard() -> None:
         "vRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzK"
         "nqDKgw"
     )
-    number = int.from_bytes(base64.urlsafe_b64decode(modulus + "=="), "big")
-    public = rsa.RSAPublicNumbers(65537, number).public_key()
-    assert thumbprint(public) == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    assert jwk_thumbprint({"kty": "RSA", "n": modulus, "e": "AQAB"}) == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
 
 
 def test_the_newest_file_name_signs_and_every_public_half_is_published(folder: Path, pems: tuple[bytes, ...]) -> None:
@@ -44,12 +44,22 @@ def test_the_newest_file_name_signs_and_every_public_half_is_published(folder: P
         assert key["kid"] == expected
 
 
-async def test_a_signature_verifies_with_the_published_key(folder: Path) -> None:
+KINDS = {
+    "RS256": lambda: rsa.generate_private_key(65537, 2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+
+
+@pytest.mark.parametrize("algorithm", KINDS)
+async def test_a_signature_verifies_with_the_published_key(folder: Path, algorithm: str) -> None:
+    (folder / SECOND).write_bytes(pem_of(KINDS[algorithm]()))
     found = read_key_set(folder)
     token = await found.active.sign({"sub": "a"})
-    key = jwt.PyJWKSet.from_json(found.jwks.decode()).keys[0]
-    assert jwt.decode(token, key, algorithms=["RS256"]) == {"sub": "a"}
-    assert jwt.get_unverified_header(token) == {"alg": "RS256", "typ": "JWT", "kid": found.active.kid}
+    key = jwt.PyJWKSet.from_json(found.jwks.decode()).keys[1]
+    assert jwt.decode(token, key, algorithms=[algorithm]) == {"sub": "a"}
+    assert jwt.get_unverified_header(token) == {"alg": algorithm, "typ": "JWT", "kid": found.active.kid}
+    assert set(json.loads(found.jwks)["keys"][1]).isdisjoint({"d", "p", "q", "dp", "dq", "qi"})
 
 
 def test_a_known_key_is_not_parsed_again(folder: Path, pems: tuple[bytes, ...]) -> None:
@@ -59,11 +69,14 @@ def test_a_known_key_is_not_parsed_again(folder: Path, pems: tuple[bytes, ...]) 
     assert after.keys[0] is before.keys[0]
 
 
+def pem_of(key: Any) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return pem
+
+
 def unusable_files() -> dict[str, bytes]:
     private = serialization.PrivateFormat.PKCS8
-    edwards = ed25519.Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, private, serialization.NoEncryption()
-    )
     key = rsa.generate_private_key(65537, 2048)
     locked = key.private_bytes(serialization.Encoding.PEM, private, serialization.BestAvailableEncryption(b"secret"))
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -71,13 +84,16 @@ def unusable_files() -> dict[str, bytes]:
         "empty": b"",
         "half": rsa_pem()[:400],
         "short": rsa_pem(1024),
-        "another kind": edwards,
+        "another curve": pem_of(ec.generate_private_key(ec.SECP384R1())),
+        "another kind": pem_of(x25519.X25519PrivateKey.generate()),
         "locked": locked,
         "only the public half": public,
     }
 
 
-@pytest.mark.parametrize("what", ["empty", "half", "short", "another kind", "locked", "only the public half"])
+@pytest.mark.parametrize(
+    "what", ["empty", "half", "short", "another curve", "another kind", "locked", "only the public half"]
+)
 def test_a_file_that_holds_no_usable_key_is_refused(folder: Path, what: str) -> None:
     (folder / SECOND).write_bytes(unusable_files()[what])
     with pytest.raises(SigningKeysError):

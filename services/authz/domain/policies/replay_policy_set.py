@@ -50,10 +50,10 @@ def _further(engine: ExplainingEngine, some: list[Recorded], progress: Progress)
         if recorded.reads is None:
             # The token alone decided, and would again.
             continue
-        if not _kept(recorded, engine.reads(recorded.question)):
+        if not _kept(recorded, (considered := engine.consider(recorded.question)).reads):
             undecidable += 1
             continue
-        verdict = engine.judge(recorded.question)
+        verdict = considered.verdict(recorded.question.labels)
         if _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
             flips.append(_flip(recorded, verdict))
     return Progress(progress.replayed + len(some), progress.total, undecidable, tuple(flips))
