@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,13 @@ TOOLS = 10_000
 # Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is done.
 PATIENCE = 60
 QUERIES = ("tell my team that the build is broken", "how warm will it be tomorrow", "give the customer his money back")
+_VERBS = "send find cancel update archive translate count approve print explain merge share track sign check".split()
+_THINGS = (
+    "invoice contract meeting parcel report photo ticket budget recipe flight password backup survey logo map".split()
+)
+_PEOPLE = (
+    "my boss|our team|the customer|a new colleague|the bank|my sister|the tax office|our lawyer|the landlord".split("|")
+)
 _REGISTRY = "/toolmesh.registry.v1.RegistryService/"
 _DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
 
@@ -91,11 +99,10 @@ def _asked(query: str) -> Body:
     return Body(discovery.SearchToolsRequest(query=query).SerializeToString())
 
 
-def _new_queries() -> Iterator[str]:
-    """More questions than are asked in one measurement, and other ones each time."""
-    once = time.monotonic_ns() % 10_000
-    for number in range(3000):
-        yield f"{QUERIES[number % len(QUERIES)]} for order {once}-{number}"
+def _new_queries() -> list[str]:
+    """Questions of ordinary length, more than are asked in one measurement, and other ones each time."""
+    asked = [f"{verb} the {thing} for {whom}" for verb in _VERBS for thing in _THINGS for whom in _PEOPLE]
+    return random.sample(asked, len(asked))
 
 
 def _channel(stage: Stage) -> grpc.Channel:
