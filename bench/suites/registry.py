@@ -27,13 +27,51 @@ TOOLS = 10_000
 # Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is done.
 PATIENCE = 60
 QUERIES = ("tell my team that the build is broken", "how warm will it be tomorrow", "give the customer his money back")
-_VERBS = "send find cancel update archive translate count approve print explain merge share track sign check".split()
-_THINGS = (
-    "invoice contract meeting parcel report photo ticket budget recipe flight password backup survey logo map".split()
-)
-_PEOPLE = (
-    "my boss|our team|the customer|a new colleague|the bank|my sister|the tax office|our lawyer|the landlord".split("|")
-)
+_VERBS = [
+    "send",
+    "find",
+    "cancel",
+    "update",
+    "archive",
+    "translate",
+    "count",
+    "approve",
+    "print",
+    "explain",
+    "merge",
+    "share",
+    "track",
+    "sign",
+    "check",
+]
+_THINGS = [
+    "invoice",
+    "contract",
+    "meeting",
+    "parcel",
+    "report",
+    "photo",
+    "ticket",
+    "budget",
+    "recipe",
+    "flight",
+    "password",
+    "backup",
+    "survey",
+    "logo",
+    "map",
+]
+_PEOPLE = [
+    "my boss",
+    "our team",
+    "the customer",
+    "a new colleague",
+    "the bank",
+    "my sister",
+    "the tax office",
+    "our lawyer",
+    "the landlord",
+]
 _REGISTRY = "/toolmesh.registry.v1.RegistryService/"
 _DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
 

@@ -141,17 +141,25 @@ def a_record(writer: int, number: int) -> record_pb.AuditRecord:
 
 
 async def kill_at_random(replicas: Sequence[AuditProcess], writers: Sequence[Writer], chance: random.Random) -> int:
-    """Kill some replica whenever so much more is acknowledged, with commits under way, and start it again."""
+    """Kill some replica whenever so much more is acknowledged, with commits under way, and start it again. The others go on
+    meanwhile, so the next one is killed when its moment comes and not when this one is back. Return how many kills found
+    records that were not acknowledged yet."""
     marks = sorted(chance.randrange(RECORDS * 97 // 100) for _ in range(KILLS))
+    back: dict[AuditProcess, asyncio.Task[None]] = {}
+    midst = 0
     for mark in marks:
         while sum(writer.acknowledged for writer in writers) < mark:  # noqa: ASYNC110  (eight streams have no common event)
             await asyncio.sleep(0.001)
-        await asyncio.sleep(chance.random() / 20)
         replica = chance.choice(replicas)
+        if replica in back:
+            await back[replica]
+        await asyncio.sleep(chance.random() / 20)
+        midst += sum(writer.acknowledged for writer in writers) < RECORDS
         replica.kill()
         replica.start()
-        await replica.ready()
-    return len(marks)
+        back[replica] = asyncio.ensure_future(replica.ready())
+    await asyncio.gather(*back.values())
+    return midst
 
 
 @pytest.mark.parametrize("replicas", [1, 2], indirect=True, ids=["one replica", "two replicas"])
@@ -181,6 +189,7 @@ async def test_nothing_acknowledged_is_lost_when_audit_is_killed(
     kills = await killing
     took = time.monotonic() - begun
     watching.cancel()
+    assert kills > KILLS // 2
 
     rows = stored(environment["TOOLMESH_DATABASE_URL"])
     check_acknowledged(writers, rows)
@@ -195,7 +204,7 @@ async def test_nothing_acknowledged_is_lost_when_audit_is_killed(
     for channel in [channel for several in channels.values() for channel in several]:
         await channel.close()
     print(  # noqa: T201
-        f"{len(rows)} records, {kills} kills, {len(replicas)} replicas, {took:.1f} s, "
+        f"{len(rows)} records, {kills} kills in the midst, {len(replicas)} replicas, {took:.1f} s, "
         f"{sum(w.streams for w in writers)} streams, {len(witness.seen)} checkpoints"
     )
 
@@ -224,7 +233,7 @@ def check_acknowledged(writers: Sequence[Writer], rows: Sequence[tuple[int, str,
 def check_history(checkpoints: Sequence[Any], tree: Sequence[bytes]) -> None:
     """Every checkpoint that was ever given is a beginning of the log as it is now."""
     sizes = [checkpoint.tree_size for checkpoint in checkpoints]
-    assert len(set(sizes)) > KILLS // 2
+    assert len(set(sizes)) > KILLS // 4
     assert sizes == sorted(sizes)
     assert [c.tree_size for c in checkpoints if tree[c.tree_size] != c.root_hash] == []
 

@@ -29,8 +29,8 @@ class Rhythm:
     """Between two looks for records of other replicas."""
     pace: float = 0.5
     """Between two looks on a busy log, so that records travel in company. A look costs what several calls do, and whoever
-    appends pays for it: the relay also rests four times as long as it works, also when it is behind. It catches up when the
-    log is quiet, at a fifth of the speed that there is; how far behind it is can be seen."""
+    appends pays for it: the relay also rests four times as long as it works, even when it is behind, while the log grows. It
+    catches up when the log is quiet, without a rest; how far behind it is can be seen."""
     stand_by: float = 2.0
     """Between two attempts to take the seat."""
     first_pause: float = 0.25
@@ -63,6 +63,7 @@ class Relay:
         self._watch, self._clock, self._trust_domain = watch, clock, trust_domain
         self._rhythm = rhythm or Rhythm()
         self._pause = self._rhythm.first_pause
+        self._size = self._size_before = 0
         self._ending = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -120,9 +121,14 @@ class Relay:
         await self._seat.advance(behind)
         self._watch.relayed(len(page.records))
         self._pause = self._rhythm.first_pause
-        worked = self._clock.monotonic() - began
-        await self._rest(REST * worked if page.more else max(self._rhythm.pace, REST * worked))
+        await self._rest(self._due_rest(self._clock.monotonic() - began, page))
         return behind
+
+    def _due_rest(self, worked: float, page: Page) -> float:
+        grew, self._size_before = self._size > self._size_before, self._size
+        if not page.more:
+            return max(self._rhythm.pace, REST * worked)
+        return REST * worked if grew else 0.0
 
     async def _stand_by(self) -> None:
         await self._look(await self._seat.position(), 1, leads=False)
@@ -130,7 +136,7 @@ class Relay:
 
     async def _look(self, position: int, limit: int, *, leads: bool) -> Page:
         """Read on from a position, and tell how much is left."""
-        size = (await self._log.head()).size
+        size = self._size = (await self._log.head()).size
         page = Page([], more=False)
         if position < size:
             page = await self._log.page(_EVERYTHING, Span(position, size, ascending=True), limit)
