@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from libs.common.auth.authority import Satisfies
 from libs.common.canonical import digest
 from libs.common.clock import Clock
-from libs.common.errors import MeshError, Reason, Violation
+from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from libs.common.jsonio import MAX_DEPTH, dump, parse, parse_object
+from libs.common.jsonio import parse, parse_object
 from libs.common.redaction.book import ScannerBook
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
@@ -36,12 +36,12 @@ from services.executor.domain.model import (
     Source,
     Tool,
 )
-from services.executor.domain.obligations import fulfil
 from services.executor.domain.ports import AuditTrail, Authorizer, Claims, Observer, Runner, Spans, Spending, ToolView
 from services.executor.domain.refusal import refusal_of
 from services.executor.domain.running import Running
 from services.executor.domain.spending import Accounts
 from services.executor.domain.states import State
+from services.executor.domain.verify import for_this_caller, verified
 
 # Beyond the end of the run: how long the owner of a claim may take to say how it ended.
 LEASE_MARGIN = 5.0
@@ -152,7 +152,7 @@ class Invoke:
         value = await self._run(invocation, tool)
 
         begin("verify")
-        content, shown = _verify(tool, value, self._scanner(invocation), invocation)
+        content, shown = verified(invocation, tool, value, self._scanner(invocation))
 
         begin("return")
         await self._conclude(invocation, tool, content, shown)
@@ -283,7 +283,7 @@ class Invoke:
             first.metadata["first_invocation"] = settled.invocation_id
             raise first
         invocation.phases.begin("return")
-        first = _for_this_caller(first, invocation)
+        first = for_this_caller(first, invocation)
         shown = describe(parse(first.content), tool.output, tool, self._scanner(invocation))
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True
@@ -405,36 +405,3 @@ def _refuse_unknown_schema(tool: Tool, pinned: str) -> None:
         raise errors.schema_not_loaded(tool.name)
     if pinned:
         raise errors.version_changed(tool.name)
-
-
-def _for_this_caller(first: Result, invocation: Invocation) -> Result:
-    """The first call's result under what binds this one: policy may have changed since."""
-    obligations = invocation.decision.obligations if invocation.decision else ()
-    if not obligations:
-        return first
-    fulfilled = fulfil(parse(first.content), obligations)
-    changed = tuple(dict.fromkeys((*first.changed, *fulfilled.changed)))
-    return replace(first, content=dump(fulfilled.value), changed=changed)
-
-
-# Verify: the result keeps the tool's contract, or it never reaches the caller as a success.
-
-
-def _verify(tool: Tool, value: Any, scanner: Scanner, invocation: Invocation) -> tuple[bytes, Payload]:
-    broken = tool.output.violations(value)
-    if broken:
-        raise errors.result_invalid(broken)
-    if invocation.decision is not None and invocation.decision.obligations:
-        # From here on there is only what the caller may see: the evidence and a key's memory hold no more.
-        fulfilled = fulfil(value, invocation.decision.obligations)
-        value, invocation.changed = fulfilled.value, fulfilled.changed
-    try:
-        content, shown = dump(value), describe(value, tool.output, tool, scanner)
-        if content.count(b"{") + content.count(b"[") > MAX_DEPTH:
-            # Only then can it be nested too deeply for a reader that is as strict as this mesh.
-            parse(content)
-    except MeshError as error:
-        raise errors.result_invalid([Violation("", "json", error.message)]) from error
-    if len(content) > tool.max_result_bytes:
-        raise errors.result_too_large(len(content), tool.max_result_bytes)
-    return content, shown
