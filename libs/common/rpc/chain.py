@@ -171,8 +171,12 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
         for stage in reversed(self._chain.stages[:entered]):
-            outcome = stage.leave(call, context, error)
-            error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
+            try:
+                outcome = stage.leave(call, context, error)
+                error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
+            except BaseException as raised:
+                # A caller may leave while its refusal is on the way; the stages outside must hear of the end all the same.
+                error = raised
         if error is not None:
             raise error
 

@@ -84,8 +84,9 @@ class Telemetry:
     def tell(self) -> None:
         """Tell of every call that has ended."""
         ended, self._ended = self._ended, []
-        for call, name, elapsed, moment in ended:
+        for call, name, elapsed, _ in ended:
             self._meters[call.method].ended(name, elapsed)
+        for call, name, elapsed, moment in ended:
             if not call.method.startswith(_QUIET):
                 self._write(call, name, elapsed, moment)
 

@@ -18,6 +18,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.call import serving
+from libs.common.rpc.chain import Chain, ChainedMethods
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row, for_caller
 from libs.common.rpc.server import Service
@@ -212,3 +213,30 @@ async def test_a_peer_without_a_mesh_certificate_gets_no_connection(mesh: Any, p
             await rpc.AuditServiceStub(channel).GetCheckpoint(pb.GetCheckpointRequest(), timeout=5)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert mesh.handlers.seen == []
+
+
+class _Leaving:
+    """A stage that is interrupted on its way out, as by a caller who leaves while the refusal is being sent."""
+
+    def enter(self, call: Any, context: Any) -> None:
+        """Let every call in."""
+
+    async def leave(self, call: Any, context: Any, error: BaseException | None) -> BaseException | None:
+        raise asyncio.CancelledError
+
+
+async def test_a_stage_that_is_interrupted_on_its_way_out_keeps_nothing_from_those_outside() -> None:
+    seen: list[BaseException | None] = []
+
+    class Outside:
+        def enter(self, call: Any, context: Any) -> None:
+            """Let every call in."""
+
+        def leave(self, call: Any, context: Any, error: BaseException | None) -> BaseException | None:
+            seen.append(error)
+            return error
+
+    methods = ChainedMethods(Chain((Outside(), _Leaving()), check=lambda _: None, sample_ratio=0, finish=lambda: None))
+    with pytest.raises(asyncio.CancelledError):
+        await methods._leave(SimpleNamespace(), SimpleNamespace(), 2, None)  # type: ignore[arg-type]
+    assert [type(error) for error in seen] == [asyncio.CancelledError]
