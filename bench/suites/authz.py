@@ -110,8 +110,7 @@ def _workload(stage: Stage) -> Iterator[Row]:
     with grpc.secure_channel(stage.parts["executor"][0], credentials, options=target) as channel:
         call = partial(_call, executor_rpc.ExecutorServiceStub(channel))
         with ThreadPoolExecutor(8) as pool:
-            for _ in pool.map(call, [_draw(chance, tokens) for _ in range(CALLS)]):
-                pass
+            list(pool.map(call, [_draw(chance, tokens) for _ in range(CALLS)]))
     found = {source: count - before.get(source, 0) for source, count in _decisions(stage).items()}
     rate = found.get("remembered", 0) / sum(found.values())
     row = Row("authz", "decisions remembered, standard workload", 8, more={"hit rate": round(rate, 3), **found})

@@ -78,7 +78,12 @@ def mint(
 def delegate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who will act for you, a DID.")],
     tools: Annotated[str, typer.Option(help="What it may call; empty means what you may.")] = "",
-    scopes: Annotated[str, typer.Option(help="What else it may do; nothing is passed on unless it is named.")] = "",
+    scopes: Annotated[
+        str,
+        typer.Option(
+            help="What else it may do, such as tools:call, without which it calls nothing. None is passed on unless named."
+        ),
+    ] = "",
     ttl: Annotated[str, typer.Option(help="How long it holds; empty means as long as yours.")] = "",
     groups: bounds.Groups = "",
     trust: Annotated[int | None, typer.Option(min=0, max=100, help="How far it is trusted.")] = None,
@@ -119,7 +124,12 @@ def delegate(
 @reported
 def narrow(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The one tool that it may call, such as echo@^1.")],
-    scopes: Annotated[str, typer.Option(help="What else it may do; nothing is passed on unless it is named.")] = "",
+    scopes: Annotated[
+        str,
+        typer.Option(
+            help="What else it may do, such as tools:call, without which it calls nothing. None is passed on unless named."
+        ),
+    ] = "",
     ttl: Annotated[str, typer.Option(help="How long it holds; empty means as long as yours.")] = "",
     resources: bounds.Resources = "",
     constraints: bounds.Constraints = None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,12 +222,9 @@ def _limit_problems(documents: Documents) -> Iterator[Problem]:
 def _parsable(texts: Sequence[PolicyText]) -> tuple[list[Problem], list[PolicyText]]:
     """Tell policies that can be parsed from those that cannot."""
     if all(text.excess() is None for text in texts):
-        try:
+        # Where that fails, one by one, to see which.
+        with suppress(ValueError):
             cedarpy.PolicySet.from_str("\n".join(text.text for text in texts), release_gil=True)
-        except ValueError:
-            # One by one, to see which.
-            pass
-        else:
             return [], list(texts)
     problems: list[Problem] = []
     sound: list[PolicyText] = []

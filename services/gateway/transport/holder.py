@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,15 +22,17 @@ class HolderCheck:
 
     def __init__(self) -> None:
         self._shown = ShownProofs()
-        self._asked: dict[str, str] = {}
+        # By the tokens' hashes: ten thousand tokens would be both a secret to keep and many megabytes.
+        self._asked: dict[bytes, str] = {}
 
     def __call__(self, scope: Scope, headers: Mapping[bytes, bytes], token: str) -> MeshError | None:
         """Return what is wrong with the proof; None when nothing is, or when the token asks for none."""
-        asked = self._asked.get(token)
+        key = hashlib.sha256(token.encode()).digest()
+        asked = self._asked.get(key)
         if asked is None:
             if len(self._asked) >= _REMEMBERED:
                 self._asked.clear()
-            asked = self._asked[token] = confirmation_of(token)
+            asked = self._asked[key] = confirmation_of(token)
         if not asked and headers.get(b"authorization", b"")[:5].lower() != b"dpop ":
             return None
         try:
