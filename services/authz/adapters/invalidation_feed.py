@@ -10,6 +10,7 @@ from prometheus_client import Counter, Gauge
 
 from libs.common.auth.revocations import RevocationView, Revoked
 from libs.common.clock import Clock
+from libs.common.lookout import Lookout
 from libs.common.telemetry.log import Log
 from services.authz.adapters.revocations import PostgresRevocations
 from services.authz.domain.errors import watch_ended
@@ -27,7 +28,8 @@ watchers = Gauge("toolmesh_authz_invalidation_watchers", "Services that follow t
 
 
 class PolledInvalidationFeed:
-    """Looks at the feed when the bell rings and every `interval` seconds anyway: a dead bell only delays."""
+    """Looks at the feed when the bell rings and every `interval` seconds anyway. When it ends, every watcher is sent away: they come
+    back to another replica, or to this one's successor."""
 
     def __init__(
         self,
@@ -41,39 +43,20 @@ class PolledInvalidationFeed:
         interval: float = POLL_SECONDS,
     ) -> None:
         """`refresh` is awaited whenever the feed grew, before anyone is told: what they are told is true here already."""
-        self._source, self._view, self._clock, self._log = source, view, clock, log
-        self._version, self._refresh, self._interval = policy_set_version, refresh, interval
+        self._source, self._view, self._clock = source, view, clock
+        self._version, self._refresh = policy_set_version, refresh
+        self._lookout = Lookout(
+            "invalidation-feed", self._look, log, looks_total, interval=interval, within=_LOOK_SECONDS
+        )
         self._known: dict[int, Revocation] = {}
         self._sequence = -1
+        self.start, self.stop = self._lookout.start, self._lookout.stop
+        self.wake, self.end = self._lookout.wake, self._lookout.end
         self._ring: Callable[[], None] = self.wake
-        self._woken, self._looked = asyncio.Event(), asyncio.Event()
-        self._ended = self._failing = False
-        self._task: asyncio.Task[None] | None = None
 
     def attach(self, ring: Callable[[], None]) -> None:
         """Use this bell to wake the other replicas; it wakes this one too."""
         self._ring = ring
-
-    async def start(self) -> None:
-        """Look once, then go on looking in the background."""
-        await self._look()
-        self._task = asyncio.create_task(self._run(), name="invalidation-feed")
-
-    async def stop(self) -> None:
-        """Stop looking."""
-        self.end()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    def wake(self) -> None:
-        """Look at the feed now."""
-        self._woken.set()
-
-    def end(self) -> None:
-        """Send every watcher away; they come back to another replica, or to this one's successor."""
-        self._ended = True
-        self._tell()
 
     def announce(self) -> None:
         self._ring()
@@ -81,18 +64,18 @@ class PolledInvalidationFeed:
     async def reached(self, sequence: int) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_REACH_SECONDS):
-                while self._sequence < sequence and not self._ended:
+                while self._sequence < sequence and not self._lookout.ended:
                     self.wake()
-                    await self._looked.wait()
+                    await self._lookout.next_look()
 
     async def watch(self) -> AsyncIterator[Invalidation]:
         with watchers.track_inprogress():
             told = self._sequence
             yield Invalidation(told, self._version(), tuple(self._known.values()), snapshot=True)
             while True:
-                if self._sequence == told and not self._ended:
-                    await self._looked.wait()
-                if self._ended:
+                if self._sequence == told:
+                    await self._lookout.next_look()
+                if self._lookout.ended:
                     raise watch_ended()
                 if self._sequence < told:
                     # Another history than the one told so far: it is told from its beginning.
@@ -107,22 +90,6 @@ class PolledInvalidationFeed:
         if self._sequence > sequence:
             yield from (one for place, one in self._known.items() if place > sequence)
 
-    async def _run(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._woken.wait()
-            self._woken.clear()
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._look()
-            except Exception as error:
-                # Whatever it was, the next look may succeed. Until then nobody is told anything, and stops believing.
-                self._report(error)
-            else:
-                looks_total.labels("done").inc()
-                self._failing = False
-
     async def _look(self) -> None:
         head = await self._source.head()
         snapshot = self._sequence < 0 or head < self._sequence
@@ -130,7 +97,6 @@ class PolledInvalidationFeed:
             await self._read(head, snapshot)
         else:
             self._view.apply((), policy_set_version=self._version(), snapshot=False)
-        self._tell()
 
     async def _read(self, head: int, snapshot: bool) -> None:
         now = self._clock.now()
@@ -142,17 +108,6 @@ class PolledInvalidationFeed:
         # What was added after the head was read is known already; it is only told once more.
         self._sequence = head
         self._view.apply(map(_revoked, found), policy_set_version=self._version(), snapshot=snapshot)
-
-    def _tell(self) -> None:
-        # Whoever waits now holds the old event; whoever comes next waits for the next look.
-        told, self._looked = self._looked, asyncio.Event()
-        told.set()
-
-    def _report(self, error: Exception) -> None:
-        looks_total.labels("failed").inc()
-        if not self._failing:
-            self._failing = True
-            self._log.error("feed of invalidations cannot be read", cause=error)
 
 
 def _revoked(one: Revocation) -> Revoked:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from prometheus_client import Counter, Gauge
 
+from libs.common.lookout import Lookout
 from libs.common.telemetry.log import Log
 from services.registry.domain.changes import Change, Horizon, Position
 from services.registry.domain.errors import watch_ended, watch_fell_behind
@@ -30,39 +29,17 @@ watchers = Gauge("toolmesh_registry_watchers", "Watchers that wait for changes."
 
 
 class PolledChangeFeed:
-    """Looks at the log when woken and every `interval` seconds anyway, so that a lost call to wake up only delays."""
+    """Looks at the log when woken and every `interval` seconds anyway. When it ends, every watcher is sent away: they come back to
+    another replica, or to this one's successor."""
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
-        self._source, self._log, self._interval = source, log, interval
+        self._source, self._interval = source, interval
+        self._lookout = Lookout("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
         self._horizon = Horizon("", 0, 0)
         self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
-        self._woken = asyncio.Event()
-        self._looked = asyncio.Event()
-        self._ended = False
-        self._failing = False
         self._looked_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Look once, then go on looking in the background."""
-        await self._look()
-        self._task = asyncio.create_task(self._run(), name="change-feed")
-
-    async def stop(self) -> None:
-        """Stop looking."""
-        self.end()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    def wake(self) -> None:
-        """Look at the log soon."""
-        self._woken.set()
-
-    def end(self) -> None:
-        """Send every watcher away; they come back to another replica, or to this one's successor."""
-        self._ended = True
-        self._tell()
+        self.start, self.stop = self._lookout.start, self._lookout.stop
+        self.wake, self.end = self._lookout.wake, self._lookout.end
 
     def seen(self) -> Position | None:
         """Return how far the log reached at the last look; None when that look was missed or is long over."""
@@ -71,10 +48,10 @@ class PolledChangeFeed:
 
     async def beyond(self, position: Position) -> Sequence[Change]:
         """Return what follows a position, waiting for the next look if nothing does."""
-        if position.sequence >= self._horizon.last and not self._ended:
+        if position.sequence >= self._horizon.last:
             with watchers.track_inprogress():
-                await self._looked.wait()
-        if self._ended:
+                await self._lookout.next_look()
+        if self._lookout.ended:
             raise watch_ended()
         horizon = self._horizon
         if position.sequence > horizon.last:
@@ -96,22 +73,6 @@ class PolledChangeFeed:
             raise watch_fell_behind()
         return stretch.changes
 
-    async def _run(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._woken.wait()
-            self._woken.clear()
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._look()
-            except Exception as error:
-                # Whatever it was, the next look may succeed; a feed that died would leave watchers waiting forever.
-                self._report(error)
-            else:
-                polls_total.labels("done").inc()
-                self._failing = False
-
     async def _look(self) -> None:
         began = time.monotonic()
         horizon = await self._source.horizon()
@@ -124,7 +85,6 @@ class PolledChangeFeed:
             stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
             horizon = self._hold(stretch.changes, horizon)
         self._horizon, self._looked_at = horizon, began
-        self._tell()
 
     def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:
         """Keep the changes, and return the horizon that they show; some may be newer than the one they were asked for."""
@@ -134,14 +94,3 @@ class PolledChangeFeed:
             self._held.clear()
         self._held.extend(changes)
         return replace(horizon, last=changes[-1].sequence)
-
-    def _tell(self) -> None:
-        # Whoever waits now holds the old event; whoever comes next waits for the next look.
-        told, self._looked = self._looked, asyncio.Event()
-        told.set()
-
-    def _report(self, error: Exception) -> None:
-        polls_total.labels("failed").inc()
-        if not self._failing:
-            self._failing = True
-            self._log.error("change log cannot be read", cause=error)
