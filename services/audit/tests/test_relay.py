@@ -14,7 +14,7 @@ from services.audit.domain.cloudevent import CloudEvent
 from services.audit.domain.errors import SeatLostError, SinkError
 from services.audit.domain.merkle import CompactRange, leaf_hash
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, Standing, TreeHead
-from services.audit.domain.relay import Relay, Rhythm
+from services.audit.domain.relay import PAGE_SIZE, REST, Relay, Rhythm
 from services.audit.domain.tail import Tail
 from services.audit.tests.sample import an_entry
 
@@ -310,3 +310,38 @@ async def test_a_failure_that_nobody_foresaw_is_survived(setup: Setup) -> None:
     await until(lambda: watch.failures)
     sink.publish = good  # type: ignore[method-assign]
     await until(lambda: setup.table.position == 2)
+
+
+class UnhurriedRelay(Relay):
+    """Notes how long it would rest instead of resting."""
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        self.rests: list[float] = []
+
+    async def _rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("grows", "rest"), [(True, 4.0 * REST), (False, 0.0)], ids=["while it grows", "when quiet"])
+async def test_far_behind_it_rests_only_while_the_log_grows(setup: Setup, grows: bool, rest: float) -> None:
+    clock = ManualClock(NOW)
+
+    class WorkingSink(NotingSink):
+        """Takes four seconds for each page, in which others may append."""
+
+        async def publish(self, events: Sequence[CloudEvent]) -> None:
+            clock.advance(4.0)
+            setup.log.grow(1 if grows else 0)
+            await super().publish(events)
+
+    setup.log.grow(4 * PAGE_SIZE)
+    sink = WorkingSink()
+    seat, watch = TableSeat(setup.table), NotingWatch()
+    relay = UnhurriedRelay(setup.log, setup.tail, seat, sink, watch, clock, trust_domain="toolmesh.local", rhythm=QUICK)
+    setup.relays.append(relay)
+    await relay.start()
+    await until(lambda: len(sink.told) >= 4 * PAGE_SIZE)
+    # The first page is the first that is known of the log at all, so only from the second on it can be seen to have grown.
+    assert relay.rests[1:3] == [rest, rest]
