@@ -10,7 +10,7 @@ from services.authz.adapters.tables import feed_head, invalidations
 
 async def append(connection: AsyncConnection, kind: str) -> int:
     """Add one invalidation to the feed, as a part of the caller's transaction, and return its number. Whoever appends holds
-    the head until the transaction ends: call it last."""
+    the head until the transaction ends: call it as late as what follows allows."""
     grown = update(feed_head).values(sequence=feed_head.c.sequence + 1).returning(feed_head.c.sequence)
     sequence: int = (await connection.execute(grown)).scalar_one()
     await connection.execute(insert(invalidations).values(sequence=sequence, kind=kind))
