@@ -271,6 +271,12 @@ class AuditRecord(_message.Message):
     ERASURE_FIELD_NUMBER: _builtins.int
     HOLD_FIELD_NUMBER: _builtins.int
     ARCHIVAL_FIELD_NUMBER: _builtins.int
+    ARGUMENT_CHANGES_FIELD_NUMBER: _builtins.int
+    HOOKS_FIELD_NUMBER: _builtins.int
+    STATE_PATH_FIELD_NUMBER: _builtins.int
+    COMPENSATION_FIELD_NUMBER: _builtins.int
+    VIOLATIONS_FIELD_NUMBER: _builtins.int
+    PREVIEW_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same id twice stores it once."""
     event_class: Global___EventClass.ValueType
@@ -331,6 +337,12 @@ class AuditRecord(_message.Message):
     """The executor process that ran it."""
     native_call_id: _builtins.str
     """The id that the caller's own protocol gave the call, such as a model's tool call id."""
+    state_path: _builtins.str
+    """Every state that the invocation passed through, in order, separated by spaces."""
+    compensation: _builtins.str
+    """The tool that undoes what was done, as a resource name."""
+    preview: _builtins.bool
+    """True if nothing was to be done, only to be said what would be."""
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened, by the writer's clock."""
@@ -366,6 +378,18 @@ class AuditRecord(_message.Message):
     @_builtins.property
     def archival(self) -> _shard_pb2.ShardArchival:
         """The shard that was archived, or whose records were dropped."""
+
+    @_builtins.property
+    def argument_changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Every change that was made to the arguments before the tool received them: who made it, where, and by which rule."""
+
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What each hook answered: its phase, its name and its answer."""
+
+    @_builtins.property
+    def violations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Changes that were seen and not declared, or made by a tool that may make none."""
 
     def __init__(
         self,
@@ -409,10 +433,16 @@ class AuditRecord(_message.Message):
         erasure: _shard_pb2.PayloadErasure | None = ...,
         hold: _shard_pb2.HoldChange | None = ...,
         archival: _shard_pb2.ShardArchival | None = ...,
+        argument_changes: _abc.Iterable[_builtins.str] | None = ...,
+        hooks: _abc.Iterable[_builtins.str] | None = ...,
+        state_path: _builtins.str = ...,
+        compensation: _builtins.str = ...,
+        violations: _abc.Iterable[_builtins.str] | None = ...,
+        preview: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -38,6 +38,8 @@ class _ObligationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Obliga
     """Run in at least this sandbox tier."""
     OBLIGATION_KIND_DRY_RUN: _ObligationKind.ValueType  # 4
     """Make a dry run first."""
+    OBLIGATION_KIND_REDACT_PII: _ObligationKind.ValueType  # 5
+    """Remove what is personal or secret from the result."""
 
 class ObligationKind(_ObligationKind, metaclass=_ObligationKindEnumTypeWrapper):
     """Says what an obligation demands."""
@@ -52,6 +54,8 @@ OBLIGATION_KIND_SANDBOX_TIER: ObligationKind.ValueType  # 3
 """Run in at least this sandbox tier."""
 OBLIGATION_KIND_DRY_RUN: ObligationKind.ValueType  # 4
 """Make a dry run first."""
+OBLIGATION_KIND_REDACT_PII: ObligationKind.ValueType  # 5
+"""Remove what is personal or secret from the result."""
 Global___ObligationKind: _TypeAlias = ObligationKind  # noqa: Y015
 
 class _DecisionMode:

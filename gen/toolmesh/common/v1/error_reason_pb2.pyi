@@ -340,6 +340,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """An argument breaks a path, URL or command policy of the tool."""
     ERROR_REASON_HOOK_BLOCKED: _ErrorReason.ValueType  # 3306
     """A hook stopped the call."""
+    ERROR_REASON_PREVIEW_REQUIRED: _ErrorReason.ValueType  # 3307
+    """The decision demands that the call is previewed first."""
     ERROR_REASON_EXECUTION_FAILED: _ErrorReason.ValueType  # 3401
     """The tool reported a failure."""
     ERROR_REASON_TOOL_TIMEOUT: _ErrorReason.ValueType  # 3402
@@ -368,6 +370,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A partial stream was discarded in favour of a fallback."""
     ERROR_REASON_PARTIAL_FAILURE: _ErrorReason.ValueType  # 3414
     """Some parts of the call succeeded and others failed."""
+    ERROR_REASON_SIDE_EFFECT_VIOLATION: _ErrorReason.ValueType  # 3415
+    """The tool changed what it did not declare."""
     ERROR_REASON_CIRCUIT_OPEN: _ErrorReason.ValueType  # 3501
     """The tool's dependency failed repeatedly and is being left alone."""
     ERROR_REASON_EXTERNAL_UNAVAILABLE: _ErrorReason.ValueType  # 3502
@@ -526,6 +530,8 @@ ERROR_REASON_INJECTION_DETECTED: ErrorReason.ValueType  # 3305
 """An argument breaks a path, URL or command policy of the tool."""
 ERROR_REASON_HOOK_BLOCKED: ErrorReason.ValueType  # 3306
 """A hook stopped the call."""
+ERROR_REASON_PREVIEW_REQUIRED: ErrorReason.ValueType  # 3307
+"""The decision demands that the call is previewed first."""
 ERROR_REASON_EXECUTION_FAILED: ErrorReason.ValueType  # 3401
 """The tool reported a failure."""
 ERROR_REASON_TOOL_TIMEOUT: ErrorReason.ValueType  # 3402
@@ -554,6 +560,8 @@ ERROR_REASON_STREAM_DISCARDED: ErrorReason.ValueType  # 3413
 """A partial stream was discarded in favour of a fallback."""
 ERROR_REASON_PARTIAL_FAILURE: ErrorReason.ValueType  # 3414
 """Some parts of the call succeeded and others failed."""
+ERROR_REASON_SIDE_EFFECT_VIOLATION: ErrorReason.ValueType  # 3415
+"""The tool changed what it did not declare."""
 ERROR_REASON_CIRCUIT_OPEN: ErrorReason.ValueType  # 3501
 """The tool's dependency failed repeatedly and is being left alone."""
 ERROR_REASON_EXTERNAL_UNAVAILABLE: ErrorReason.ValueType  # 3502

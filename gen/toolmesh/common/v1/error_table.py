@@ -69,6 +69,7 @@ class Reason(IntEnum):
     SANITIZATION_FAILED = 3304
     INJECTION_DETECTED = 3305
     HOOK_BLOCKED = 3306
+    PREVIEW_REQUIRED = 3307
     EXECUTION_FAILED = 3401
     TOOL_TIMEOUT = 3402
     TOOL_OUT_OF_MEMORY = 3403
@@ -83,6 +84,7 @@ class Reason(IntEnum):
     SIBLING_CANCELED = 3412
     STREAM_DISCARDED = 3413
     PARTIAL_FAILURE = 3414
+    SIDE_EFFECT_VIOLATION = 3415
     CIRCUIT_OPEN = 3501
     EXTERNAL_UNAVAILABLE = 3502
     EXTERNAL_TIMEOUT = 3503
@@ -162,6 +164,7 @@ ROWS: dict[Reason, Row] = {
     Reason.SANITIZATION_FAILED: Row('E3304', 'INTERNAL_TOOL_ERROR', 'result_redacted', 13, 500, -32040, False, 'The result could not be redacted safely, so it was withheld.', 'Check the redaction rules of the tool.'),
     Reason.INJECTION_DETECTED: Row('E3305', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, 'An argument breaks a path, URL or command policy of the tool.', 'Send a value inside the policy.'),
     Reason.HOOK_BLOCKED: Row('E3306', 'PRECONDITION_FAILED', 'hook_blocked', 9, 403, -32003, False, 'A hook stopped the call.', "Read the hook's reason."),
+    Reason.PREVIEW_REQUIRED: Row('E3307', 'PRECONDITION_FAILED', 'policy_blocked', 9, 412, -32003, False, 'The decision demands that the call is previewed first.', "Preview the call, then send it unchanged with the preview's token."),
     Reason.EXECUTION_FAILED: Row('E3401', 'INTERNAL_TOOL_ERROR', 'execution_failed', 13, 500, -32040, False, 'The tool reported a failure.', "Read the tool's message and correct the call."),
     Reason.TOOL_TIMEOUT: Row('E3402', 'DEADLINE_EXCEEDED', 'timeout', 4, 504, -32008, True, 'The tool did not finish within its time and was stopped.', 'Allow more time within its class, or ask for less work.'),
     Reason.TOOL_OUT_OF_MEMORY: Row('E3403', 'RESOURCE_EXHAUSTED', 'execution_failed', 8, 500, -32040, False, 'The tool used more memory than its limit and was stopped.', "Ask for less work, or raise the tool's limit."),
@@ -176,6 +179,7 @@ ROWS: dict[Reason, Row] = {
     Reason.SIBLING_CANCELED: Row('E3412', 'PRECONDITION_FAILED', 'sibling_canceled', 10, 409, -32012, True, 'Another call of the same group failed, so this one was stopped.', 'Retry after the failed sibling is resolved.'),
     Reason.STREAM_DISCARDED: Row('E3413', 'UPSTREAM_FAILURE', 'streaming_fallback_discarded', 10, 503, -32050, True, 'A partial stream was discarded in favour of a fallback.', "Use the fallback's result, or call again."),
     Reason.PARTIAL_FAILURE: Row('E3414', 'INTERNAL_TOOL_ERROR', 'partial_failure', 13, 500, -32040, False, 'Some parts of the call succeeded and others failed.', 'Read which parts failed before calling again.'),
+    Reason.SIDE_EFFECT_VIOLATION: Row('E3415', 'INTERNAL_TOOL_ERROR', 'sandbox_violation', 13, 500, -32040, False, 'The tool changed what it did not declare, so nothing of it was kept.', 'The tool is in quarantine until somebody has looked at it.'),
     Reason.CIRCUIT_OPEN: Row('E3501', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, "The tool's dependency failed repeatedly and is being left alone.", 'Wait for the stated delay.'),
     Reason.EXTERNAL_UNAVAILABLE: Row('E3502', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, 'A service the tool depends on is unavailable.', 'Retry with backoff; check that service.'),
     Reason.EXTERNAL_TIMEOUT: Row('E3503', 'DEADLINE_EXCEEDED', 'timeout', 4, 504, -32008, True, 'A service the tool depends on did not answer in time.', 'Retry with backoff; check that service.'),

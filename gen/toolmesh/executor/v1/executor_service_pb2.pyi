@@ -3,8 +3,13 @@
 isort:skip_file
 The only place where a tool runs."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.common.v1 import error_reason_pb2 as _error_reason_pb2
 from toolmesh.executor.v1 import result_envelope_pb2 as _result_envelope_pb2
 import builtins as _builtins
 import sys
@@ -16,6 +21,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _SiblingFailure:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SiblingFailureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SiblingFailure.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SIBLING_FAILURE_UNSPECIFIED: _SiblingFailure.ValueType  # 0
+    """Not set; the manifest says."""
+    SIBLING_FAILURE_IGNORE: _SiblingFailure.ValueType  # 1
+    """Nothing, but to those that depend on it."""
+    SIBLING_FAILURE_CANCEL_SIBLINGS: _SiblingFailure.ValueType  # 2
+    """Every sibling that has not ended is stopped."""
+    SIBLING_FAILURE_CANCEL_DEPENDENT: _SiblingFailure.ValueType  # 3
+    """Those that depend on it, directly or not, are stopped."""
+
+class SiblingFailure(_SiblingFailure, metaclass=_SiblingFailureEnumTypeWrapper):
+    """Says what the failure of one call does to the others of its group."""
+
+SIBLING_FAILURE_UNSPECIFIED: SiblingFailure.ValueType  # 0
+"""Not set; the manifest says."""
+SIBLING_FAILURE_IGNORE: SiblingFailure.ValueType  # 1
+"""Nothing, but to those that depend on it."""
+SIBLING_FAILURE_CANCEL_SIBLINGS: SiblingFailure.ValueType  # 2
+"""Every sibling that has not ended is stopped."""
+SIBLING_FAILURE_CANCEL_DEPENDENT: SiblingFailure.ValueType  # 3
+"""Those that depend on it, directly or not, are stopped."""
+Global___SiblingFailure: _TypeAlias = SiblingFailure  # noqa: Y015
 
 @_typing.final
 class InvokeRequest(_message.Message):
@@ -31,6 +64,8 @@ class InvokeRequest(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     NATIVE_CALL_ID_FIELD_NUMBER: _builtins.int
     TOOL_DIGEST_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    PREVIEW_TOKEN_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name or a reference. Without a namespace it means the namespace `core`."""
     version: _builtins.str
@@ -51,6 +86,10 @@ class InvokeRequest(_message.Message):
     """The digest of the version that the caller knows the schema of. Whatever else would run is refused: with SCHEMA_NOT_LOADED where the
     tool is deferred, which without a digest always is, and with ETAG_MISMATCH otherwise. Empty means whichever version it is.
     """
+    priority: _builtins.int
+    """How urgent the call is beside others that wait for the same place, 1 (least) to 10. 0 means the tool's own."""
+    preview_token: _builtins.str
+    """The token of a preview of this very call, where the decision demands one."""
     def __init__(
         self,
         *,
@@ -62,10 +101,12 @@ class InvokeRequest(_message.Message):
         task_id: _builtins.str = ...,
         native_call_id: _builtins.str = ...,
         tool_digest: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        preview_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "session_id", b"session_id", "task_id", b"task_id", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "preview_token", b"preview_token", "priority", b"priority", "session_id", b"session_id", "task_id", b"task_id", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -94,3 +135,301 @@ class InvokeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InvokeResponse: _TypeAlias = InvokeResponse  # noqa: Y015
+
+@_typing.final
+class InvokeGroupRequest(_message.Message):
+    """Asks for several calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupCall]:
+        """The calls."""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___GroupCall] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InvokeGroupRequest: _TypeAlias = InvokeGroupRequest  # noqa: Y015
+
+@_typing.final
+class GroupCall(_message.Message):
+    """One call of a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    DEPENDS_ON_FIELD_NUMBER: _builtins.int
+    ON_FAILURE_FIELD_NUMBER: _builtins.int
+    on_failure: Global___SiblingFailure.ValueType
+    """What a failure of this call does to its siblings. Unset means what its tool's manifest says. A call whose dependency failed never begins."""
+    @_builtins.property
+    def request(self) -> Global___InvokeRequest:
+        """The call."""
+
+    @_builtins.property
+    def depends_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The places of calls in the list, from 0, that must have succeeded before this one begins."""
+
+    def __init__(
+        self,
+        *,
+        request: Global___InvokeRequest | None = ...,
+        depends_on: _abc.Iterable[_builtins.int] | None = ...,
+        on_failure: Global___SiblingFailure.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depends_on", b"depends_on", "on_failure", b"on_failure", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupCall: _TypeAlias = GroupCall  # noqa: Y015
+
+@_typing.final
+class InvokeGroupResponse(_message.Message):
+    """Answers with what became of each call, in the order they were given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupOutcome]:
+        """One outcome for each call."""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___GroupOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InvokeGroupResponse: _TypeAlias = InvokeGroupResponse  # noqa: Y015
+
+@_typing.final
+class GroupOutcome(_message.Message):
+    """What became of one call of a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def result(self) -> _result_envelope_pb2.ResultEnvelope:
+        """The result; synthetic where the mesh made it in place of the tool."""
+
+    @_builtins.property
+    def error(self) -> _error_reason_pb2.ErrorEnvelope:
+        """The failure, where there was one."""
+
+    def __init__(
+        self,
+        *,
+        result: _result_envelope_pb2.ResultEnvelope | None = ...,
+        error: _error_reason_pb2.ErrorEnvelope | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupOutcome: _TypeAlias = GroupOutcome  # noqa: Y015
+
+@_typing.final
+class PreviewInvocationRequest(_message.Message):
+    """Asks what a call would do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___InvokeRequest:
+        """The call. Its idempotency key and preview token are not used."""
+
+    def __init__(
+        self,
+        *,
+        request: Global___InvokeRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewInvocationRequest: _TypeAlias = PreviewInvocationRequest  # noqa: Y015
+
+@_typing.final
+class PreviewInvocationResponse(_message.Message):
+    """Says what a call would do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INVOCATION_ID_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    PRECONDITIONS_FIELD_NUMBER: _builtins.int
+    IMPACT_FIELD_NUMBER: _builtins.int
+    PREDICTED_RESULT_FIELD_NUMBER: _builtins.int
+    APPROVAL_REQUIRED_FIELD_NUMBER: _builtins.int
+    PREVIEW_TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    TOOL_VERSION_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
+    invocation_id: _builtins.str
+    """The id of the preview; its audit records carry it."""
+    impact: _builtins.str
+    """How far it reaches, in one sentence for a person."""
+    predicted_result: _builtins.bytes
+    """The result that it would return, as JSON; empty when the tool cannot tell."""
+    approval_required: _builtins.bool
+    """True if a person would have to approve the call."""
+    preview_token: _builtins.str
+    """Shows Invoke that this very call was previewed."""
+    tool_version: _builtins.str
+    """The tool version that answered, as a resource name."""
+    trace_id: _builtins.str
+    """Correlates the preview with traces, logs and audit records."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[_result_envelope_pb2.ObservedEffect]:
+        """The changes that it would make."""
+
+    @_builtins.property
+    def preconditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Precondition]:
+        """What must hold for it to succeed, and whether it does."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """Until when it does."""
+
+    def __init__(
+        self,
+        *,
+        invocation_id: _builtins.str = ...,
+        changes: _abc.Iterable[_result_envelope_pb2.ObservedEffect] | None = ...,
+        preconditions: _abc.Iterable[Global___Precondition] | None = ...,
+        impact: _builtins.str = ...,
+        predicted_result: _builtins.bytes = ...,
+        approval_required: _builtins.bool = ...,
+        preview_token: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        tool_version: _builtins.str = ...,
+        trace_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewInvocationResponse: _TypeAlias = PreviewInvocationResponse  # noqa: Y015
+
+@_typing.final
+class Precondition(_message.Message):
+    """One thing that must hold for a call to succeed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
+    description: _builtins.str
+    """In one sentence."""
+    holds: _builtins.bool
+    """True if it holds now."""
+    def __init__(
+        self,
+        *,
+        description: _builtins.str = ...,
+        holds: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "holds", b"holds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Precondition: _TypeAlias = Precondition  # noqa: Y015
+
+@_typing.final
+class FetchResultRequest(_message.Message):
+    """Asks for a stored result."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REF_FIELD_NUMBER: _builtins.int
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    ref: _builtins.str
+    """The reference, `results/{result_id}`."""
+    access_token: _builtins.str
+    """The access token that came with it."""
+    offset: _builtins.int
+    """Where to begin, in bytes."""
+    max_bytes: _builtins.int
+    """How many bytes at most. 0 means all."""
+    def __init__(
+        self,
+        *,
+        ref: _builtins.str = ...,
+        access_token: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "max_bytes", b"max_bytes", "offset", b"offset", "ref", b"ref"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchResultRequest: _TypeAlias = FetchResultRequest  # noqa: Y015
+
+@_typing.final
+class FetchResultResponse(_message.Message):
+    """One piece of a stored result."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """The bytes, at most 256 KiB."""
+    offset: _builtins.int
+    """Where the piece begins."""
+    size_bytes: _builtins.int
+    """The size of the whole."""
+    digest: _builtins.str
+    """The SHA-256 of the whole, as `sha256:` and 64 hex digits."""
+    media_type: _builtins.str
+    """The media type."""
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+        offset: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        digest: _builtins.str = ...,
+        media_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "digest", b"digest", "media_type", b"media_type", "offset", b"offset", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchResultResponse: _TypeAlias = FetchResultResponse  # noqa: Y015

@@ -40,6 +40,21 @@ class ExecutorServiceStub:
                 request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeResponse.FromString,
                 _registered_method=True)
+        self.InvokeGroup = channel.unary_unary(
+                '/toolmesh.executor.v1.ExecutorService/InvokeGroup',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupResponse.FromString,
+                _registered_method=True)
+        self.PreviewInvocation = channel.unary_unary(
+                '/toolmesh.executor.v1.ExecutorService/PreviewInvocation',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationResponse.FromString,
+                _registered_method=True)
+        self.FetchResult = channel.unary_stream(
+                '/toolmesh.executor.v1.ExecutorService/FetchResult',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.FromString,
+                _registered_method=True)
 
 
 class ExecutorServiceServicer:
@@ -62,6 +77,36 @@ class ExecutorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InvokeGroup(self, request, context):
+        """Runs several calls as one group and answers when each has ended, in the order they were given. Callable like Invoke.
+
+        Every call is governed, recorded and answered like a call of its own; what fails is an outcome and no failure of the group. Calls
+        that are safe beside one another run at once, others in their order. A call that is stopped because a sibling failed ends in SIBLING_CANCELED, with a
+        synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewInvocation(self, request, context):
+        """Says what a call would do without doing it. Callable like Invoke.
+
+        Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
+        limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
+        previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchResult(self, request, context):
+        """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
+        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExecutorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -69,6 +114,21 @@ def add_ExecutorServiceServicer_to_server(servicer, server):
                     servicer.Invoke,
                     request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeRequest.FromString,
                     response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeResponse.SerializeToString,
+            ),
+            'InvokeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.InvokeGroup,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupResponse.SerializeToString,
+            ),
+            'PreviewInvocation': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewInvocation,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationResponse.SerializeToString,
+            ),
+            'FetchResult': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchResult,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -99,6 +159,87 @@ class ExecutorService:
             '/toolmesh.executor.v1.ExecutorService/Invoke',
             toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeRequest.SerializeToString,
             toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InvokeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.ExecutorService/InvokeGroup',
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.InvokeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewInvocation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.ExecutorService/PreviewInvocation',
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.PreviewInvocationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolmesh.executor.v1.ExecutorService/FetchResult',
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

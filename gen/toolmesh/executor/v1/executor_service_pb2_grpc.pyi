@@ -45,6 +45,24 @@ class ExecutorServiceStub:
     TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, SCHEMA_NOT_LOADED, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
     APPROVAL_REQUIRED, IDEMPOTENCY_CONFLICT, TOOL_TIMEOUT, EXECUTION_FAILED, RESULT_INVALID, AUDIT_UNAVAILABLE and others of the table.
     """
+    InvokeGroup: _grpc.UnaryUnaryMultiCallable[_executor_service_pb2.InvokeGroupRequest, _executor_service_pb2.InvokeGroupResponse]
+    """Runs several calls as one group and answers when each has ended, in the order they were given. Callable like Invoke.
+
+    Every call is governed, recorded and answered like a call of its own; what fails is an outcome and no failure of the group. Calls
+    that are safe beside one another run at once, others in their order. A call that is stopped because a sibling failed ends in SIBLING_CANCELED, with a
+    synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere.
+    """
+    PreviewInvocation: _grpc.UnaryUnaryMultiCallable[_executor_service_pb2.PreviewInvocationRequest, _executor_service_pb2.PreviewInvocationResponse]
+    """Says what a call would do without doing it. Callable like Invoke.
+
+    Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
+    limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
+    previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+    """
+    FetchResult: _grpc.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]
+    """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
+    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+    """
 
 @_typing.type_check_only
 class ExecutorServiceAsyncStub(ExecutorServiceStub):
@@ -62,6 +80,24 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     Every failure is a gRPC status that carries an ErrorEnvelope, with the invocation's id once there is one: TOOL_NOT_FOUND,
     TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, SCHEMA_NOT_LOADED, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
     APPROVAL_REQUIRED, IDEMPOTENCY_CONFLICT, TOOL_TIMEOUT, EXECUTION_FAILED, RESULT_INVALID, AUDIT_UNAVAILABLE and others of the table.
+    """
+    InvokeGroup: _aio.UnaryUnaryMultiCallable[_executor_service_pb2.InvokeGroupRequest, _executor_service_pb2.InvokeGroupResponse]  # type: ignore[assignment]
+    """Runs several calls as one group and answers when each has ended, in the order they were given. Callable like Invoke.
+
+    Every call is governed, recorded and answered like a call of its own; what fails is an outcome and no failure of the group. Calls
+    that are safe beside one another run at once, others in their order. A call that is stopped because a sibling failed ends in SIBLING_CANCELED, with a
+    synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere.
+    """
+    PreviewInvocation: _aio.UnaryUnaryMultiCallable[_executor_service_pb2.PreviewInvocationRequest, _executor_service_pb2.PreviewInvocationResponse]  # type: ignore[assignment]
+    """Says what a call would do without doing it. Callable like Invoke.
+
+    Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
+    limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
+    previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+    """
+    FetchResult: _aio.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]  # type: ignore[assignment]
+    """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
+    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
     """
 
 class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -83,6 +119,42 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         Every failure is a gRPC status that carries an ErrorEnvelope, with the invocation's id once there is one: TOOL_NOT_FOUND,
         TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, SCHEMA_NOT_LOADED, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
         APPROVAL_REQUIRED, IDEMPOTENCY_CONFLICT, TOOL_TIMEOUT, EXECUTION_FAILED, RESULT_INVALID, AUDIT_UNAVAILABLE and others of the table.
+        """
+
+    @_abc_1.abstractmethod
+    def InvokeGroup(
+        self,
+        request: _executor_service_pb2.InvokeGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_executor_service_pb2.InvokeGroupResponse, _abc.Awaitable[_executor_service_pb2.InvokeGroupResponse]]:
+        """Runs several calls as one group and answers when each has ended, in the order they were given. Callable like Invoke.
+
+        Every call is governed, recorded and answered like a call of its own; what fails is an outcome and no failure of the group. Calls
+        that are safe beside one another run at once, others in their order. A call that is stopped because a sibling failed ends in SIBLING_CANCELED, with a
+        synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere.
+        """
+
+    @_abc_1.abstractmethod
+    def PreviewInvocation(
+        self,
+        request: _executor_service_pb2.PreviewInvocationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_executor_service_pb2.PreviewInvocationResponse, _abc.Awaitable[_executor_service_pb2.PreviewInvocationResponse]]:
+        """Says what a call would do without doing it. Callable like Invoke.
+
+        Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
+        limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
+        previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchResult(
+        self,
+        request: _executor_service_pb2.FetchResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_executor_service_pb2.FetchResultResponse], _abc.AsyncIterator[_executor_service_pb2.FetchResultResponse]]:
+        """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
+        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
         """
 
 def add_ExecutorServiceServicer_to_server(servicer: ExecutorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

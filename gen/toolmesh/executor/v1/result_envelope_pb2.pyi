@@ -21,6 +21,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _EffectSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EffectSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EffectSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EFFECT_SOURCE_UNSPECIFIED: _EffectSource.ValueType  # 0
+    """Not set; never returned."""
+    EFFECT_SOURCE_OBSERVED: _EffectSource.ValueType  # 1
+    """The sandbox saw it."""
+    EFFECT_SOURCE_REPORTED: _EffectSource.ValueType  # 2
+    """The tool said so."""
+
+class EffectSource(_EffectSource, metaclass=_EffectSourceEnumTypeWrapper):
+    """Says how an effect is known."""
+
+EFFECT_SOURCE_UNSPECIFIED: EffectSource.ValueType  # 0
+"""Not set; never returned."""
+EFFECT_SOURCE_OBSERVED: EffectSource.ValueType  # 1
+"""The sandbox saw it."""
+EFFECT_SOURCE_REPORTED: EffectSource.ValueType  # 2
+"""The tool said so."""
+Global___EffectSource: _TypeAlias = EffectSource  # noqa: Y015
+
 class _ResultStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -169,6 +193,10 @@ class ResultEnvelope(_message.Message):
     TRACE_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     ADJUSTED_RESULT_FIELD_NUMBER: _builtins.int
+    ARGUMENT_CHANGES_FIELD_NUMBER: _builtins.int
+    ADDITIONAL_CONTEXT_FIELD_NUMBER: _builtins.int
+    EFFECTS_FIELD_NUMBER: _builtins.int
+    COMPENSATION_FIELD_NUMBER: _builtins.int
     result_id: _builtins.str
     """The id of the result."""
     invocation_id: _builtins.str
@@ -239,6 +267,22 @@ class ResultEnvelope(_message.Message):
         need not satisfy the output schema any more.
         """
 
+    @_builtins.property
+    def argument_changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArgumentChange]:
+        """Every change that was made to the arguments before the tool received them, in order."""
+
+    @_builtins.property
+    def additional_context(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What hooks had to add, for the model to read."""
+
+    @_builtins.property
+    def effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedEffect]:
+        """What the call was seen to change in the world."""
+
+    @_builtins.property
+    def compensation(self) -> Global___Compensation:
+        """The call that would undo this one; set for reversible tools that name one."""
+
     def __init__(
         self,
         *,
@@ -264,14 +308,104 @@ class ResultEnvelope(_message.Message):
         trace_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         adjusted_result: _abc.Iterable[_builtins.str] | None = ...,
+        argument_changes: _abc.Iterable[Global___ArgumentChange] | None = ...,
+        additional_context: _abc.Iterable[_builtins.str] | None = ...,
+        effects: _abc.Iterable[Global___ObservedEffect] | None = ...,
+        compensation: Global___Compensation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "artifact_refs", b"artifact_refs", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultEnvelope: _TypeAlias = ResultEnvelope  # noqa: Y015
+
+@_typing.final
+class ArgumentChange(_message.Message):
+    """One change to the arguments, and who made it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Where, as a JSON Pointer."""
+    source: _builtins.str
+    """Who made it: default, coercion, hook, permission or approver."""
+    reason: _builtins.str
+    """Which rule, hook or approver."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        source: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "reason", b"reason", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArgumentChange: _TypeAlias = ArgumentChange  # noqa: Y015
+
+@_typing.final
+class ObservedEffect(_message.Message):
+    """One change to the world, as the sandbox saw it or its tool reported it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What changed, such as `file:data/report.txt`."""
+    operation: _builtins.str
+    """How: create, update or delete."""
+    source: Global___EffectSource.ValueType
+    """How it is known."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        operation: _builtins.str = ...,
+        source: Global___EffectSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "resource", b"resource", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ObservedEffect: _TypeAlias = ObservedEffect  # noqa: Y015
+
+@_typing.final
+class Compensation(_message.Message):
+    """Names the call that undoes another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, as a resource name."""
+    arguments: _builtins.bytes
+    """Its arguments, as JSON; empty when the tool did not say."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        arguments: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Compensation: _TypeAlias = Compensation  # noqa: Y015
 
 @_typing.final
 class ContentPart(_message.Message):
@@ -503,6 +637,7 @@ class PersistedResult(_message.Message):
     MEDIA_TYPE_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
     ref: _builtins.str
     """Where to fetch it, as a resource name."""
     preview: _builtins.bytes
@@ -513,6 +648,8 @@ class PersistedResult(_message.Message):
     """Its media type."""
     digest: _builtins.str
     """Its SHA-256, as `sha256:` and 64 hex digits."""
+    access_token: _builtins.str
+    """What FetchResult takes beside the reference. A secret: whoever holds it and belongs to the caller's tenant can read the result until it expires."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When it is deleted."""
@@ -526,10 +663,11 @@ class PersistedResult(_message.Message):
         media_type: _builtins.str = ...,
         digest: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        access_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "expire_time", b"expire_time", "media_type", b"media_type", "preview", b"preview", "ref", b"ref", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "digest", b"digest", "expire_time", b"expire_time", "media_type", b"media_type", "preview", b"preview", "ref", b"ref", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -282,6 +282,38 @@ MATCH_TARGET_NATIVE_OPERATION: MatchTarget.ValueType  # 6
 """An operation id of the native protocol."""
 Global___MatchTarget: _TypeAlias = MatchTarget  # noqa: Y015
 
+class _AccessTier:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AccessTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessTier.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACCESS_TIER_UNSPECIFIED: _AccessTier.ValueType  # 0
+    """Not set; means PURE."""
+    ACCESS_TIER_PURE: _AccessTier.ValueType  # 1
+    """Compute: a private scratch folder, and nothing else to read, write or reach."""
+    ACCESS_TIER_FILES: _AccessTier.ValueType  # 2
+    """Also the volumes that its permissions name: `filesystem:read:{volume}` to read, `filesystem:write:{volume}` to change."""
+    ACCESS_TIER_NETWORK: _AccessTier.ValueType  # 3
+    """Also the hosts that its network policy names."""
+    ACCESS_TIER_SUPERVISED: _AccessTier.ValueType  # 4
+    """The same reach, for tools that administer systems: a person approves every call."""
+
+class AccessTier(_AccessTier, metaclass=_AccessTierEnumTypeWrapper):
+    """Says what a run in a sandbox may do beyond computing. Each level includes those before it."""
+
+ACCESS_TIER_UNSPECIFIED: AccessTier.ValueType  # 0
+"""Not set; means PURE."""
+ACCESS_TIER_PURE: AccessTier.ValueType  # 1
+"""Compute: a private scratch folder, and nothing else to read, write or reach."""
+ACCESS_TIER_FILES: AccessTier.ValueType  # 2
+"""Also the volumes that its permissions name: `filesystem:read:{volume}` to read, `filesystem:write:{volume}` to change."""
+ACCESS_TIER_NETWORK: AccessTier.ValueType  # 3
+"""Also the hosts that its network policy names."""
+ACCESS_TIER_SUPERVISED: AccessTier.ValueType  # 4
+"""The same reach, for tools that administer systems: a person approves every call."""
+Global___AccessTier: _TypeAlias = AccessTier  # noqa: Y015
+
 class _RunnerKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -312,6 +344,13 @@ class _RunnerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunnerKind
     """A gRPC service."""
     RUNNER_KIND_HYBRID: _RunnerKind.ValueType  # 11
     """Several of these."""
+    RUNNER_KIND_PYTHON: _RunnerKind.ValueType  # 12
+    """A Python function of a tool pack that the executor has, in a warm worker of a sandbox. The entry point is `pack/module:function`."""
+    RUNNER_KIND_COMMAND: _RunnerKind.ValueType  # 13
+    """A program, in a sandbox of its own for every call; never a shell. The entry point is a JSON array of strings: the program, as a path
+    under `/usr/bin` or `pack:pack/file`, and its arguments. `{name}` in one of them stands for the argument of that name; what is put there
+    stays one argument whatever it holds. All arguments are on its standard input as JSON, and its standard output is the result as JSON.
+    """
 
 class RunnerKind(_RunnerKind, metaclass=_RunnerKindEnumTypeWrapper):
     """Names the runner that executes a tool."""
@@ -340,6 +379,13 @@ RUNNER_KIND_GRPC: RunnerKind.ValueType  # 10
 """A gRPC service."""
 RUNNER_KIND_HYBRID: RunnerKind.ValueType  # 11
 """Several of these."""
+RUNNER_KIND_PYTHON: RunnerKind.ValueType  # 12
+"""A Python function of a tool pack that the executor has, in a warm worker of a sandbox. The entry point is `pack/module:function`."""
+RUNNER_KIND_COMMAND: RunnerKind.ValueType  # 13
+"""A program, in a sandbox of its own for every call; never a shell. The entry point is a JSON array of strings: the program, as a path
+under `/usr/bin` or `pack:pack/file`, and its arguments. `{name}` in one of them stands for the argument of that name; what is put there
+stays one argument whatever it holds. All arguments are on its standard input as JSON, and its standard output is the result as JSON.
+"""
 Global___RunnerKind: _TypeAlias = RunnerKind  # noqa: Y015
 
 class _TimeoutClass:
@@ -1201,6 +1247,7 @@ class ExecutionProfile(_message.Message):
     PROGRESS_SUPPORTED_FIELD_NUMBER: _builtins.int
     CACHE_TTL_FIELD_NUMBER: _builtins.int
     MAX_CONCURRENCY_FIELD_NUMBER: _builtins.int
+    ACCESS_TIER_FIELD_NUMBER: _builtins.int
     runner: Global___RunnerKind.ValueType
     """Which runner executes it."""
     entry_point: _builtins.str
@@ -1215,6 +1262,8 @@ class ExecutionProfile(_message.Message):
     """True if a run reports progress."""
     max_concurrency: _builtins.int
     """How many runs may be under way at once in one executor. 0 means the mesh's limit."""
+    access_tier: Global___AccessTier.ValueType
+    """What a run may do beyond computing. Unset means PURE."""
     @_builtins.property
     def timeout_default(self) -> _duration_pb2.Duration:
         """The usual limit, 1 s to 2 h. Unset means the class's."""
@@ -1265,10 +1314,11 @@ class ExecutionProfile(_message.Message):
         progress_supported: _builtins.bool = ...,
         cache_ttl: _duration_pb2.Duration | None = ...,
         max_concurrency: _builtins.int = ...,
+        access_tier: Global___AccessTier.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
