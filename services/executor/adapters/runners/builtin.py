@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.builtin.tool import BuiltinTool, version_name
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import Tool
+from services.executor.domain.model import Ran, Tool, Work
 
 SANDBOX = "in_process"
 
@@ -25,10 +24,10 @@ class BuiltinRunner:
         """Name the sandbox, if this build ships the version."""
         return SANDBOX if tool.name in self._tools else None
 
-    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+    async def run(self, tool: Tool, work: Work) -> Ran:
         """Call the tool. These tools are bounded to a moment, so there is nothing to interrupt."""
         try:
-            return self._tools[tool.name].call(arguments)
+            return Ran(self._tools[tool.name].call(work.arguments))
         except MeshError:
             raise
         except Exception as cause:

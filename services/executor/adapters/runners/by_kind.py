@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from services.executor.domain.model import Tool
+from services.executor.domain.model import Ran, Tool, Work
 from services.executor.domain.ports import Runner
 
 
@@ -20,6 +19,6 @@ class RunnersByKind:
         runner = self._runners.get(tool.runner)
         return None if runner is None else runner.sandbox_for(tool)
 
-    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+    async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the tool where its kind runs."""
-        return await self._runners[tool.runner].run(tool, arguments, seconds=seconds)
+        return await self._runners[tool.runner].run(tool, work)

@@ -1,0 +1,139 @@
+"""Tools that mean harm, or might as well."""
+
+import ctypes
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from toolmesh_tool import connect
+
+TOKEN = os.urandom(16).hex()
+
+
+def exits(arguments, call):
+    """Leave without a word."""
+    os._exit(arguments["code"])
+
+
+def crashes(arguments, call):
+    """Touch what is not there."""
+    ctypes.string_at(0)
+
+
+def forges(arguments, call):
+    """Write frames of its own to whatever is open."""
+    frame = b'{"id":"forged","value":1,"notes":{}}'
+    for descriptor in range(3, 30):
+        try:
+            os.write(descriptor, len(frame).to_bytes(4, "big") + frame)
+        except OSError:
+            continue
+    return {"token": TOKEN}
+
+
+def floods(arguments, call):
+    """Promise a frame that nobody could hold."""
+    for descriptor in range(3, 30):
+        try:
+            os.write(descriptor, b"\xff\xff\xff\xff" + b"x" * 1000)
+        except OSError:
+            continue
+    signal.pause()
+
+
+def devours(arguments, call):
+    """Take memory until it ends."""
+    found = []
+    while True:
+        found.append(bytearray(b"x" * (8 << 20)))
+
+
+def catches_memory(arguments, call):
+    """Ask for more memory than there is, at once."""
+    return len(bytearray(1 << 60))
+
+
+def burns(arguments, call):
+    """Take processor time until it ends."""
+    while True:
+        pass
+
+
+def tracer(arguments, call):
+    """Ask for what no honest tool asks."""
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+    return {"token": TOKEN}
+
+
+def looks(arguments, call):
+    """Say whether a path can be read."""
+    try:
+        return {"read": Path(arguments["path"]).read_bytes()[:20].decode("latin-1")}
+    except OSError as error:
+        return {"refused": type(error).__name__}
+
+
+def calls_out(arguments, call):
+    """Fetch something from a host."""
+    try:
+        way = connect(arguments["host"], arguments["port"], timeout=5)
+    except OSError:
+        return {"reached": False}
+    way.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    return {"reached": way.recv(100).startswith(b"HTTP/")}
+
+
+def writes(arguments, call):
+    """Change a volume."""
+    folder = Path("/volumes") / arguments["volume"]
+    for step in arguments["steps"]:
+        _step(folder / step["path"], step)
+    return {"token": TOKEN}
+
+
+def _step(path, step):
+    match step["do"]:
+        case "write":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(step.get("text", ""))
+        case "remove":
+            path.unlink()
+        case "remove_folder":
+            path.rmdir()
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(step["to"])
+        case "pipe":
+            os.mkfifo(path)
+        case "setuid":
+            path.write_text("#!/bin/sh\n")
+            path.chmod(0o4777)
+        case "close":
+            path.chmod(0)
+        case "hide":
+            # The same length and the same times as before.
+            before = path.stat()
+            path.write_text(step["text"])
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        case "fill":
+            fill(path, step["bytes"], step.get("stays", False))
+        case "fail":
+            raise ValueError("after writing")
+
+
+def fill(path, size, stays):
+    """Write much, in files that are each small enough."""
+    nth = 0
+    while size > 0:
+        (path / f"{nth}").write_bytes(b"x" * (1 << 20))
+        nth, size = nth + 1, size - (1 << 20)
+    if stays:
+        signal.pause()
+
+
+def children(arguments, call):
+    """Start more than it may."""
+    started = [subprocess.Popen(["/usr/bin/sleep", "1000"]) for _ in range(1000)]
+    return len(started)

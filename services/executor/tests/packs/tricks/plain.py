@@ -1,0 +1,168 @@
+"""Tools that do what they are asked, and say in which process."""
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from toolmesh_tool import ToolFailure, previewed_by
+
+# One for each process: whoever sees the same token was served by the same worker.
+TOKEN = os.urandom(16).hex()
+KEPT = []
+
+
+def who(arguments, call):
+    """Say who answered, and repeat what was said."""
+    return {"token": TOKEN, "said": arguments.get("say")}
+
+
+def about(arguments, call):
+    """Use everything that a call offers."""
+    call.report_effect("orders/1", "update")
+    call.cost("tokens", 7)
+    call.undo({"order": 1})
+    call.log("a line for the operator")
+    return {
+        "id": call.invocation_id,
+        "key": call.idempotency_key,
+        "preview": call.preview,
+        "in_time": 0 < call.remaining() <= arguments["seconds"],
+    }
+
+
+def vendored(arguments, call):
+    """Use what comes with the pack."""
+    import third_party
+
+    return third_party.ANSWER
+
+
+def prints(arguments, call):
+    """Write where a careless tool writes."""
+    print("x" * 100_000)  # noqa: T201
+    os.write(1, b"\0\0\0\2{}" * 1000)
+    subprocess.run(["/usr/bin/echo", "from a child"], check=True)
+    return {"stdin": os.read(0, 10).decode()}
+
+
+def fails(arguments, call):
+    """Fail in a way that the caller should read about."""
+    raise ToolFailure("the order is closed", partial=arguments.get("partial", False))
+
+
+def raises(arguments, call):
+    """Fail in a way that nobody foresaw."""
+    raise ValueError("secret of the tool")
+
+
+def leaves(arguments, call):
+    """Want to leave."""
+    raise SystemExit(3)
+
+
+def returns(arguments, call):
+    """Return what no JSON can say."""
+    found = {"object": object(), "nan": float("nan"), "surrogate": "\ud800", "wide": 2**70, "set": {1, 2}}
+    return found[arguments["what"]]
+
+
+def circular(arguments, call):
+    """Return what contains itself."""
+    found = []
+    found.append(found)
+    return found
+
+
+def large(arguments, call):
+    """Return much."""
+    return "x" * arguments["size"]
+
+
+def many(arguments, call):
+    """Return little of it, many times."""
+    return [[] for _ in range(arguments["count"])]
+
+
+def nested(arguments, call):
+    """Return a deep nest."""
+    found = 0
+    for _ in range(arguments["depth"]):
+        found = [found]
+    return found
+
+
+def parts(arguments, call):
+    """Answer bit by bit."""
+    for nth in range(arguments["count"]):
+        if nth == arguments.get("fails_at"):
+            raise ValueError("secret of the stream")
+        yield nth
+    if "result" in arguments:
+        return arguments["result"]
+
+
+def litter(arguments, call):
+    """Leave something behind in every way there is."""
+    folder = Path("/tmp/closed/inner")
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("left")
+    folder.chmod(0)
+    Path("/tmp/link").symlink_to("/tmp/closed")
+    os.environ["LEFT"] = "1"
+    os.chdir("/")
+    subprocess.Popen(["/usr/bin/sleep", "1000"], start_new_session=True)
+    return {"token": TOKEN}
+
+
+def found(arguments, call):
+    """Say what an earlier call left behind."""
+    processes = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return {
+        "token": TOKEN,
+        "tmp": [each.name for each in Path("/tmp").iterdir()],
+        "environment": "LEFT" in os.environ,
+        "folder": str(Path.cwd()),
+        "others": [each for each in processes if each not in (1, os.getpid())],
+    }
+
+
+def thread(arguments, call):
+    """Leave a thread behind, which nobody can end from outside."""
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return {"token": TOKEN}
+
+
+def mess(arguments, call):
+    """Do one of these, so that one worker can be asked for several."""
+    return {"litter": litter, "found": found, "thread": thread}[arguments["do"]](arguments, call)
+
+
+def grows(arguments, call):
+    """Keep what it should give back."""
+    KEPT.append(bytearray(arguments["bytes"]))
+    return {"token": TOKEN}
+
+
+def waits(arguments, call):
+    """Never end, with children who ignore what they are told, under a name that can be found from outside."""
+    script = "trap '' TERM INT HUP; exec /usr/bin/sleep " + arguments["marker"]
+    for _ in range(3):
+        subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True)
+    while True:
+        time.sleep(60)
+
+
+def forecast(arguments, call):
+    """Say what would happen."""
+    call.report_effect("orders/2", "create")
+    call.expect("the shop is open", False)
+    call.impact("One order would be made.")
+    return {"forecast": True}
+
+
+@previewed_by(forecast)
+def orders(arguments, call):
+    """Do it."""
+    return {"forecast": False}

@@ -1,0 +1,3 @@
+"""A package that comes with the pack."""
+
+ANSWER = 42
