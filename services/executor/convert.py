@@ -6,15 +6,32 @@ from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
+from libs.common.jsonio import dump
 from libs.common.rpc.call import Call
-from services.executor.domain.model import Caller, Deprecation, Request, Result, Source
+from services.executor.domain.fetch_result import Piece
+from services.executor.domain.model import (
+    PLAIN,
+    Caller,
+    Change,
+    Deprecation,
+    Effect,
+    Foreseen,
+    Request,
+    Result,
+    Shown,
+    Source,
+    Stored,
+)
 
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
+# The unit of every cost in the mesh.
+CURRENCY = "USD"
 _SOURCE_NAMES = {number: source for source, number in _SOURCES.items()}
 
 
@@ -28,6 +45,8 @@ def request_of(message: pb.InvokeRequest, call: Call) -> Request:
         task_id=message.task_id,
         native_call_id=message.native_call_id,
         tool_digest=message.tool_digest,
+        priority=message.priority,
+        preview_token=message.preview_token,
         caller=caller_of(call.caller, message.session_id, call.peer),
         trace_id=call.trace.trace_id,
         deadline=call.deadline,
@@ -58,6 +77,35 @@ def response_of(result: Result) -> pb.InvokeResponse:
     return pb.InvokeResponse(result=_envelope_fields(result))
 
 
+def preview_of(foreseen: Foreseen) -> pb.PreviewInvocationResponse:
+    """Return what a call would do."""
+    forecast = foreseen.forecast
+    return pb.PreviewInvocationResponse(
+        invocation_id=foreseen.invocation_id,
+        changes=[epb.ObservedEffect(**effect_fields(change)) for change in forecast.changes],
+        preconditions=[pb.Precondition(description=text, holds=holds) for text, holds in forecast.preconditions],
+        impact=forecast.impact,
+        predicted_result=b"" if forecast.result is None else dump(forecast.result),
+        approval_required=foreseen.approval_required,
+        preview_token=foreseen.token,
+        expire_time=_timestamp(foreseen.expires),
+        tool_version=foreseen.tool_version,
+        trace_id=foreseen.trace_id,
+    )
+
+
+def piece_of(piece: Piece) -> pb.FetchResultResponse:
+    """Return a piece of a stored result."""
+    head = piece.head
+    return pb.FetchResultResponse(
+        content=piece.content,
+        offset=piece.offset,
+        size_bytes=head.size,
+        digest=head.digest,
+        media_type=head.media_type,
+    )
+
+
 def envelope_of(result: Result) -> epb.ResultEnvelope:
     """Return a result as its envelope."""
     return epb.ResultEnvelope(**_envelope_fields(result))
@@ -75,17 +123,16 @@ def _envelope_fields(result: Result) -> Any:
             "tool_version": result.tool_version,
             "tool_digest": result.tool_digest,
             "source": _SOURCES[result.source],
-            "retrieve_time": created,
+            "retrieve_time": created if result.retrieved is None else _stamp(result.retrieved),
         },
         "execution": {
             "total": _duration(result.total),
             "phases": [{"phase": name, "duration": _duration(taken)} for name, taken in result.phases],
             "attempts": result.attempts,
             "sandbox_ref": result.sandbox,
-            "result_size_bytes": len(result.content),
+            "result_size_bytes": len(result.content) if result.stored is None else result.stored.size,
         },
         "replayed": result.replayed,
-        "adjusted_arguments": result.adjusted,
         "redaction_state": epb.REDACTION_STATE_PARTIAL if result.changed else epb.REDACTION_STATE_NONE,
         "adjusted_result": result.changed,
         "evidence_refs": result.evidence,
@@ -95,12 +142,52 @@ def _envelope_fields(result: Result) -> Any:
     }
     if result.deprecation is not None:
         fields["deprecation"] = _notice(result.deprecation)
+    if result.changes:
+        fields["adjusted_arguments"] = [change.path for change in result.changes]
+        fields["argument_changes"] = [
+            {"path": change.path, "source": change.source, "reason": change.reason} for change in result.changes
+        ]
+    if result.shown is not PLAIN:
+        fields["model_facing_content"] = result.shown.model
+        fields["ui_facing_summary"] = result.shown.ui
+        fields["transcript_search_text"] = result.shown.search
+    if result.costs:
+        fields["execution"]["costs"] = [
+            {"category": category, "amount_micros": micros, "currency": CURRENCY} for category, micros in result.costs
+        ]
+    if result.context:
+        fields["additional_context"] = result.context
+    if result.effects:
+        fields["effects"] = [effect_fields(effect) for effect in result.effects]
+    if result.undone_by:
+        fields["compensation"] = {"tool": result.undone_by, "arguments": result.undo}
+    if result.stored is not None:
+        fields["persisted"] = [_persisted(result.stored)]
     return fields
+
+
+def effect_fields(effect: Effect) -> dict[str, Any]:
+    """The fields of an effect."""
+    source = epb.EFFECT_SOURCE_OBSERVED if effect.observed else epb.EFFECT_SOURCE_REPORTED
+    return {"resource": effect.resource, "operation": effect.operation, "source": source}
+
+
+def _persisted(stored: Stored) -> dict[str, Any]:
+    return {
+        "ref": stored.ref,
+        "preview": stored.preview,
+        "size_bytes": stored.size,
+        "media_type": stored.media_type,
+        "digest": stored.digest,
+        "expire_time": _stamp(stored.expires),
+        "access_token": stored.token,
+    }
 
 
 def result_of(envelope: epb.ResultEnvelope) -> Result:
     """Return the result in an envelope that this executor made."""
     execution, provenance = envelope.execution, envelope.provenance
+    created, retrieved = (moment.ToDatetime(tzinfo=UTC) for moment in (envelope.create_time, provenance.retrieve_time))
     return Result(
         result_id=envelope.result_id,
         invocation_id=envelope.invocation_id,
@@ -108,18 +195,41 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
         tool_version=provenance.tool_version,
         tool_digest=provenance.tool_digest,
         source=_SOURCE_NAMES[provenance.source],
-        created=envelope.create_time.ToDatetime(tzinfo=UTC),
+        created=created,
         total=_seconds(execution.total),
         phases=tuple((phase.phase, _seconds(phase.duration)) for phase in execution.phases),
         attempts=execution.attempts,
         sandbox=execution.sandbox_ref,
         trace_id=envelope.trace_id,
-        adjusted=tuple(envelope.adjusted_arguments),
+        changes=tuple(Change(each.path, each.source, each.reason) for each in envelope.argument_changes),
         changed=tuple(envelope.adjusted_result),
         deprecation=_deprecation(envelope.deprecation) if envelope.HasField("deprecation") else None,
         evidence=tuple(envelope.evidence_refs),
         policies=tuple(envelope.policy_refs),
         replayed=envelope.replayed,
+        context=tuple(envelope.additional_context),
+        effects=tuple(
+            Effect(each.resource, each.operation, each.source == epb.EFFECT_SOURCE_OBSERVED)
+            for each in envelope.effects
+        ),
+        costs=tuple((cost.category, cost.amount_micros) for cost in execution.costs),
+        undone_by=envelope.compensation.tool,
+        undo=envelope.compensation.arguments,
+        stored=_stored(envelope.persisted[0]) if envelope.persisted else None,
+        shown=Shown(envelope.model_facing_content, envelope.ui_facing_summary, envelope.transcript_search_text),
+        retrieved=None if retrieved == created else retrieved,
+    )
+
+
+def _stored(message: epb.PersistedResult) -> Stored:
+    return Stored(
+        ref=message.ref,
+        preview=message.preview,
+        size=message.size_bytes,
+        digest=message.digest,
+        expires=message.expire_time.ToDatetime(tzinfo=UTC),
+        token=message.access_token,
+        media_type=message.media_type,
     )
 
 
@@ -140,6 +250,10 @@ def _deprecation(notice: epb.DeprecationNotice) -> Deprecation:
 
 def _stamp(moment: datetime) -> dict[str, int]:
     return {"seconds": int(moment.timestamp()), "nanos": moment.microsecond * 1000}
+
+
+def _timestamp(moment: datetime) -> Timestamp:
+    return Timestamp(**_stamp(moment))
 
 
 def _duration(seconds: float) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,11 @@ from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
 from libs.common.rpc.call import serving
-from services.executor import convert
+from services.executor import convert, convert_group
+from services.executor.domain.fetch_result import FetchResult
+from services.executor.domain.group import InvokeGroup
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.preview import Preview
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,28 @@ class ExecutorHandlers(rpc.ExecutorServiceServicer):
     """Answers the calls of the executor service."""
 
     invoke: Invoke
+    group: InvokeGroup
+    preview: Preview
+    fetch: FetchResult
 
     async def Invoke(self, request: pb.InvokeRequest, context: Any) -> pb.InvokeResponse:
         result = await self.invoke(convert.request_of(request, serving()))
         return convert.response_of(result)
+
+    async def InvokeGroup(self, request: pb.InvokeGroupRequest, context: Any) -> pb.InvokeGroupResponse:
+        outcomes = await self.group(convert_group.group_of(request, serving()))
+        return convert_group.group_response_of(outcomes)
+
+    async def PreviewInvocation(
+        self, request: pb.PreviewInvocationRequest, context: Any
+    ) -> pb.PreviewInvocationResponse:
+        foreseen = await self.preview(convert.request_of(request.request, serving()))
+        return convert.preview_of(foreseen)
+
+    async def FetchResult(self, request: pb.FetchResultRequest, context: Any) -> AsyncIterator[pb.FetchResultResponse]:
+        call = serving()
+        caller = convert.caller_of(call.caller, "", call.peer)
+        async for piece in self.fetch(
+            caller, request.ref, request.access_token, offset=request.offset, max_bytes=request.max_bytes
+        ):
+            yield convert.piece_of(piece)

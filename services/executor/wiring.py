@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -26,13 +27,25 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit_stream import AuditStream
 from services.executor.adapters.authorizer import PolicyAuthorizer
 from services.executor.adapters.claims import PostgresClaims
+from services.executor.adapters.hooks.book import hooks_file
 from services.executor.adapters.metrics import Metrics
 from services.executor.adapters.outbox import Outbox
+from services.executor.adapters.preview_tokens import SealedPreviewTokens
+from services.executor.adapters.quarantine import QuarantiningView
+from services.executor.adapters.queue_metrics import QueueMetrics, show_length
 from services.executor.adapters.records import RecordWriter
 from services.executor.adapters.registrar import Registrar
 from services.executor.adapters.registry_view import RegistryView
+from services.executor.adapters.result_cache import MemoryResultCache
+from services.executor.adapters.result_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.by_kind import RunnersByKind
+from services.executor.adapters.runners.confined import ConfinedRunners, Terms
+from services.executor.adapters.runners.pool import Limits
+from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
+from services.executor.adapters.sandbox.contract import Sandbox
+from services.executor.adapters.sandbox.egress import EgressProxy
+from services.executor.adapters.sandbox.gvisor import Gvisor
 from services.executor.adapters.spans import SampledSpans
 from services.executor.adapters.spending_when_needed import SpendingWhenNeeded
 from services.executor.adapters.trail import DurableTrail
@@ -41,8 +54,16 @@ from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
-from services.executor.domain.invoke import InFlight, Invoke, Ports
+from services.executor.domain.fetch_result import FetchResult
+from services.executor.domain.group import InvokeGroup
+from services.executor.domain.invoke import Invoke
+from services.executor.domain.parts import Parts, Ports
 from services.executor.domain.ports import Runner
+from services.executor.domain.preview import Preview
+from services.executor.domain.scheduler import Bounds, Scheduler
+from services.executor.domain.serving import InFlight, Serving
+from services.executor.domain.storing import Storing
+from services.executor.domain.turns import Turns
 from services.executor.handlers import ExecutorHandlers
 from services.executor.policy import POLICY
 
@@ -77,26 +98,43 @@ def compose(
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
     view = RegistryView(registry, clock, log)
+    usable = QuarantiningView(view, registry, log)
+    cache = MemoryResultCache(clock, max_bytes=settings.result_cache_bytes)
+    view.listen(cache.forget)
+    store = PostgresResultStore(database, settings.sealing_keys)
+    hooks = hooks_file(settings.hooks)
+    confined = confined_runners(settings, log)
+    scheduler = scheduler_of(settings, clock)
     trail = durable_trail(settings, audit, database, log, in_flight)
-    claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys)
+    claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
     spending = SpendingWhenNeeded(settings.redis_url)
     registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
-        tools=view,
+        tools=usable,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
-        runner=RunnersByKind({"builtin": builtin_runner(tools, log)}),
+        runner=RunnersByKind({"builtin": builtin_runner(tools, log), **confined.by_kind}),
         claims=claims,
         spending=spending,
+        previews=SealedPreviewTokens(settings.sealing_keys, clock),
+        quarantine=usable,
+        cache=cache,
+        storing=Storing(store, settings.result_ttl_seconds, settings.result_max_bytes),
+        turns=Turns(scheduler, clock),
+        hooks=hooks.open(clock, log),
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
         scanners=settings.redaction_rules,
         satisfies=ConstraintChecker(),
     )
-    invoke = Invoke(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
-    verifier.view.listen(lambda: withdraw(invoke, verifier.view, log))
-    handlers = ExecutorHandlers(invoke)
+    parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
+    verifier.view.listen(lambda: withdraw(parts.serving, verifier.view, log))
+    claims.listen(parts.serving.overtaken)
+    invoke = Invoke(parts)
+    handlers = ExecutorHandlers(
+        invoke, InvokeGroup(invoke, usable, clock), Preview(parts, ports.previews), FetchResult(store)
+    )
     return RpcApplication(
         settings,
         log,
@@ -108,18 +146,23 @@ def compose(
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
-            sweeping(claims, log),
+            sweeping(claims, "idempotency keys", log),
+            sweeping(store, "stored results", log),
+            Resource(stop=claims.stop),
             Resource(stop=spending.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
+            Resource(stop=usable.stop),
+            Resource(stop=hooks.close),
+            Resource(confined.start, confined.stop),
         ],
     )
 
 
-def withdraw(invoke: Invoke, view: RevocationView, log: Log) -> None:
+def withdraw(serving: Serving, view: RevocationView, log: Log) -> None:
     """End what runs on tokens that are revoked."""
-    if ended := invoke.withdraw(lambda caller: view.refuses(caller.descent)):
+    if ended := serving.withdraw(lambda caller: view.refuses(caller.descent)):
         log.info("invocations ended, their tokens were revoked", count=ended)
 
 
@@ -146,22 +189,62 @@ def durable_trail(
     return DurableTrail(stream, outbox, log)
 
 
-def sweeping(claims: PostgresClaims, log: Log) -> Resource:
-    """Forget keys whose window is over, every few minutes."""
+def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
+    """What runs tools that nobody has to trust."""
+    instance, cgroups = instance_id(settings), settings.sandbox_cgroups
+    sandboxes: dict[str, Sandbox] = {
+        "process": Bubblewrap(instance, cgroups=cgroups),
+        "kernel": Gvisor(instance, cgroups=cgroups, runsc=settings.runsc),
+    }
+    workers = Limits(
+        most=settings.workers,
+        most_per_tenant=settings.workers_per_tenant,
+        idle_seconds=settings.worker_idle_seconds,
+        calls=settings.worker_calls,
+    )
+    terms = Terms(settings.tool_packs, dict(settings.volumes), workers, settings.cold_starts, settings.result_max_bytes)
+    return ConfinedRunners(sandboxes, terms, log, egress=lambda: EgressProxy(settings.egress_internal))
+
+
+def scheduler_of(settings: Settings, clock: Clock) -> Scheduler:
+    """What gives calls their turn, with somebody who counts those that wait."""
+    bounds = Bounds(
+        tool=settings.tool_concurrency,
+        service=settings.service_concurrency,
+        sandboxes=settings.sandbox_concurrency,
+        waiting=settings.queue_limit,
+        waiting_per_tool=settings.tool_queue_limit,
+        aging=settings.queue_aging_seconds,
+    )
+    scheduler = Scheduler(clock, bounds, QueueMetrics())
+    show_length(scheduler)
+    return scheduler
+
+
+class Swept(Protocol):
+    """Where things end whose time is over."""
+
+    async def sweep(self) -> int:
+        """Forget some of them; return how many."""
+        ...
+
+
+def sweeping(swept: Swept, what: str, log: Log) -> Resource:
+    """Forget what is over, every few minutes."""
     tasks: list[asyncio.Task[None]] = []
 
     async def sweep_forever() -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
-                while forgotten := await claims.sweep():
-                    log.debug("idempotency keys forgotten", count=forgotten)
+                while forgotten := await swept.sweep():
+                    log.debug("forgotten", what=what, count=forgotten)
             except Exception as error:
                 # Whatever it was, the next round comes: what is swept is over, and nobody waits for it.
-                log.error("sweeping failed", cause=error)
+                log.error("sweeping failed", what=what, cause=error)
 
     async def start() -> None:
-        tasks.append(asyncio.create_task(sweep_forever(), name="sweep-claims"))
+        tasks.append(asyncio.create_task(sweep_forever(), name="sweep"))
 
     async def stop() -> None:
         for task in tasks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
@@ -28,6 +28,7 @@ class Catalog:
         self._by_tool: dict[ToolName, dict[str, Entry]] = {}
         self._aliases: dict[ToolName, ToolName] | None = None
         self._resolved: dict[tuple[str, str], Tool] = {}
+        self._listeners: list[Callable[[str], None]] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -36,8 +37,15 @@ class Catalog:
         """Return the version of this resource name."""
         return self._entries.get(name)
 
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Tell the listener the digest of every version that changes from now on, or goes. A mere repetition is no change."""
+        self._listeners.append(listener)
+
     def put(self, entry: Entry) -> None:
         """Take in a version that is new or changed."""
+        known = self._entries.get(entry.name)
+        if known is not None and _facts(known) != _facts(entry):
+            self._tell(known)
         self._entries[entry.name] = entry
         self._by_tool.setdefault(entry.tool_name, {})[entry.name] = entry
         self._changed()
@@ -47,6 +55,7 @@ class Catalog:
         entry = self._entries.pop(name, None)
         if entry is None:
             return
+        self._tell(entry)
         versions = self._by_tool[entry.tool_name]
         del versions[name]
         if not versions:
@@ -114,6 +123,14 @@ class Catalog:
     def _changed(self) -> None:
         self._resolved.clear()
         self._aliases = None
+
+    def _tell(self, entry: Entry) -> None:
+        for listener in self._listeners:
+            listener(entry.digest)
+
+
+def _facts(entry: Entry) -> tuple[str, str, str]:
+    return entry.digest, entry.state, entry.state_reason
 
 
 def _meant(entries: Iterable[Entry], constraint: str) -> list[Entry]:

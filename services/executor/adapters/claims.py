@@ -1,20 +1,20 @@
 """Idempotency keys in PostgreSQL: one row decides who runs, also between replicas and after a crash.
 
 What a call answered may hold anything, so it is stored sealed: the database, its backups and whoever reads them see none of it.
-Time is the database's own, so that replicas whose clocks differ still agree on when a lease has run out.
+
+A key is held under a short lease that its owner renews. When an owner falls silent, exactly one other call takes the key over, with the memory of
+every run that may have had its effect; what becomes of that doubt is the tool's rule, in `domain/uncertain.py`. An owner that was only
+stopped and wakes up late finds its key gone: it settles nothing and overwrites nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from datetime import timedelta
+import time
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, literal_column, select, update
-from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 
@@ -22,18 +22,17 @@ from libs.common.errors import MeshError
 from libs.common.jsonio import dump
 from libs.common.rpc.status import envelope, from_envelope
 from libs.common.sealing import Seal, SealError
-from libs.common.sql.engine import transaction
-from services.executor.adapters.tables import claims
+from services.executor.adapters.claim_leases import ClaimLeases
+from services.executor.adapters.claim_rows import FAILED, SUCCEEDED, ClaimRows, Row, Scope, scope_of
+from services.executor.adapters.claim_watch import ClaimWatch
 from services.executor.convert import envelope_of, result_of
 from services.executor.domain import errors
 from services.executor.domain.model import Claim, Settled
+from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken
 
-RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
-_KEY = (claims.c.tool, claims.c.subject, claims.c.session, claims.c.key)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
-_SWEEP_ROWS = 1000
-
-Scope = tuple[str, str, str, str]
+LEASE_SECONDS = 10.0
+# Of the pool's five connections: settling and renewing always find one, and a crowd of calls waits here instead of failing there.
+_ASKING_AT_ONCE = 3
 
 
 class _Found(Enum):
@@ -46,153 +45,141 @@ class _Found(Enum):
 class PostgresClaims:
     """The memory of idempotency keys."""
 
-    def __init__(self, engine: AsyncEngine, owner: str, seal: Seal) -> None:
-        self._engine, self._owner, self._seal = engine, owner, seal
-        self._watches: dict[Scope, asyncio.Task[None]] = {}
+    def __init__(self, engine: AsyncEngine, owner: str, seal: Seal, *, lease: float = LEASE_SECONDS) -> None:
+        self._rows, self._seal, self._lease = ClaimRows(engine, owner), seal, lease
+        self._watch, self._leases = ClaimWatch(self._rows), ClaimLeases(self._rows, lease)
+        self._doors = asyncio.Semaphore(_ASKING_AT_ONCE)
+        self._asking: dict[Scope, asyncio.Future[Row | None]] = {}
 
     async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
-        """Hold the key, or return what the first call with it ended in, waiting for it where it is under way."""
+        """Hold the key, or return what the first call with it ended in, waiting for it where it is under way. Returns Doubted when the
+        key is now held, and its earlier owner fell silent without saying whether the effect happened."""
         try:
             async with asyncio.timeout(within):
-                while (found := await self._attempt(claim)) is _Found.UNDER_WAY:
-                    await self._until_settled(claim)
+                while (found := self._judged(claim, await self._look(claim))) is _Found.UNDER_WAY:
+                    continue
         except TimeoutError:
             raise errors.deadline_exceeded() from None
         return found if isinstance(found, Settled) else None
 
+    def sure(self, claim: Claim) -> bool:
+        """Say whether nobody else can hold the key at this moment."""
+        return self._leases.sure(claim)
+
+    def listen(self, loosened: Callable[[str], None]) -> None:
+        """Be told the invocation whose key may now be somebody else's, while its call still works."""
+        self._leases.listen(loosened)
+
     async def settle(self, claim: Claim, settled: Settled) -> None:
-        """Keep how the call ended. Has no effect when the key was taken over meanwhile."""
-        if isinstance(settled.outcome, MeshError):
-            state, column, message = FAILED, "error", envelope(settled.outcome).SerializeToString()
-        else:
-            state, column, message = SUCCEEDED, "result", envelope_of(settled.outcome).SerializeToString()
-        ended = {"state": state, column: self._seal.seal(message, _place(claim, claim.invocation_id))}
-        statement = update(claims).where(_held(claim)).values(**ended, expire_time=_from_now(claim.window))
-        async with transaction(self._engine) as connection:
-            await connection.execute(statement)
+        """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""
+        failed = isinstance(settled.outcome, MeshError)
+        message = envelope(settled.outcome) if isinstance(settled.outcome, MeshError) else envelope_of(settled.outcome)
+        sealed = self._seal.seal(message.SerializeToString(), _place(claim, claim.invocation_id))
+        state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
+        try:
+            kept = await self._rows.settle(claim, state, **stored)
+        finally:
+            self._let_go(claim)
+        if not kept:
+            raise Overtaken(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
-        """Give the key back, if this call still holds it."""
-        async with transaction(self._engine) as connection:
-            await connection.execute(delete(claims).where(_held(claim)))
+        """Give the key back, if this call still holds it. What an earlier owner may have done stays in doubt."""
+        try:
+            await self._rows.release(claim)
+        finally:
+            self._let_go(claim)
+
+    async def abandon(self, claim: Claim) -> None:
+        """Let go of the key, if this call still holds it, without knowing whether its effect happened: whoever asks next decides."""
+        try:
+            await self._rows.abandon(claim)
+        finally:
+            self._let_go(claim)
 
     async def sweep(self) -> int:
         """Forget keys whose window is over, a bounded number at a time; return how many."""
-        place: ColumnElement[Any] = literal_column("ctid")
-        old = select(place).select_from(claims).where(claims.c.expire_time <= func.now()).limit(_SWEEP_ROWS)
-        statement = delete(claims).where(place.in_(old))
-        async with transaction(self._engine) as connection:
-            return (await connection.execute(statement)).rowcount
+        return await self._rows.sweep()
 
-    async def _attempt(self, claim: Claim) -> Settled | _Found:
-        async with transaction(self._engine) as connection:
-            if await self._insert(connection, claim):
-                return _Found.OURS
-            row = await self._look(connection, claim)
-            if row is None:
-                # Given back between the two statements: it is anybody's again.
-                return _Found.UNDER_WAY
-            if row.arguments_digest != claim.arguments_digest:
-                raise errors.key_conflict()
-            if row.state != RUNNING:
-                return self._ended(claim, row)
-            if row.leased:
-                return _Found.UNDER_WAY
-            if not claim.repeatable:
-                raise errors.outcome_unknown(row.invocation_id)
-            return _Found.OURS if await self._take_over(connection, claim, row) else _Found.UNDER_WAY
+    async def stop(self) -> None:
+        """Renew nothing and look at nothing any more."""
+        await self._leases.stop()
+        await self._watch.stop()
 
-    def _ended(self, claim: Claim, row: Any) -> Settled:
-        """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
-        sealed, place = row.error if row.state == FAILED else row.result, _place(claim, row.invocation_id)
+    async def _look(self, claim: Claim) -> Row | None:
+        """Return what is known of the key, after it has changed if it is under way. None if it is worth another look."""
+        scope, asked = scope_of(claim), claim.arguments_digest
+        if not self._watch.knows(scope, asked):
+            asking = self._asking.get(scope)
+            row = await (self._ask(claim, scope) if asking is None else _shared(asking))
+            if row is None or not row.under_way or row.arguments_digest != asked:
+                return row
+        return await self._watch.change(scope, asked)
+
+    async def _ask(self, claim: Claim, scope: Scope) -> Row | None:
+        """Ask for the key. Whoever wants the same one at the same time in this process hears the answer too, and asks nothing."""
+        answer: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        self._asking[scope] = answer
         try:
-            message = self._seal.open(sealed, place)
+            async with self._doors:
+                row = await self._seize(claim)
+        except BaseException as error:
+            if isinstance(error, MeshError):
+                answer.set_exception(error)
+                answer.exception()
+            else:
+                answer.set_result(None)
+            raise
+        finally:
+            del self._asking[scope]
+        answer.set_result(None if row is None else row._replace(ours=False))
+        return row
+
+    async def _seize(self, claim: Claim) -> Row | None:
+        since = time.monotonic()
+        row = await self._rows.seize(claim, min(self._lease, claim.lease))
+        if row is not None and row.ours:
+            self._leases.begin(claim, since)
+        return row
+
+    def _judged(self, claim: Claim, row: Row | None) -> Settled | _Found:
+        if row is None:
+            return _Found.UNDER_WAY
+        if row.arguments_digest != claim.arguments_digest:
+            raise errors.key_conflict()
+        if row.ours:
+            return self._taken(claim, row)
+        return _Found.UNDER_WAY if row.under_way else self._ended(claim, row)
+
+    def _taken(self, claim: Claim, row: Row) -> Settled | _Found:
+        runs = tuple(row.doubted.split())
+        if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
+            return _Found.OURS
+        return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
+
+    def _ended(self, claim: Claim, row: Row) -> Settled:
+        """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
+        try:
+            message = self._seal.open((row.error or row.result) or b"", _place(claim, row.invocation_id))
         except SealError:
             raise errors.outcome_unknown(row.invocation_id) from None
         if row.state == FAILED:
             return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
         return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
 
-    async def _insert(self, connection: AsyncConnection, claim: Claim) -> bool:
-        values = {
-            "arguments_digest": claim.arguments_digest,
-            "invocation_id": claim.invocation_id,
-            "owner": self._owner,
-            "state": RUNNING,
-            "lease_until": _from_now(claim.lease),
-            "create_time": func.now(),
-            "expire_time": _from_now(max(claim.window, claim.lease)),
-        }
-        scope = {"tool": claim.tool, "subject": claim.subject, "session": claim.session, "key": claim.key}
-        # A row whose window is over is as good as none.
-        statement = (
-            insert(claims)
-            .values(**scope, **values)
-            .on_conflict_do_update(
-                index_elements=_KEY,
-                set_={**values, "result": None, "error": None},
-                where=claims.c.expire_time <= func.now(),
-            )
-            .returning(claims.c.invocation_id)
-        )
-        return (await connection.execute(statement)).first() is not None
+    def _let_go(self, claim: Claim) -> None:
+        self._leases.end(claim)
+        self._watch.nudge(scope_of(claim))
 
-    async def _look(self, connection: AsyncConnection, claim: Claim) -> Any:
-        leased = (claims.c.lease_until > func.now()).label("leased")
-        return (await connection.execute(select(claims, leased).where(_scope(claim)))).first()
 
-    async def _take_over(self, connection: AsyncConnection, claim: Claim, row: Any) -> bool:
-        statement = (
-            update(claims)
-            .where(_scope(claim), claims.c.state == RUNNING, claims.c.invocation_id == row.invocation_id)
-            .values(
-                invocation_id=claim.invocation_id,
-                owner=self._owner,
-                lease_until=_from_now(claim.lease),
-                expire_time=_from_now(max(claim.window, claim.lease)),
-            )
-        )
-        return (await connection.execute(statement)).rowcount == 1
-
-    async def _until_settled(self, claim: Claim) -> None:
-        """Wait until the key is worth another look. However many wait in this process, one of them looks."""
-        scope = (claim.tool, claim.subject, claim.session, claim.key)
-        watch = self._watches.get(scope)
-        if watch is None:
-            watch = self._watches[scope] = asyncio.create_task(self._watch(claim))
-            watch.add_done_callback(lambda done: self._watched(scope, done))
-        await asyncio.shield(watch)
-
-    def _watched(self, scope: Scope, watch: asyncio.Task[None]) -> None:
-        del self._watches[scope]
-        if not watch.cancelled():
-            # Whoever waited has seen it; a watch that everyone left must not be reported as forgotten.
-            watch.exception()
-
-    async def _watch(self, claim: Claim) -> None:
-        pause = _FIRST_PAUSE
-        under_way = and_(_scope(claim), claims.c.state == RUNNING, claims.c.lease_until > func.now())
-        while True:
-            await asyncio.sleep(pause * random.uniform(0.7, 1.0))  # noqa: S311  (spread out, not a secret)
-            async with transaction(self._engine) as connection:
-                if (await connection.execute(select(claims.c.key).where(under_way))).first() is None:
-                    return
-            pause = min(pause * 1.6, _LONGEST_PAUSE)
+async def _shared(asking: asyncio.Future[Row | None]) -> Row | None:
+    """Hear what another call's question is answered with; its failure as one's own."""
+    try:
+        return await asyncio.shield(asking)
+    except MeshError as error:
+        raise MeshError(error.reason, retry_after=error.retry_after) from error
 
 
 def _place(claim: Claim, invocation_id: str) -> str:
     """What a stored ending is bound to: no row's ending can be passed off as another's."""
     return dump([claim.tool, claim.subject, claim.session, claim.key, claim.arguments_digest, invocation_id]).decode()
-
-
-def _scope(claim: Claim) -> ColumnElement[bool]:
-    wanted = (claim.tool, claim.subject, claim.session, claim.key)
-    return and_(*(column == value for column, value in zip(_KEY, wanted, strict=True)))
-
-
-def _held(claim: Claim) -> ColumnElement[bool]:
-    return and_(_scope(claim), claims.c.invocation_id == claim.invocation_id, claims.c.state == RUNNING)
-
-
-def _from_now(seconds: float) -> Any:
-    return func.now() + timedelta(seconds=seconds)

@@ -86,6 +86,9 @@ class Metrics:
             validation_failures.labels(labels.tool, "input").inc()
         elif invocation.reason is Reason.RESULT_INVALID:
             validation_failures.labels(labels.tool, "output").inc()
+            # A caller cannot mend it, so somebody else must hear of it.
+            version = f"{labels.tool}@{labels.version}"
+            self._log.error("result broke its contract", tool=version, invocation=invocation.invocation_id)
 
     def unforeseen(self, cause: Exception) -> None:
         """Log what nobody foresaw."""

@@ -3,22 +3,24 @@ will carry it. What the form looks like is the log's contract; docs/audit.md has
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.book import ScannerBook
-from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
+from services.executor.domain.model import Caller, Effect, Event, Record, Request, Status, Verdict
 
 WRITER = "executor"
 _EVENTS = {event: event.value.lower() for event in Event}
 _STATUSES = {status: "" if status is Status.BEGUN else status.value.lower() for status in Status}
 _OUTCOMES = {Verdict.ALLOW: "allow", Verdict.DENY: "deny", Verdict.NEEDS_APPROVAL: "requires_approval"}
 # The contract's limits for a record; what lies beyond them is in the decision and in the manifest.
-_MAX_POLICIES = _MAX_SIDE_EFFECTS = 64
+_MAX_POLICIES = _MAX_LISTED = 64
 _MAX_NAME = 512
 _REMEMBERED_CALLERS = 4096
 
@@ -66,6 +68,7 @@ class RecordWriter:
         self._add_tool(form, record)
         _add_decision(form, record)
         _add_outcome(form, record)
+        self._add_story(form, record)
         return form
 
     def _add_names(self, form: dict[str, Any], record: Record) -> None:
@@ -93,7 +96,32 @@ class RecordWriter:
         form["tool_version"], form["tool_digest"] = tool.name, tool.digest
         form["mutation_class"] = tool.mutation
         if tool.side_effects:
-            form["side_effects"] = tool.side_effects[:_MAX_SIDE_EFFECTS]
+            form["side_effects"] = tool.side_effects[:_MAX_LISTED]
+
+    def _add_story(self, form: dict[str, Any], record: Record) -> None:
+        """How the call came to its outcome: what happened to its arguments, who had a say, and what it left behind."""
+        if record.state_path:
+            form["state_path"] = record.state_path
+        if record.preview:
+            form["preview"] = True
+        if record.changes:
+            told = [f"{change.source} {change.path} {change.reason}" for change in record.changes]
+            form["argument_changes"] = self._listed(told, record.request)
+        if record.hooks:
+            form["hooks"] = self._listed(record.hooks, record.request)
+        if record.effects:
+            # What was seen takes the place of what was declared; the manifest has that.
+            form["side_effects"] = self._listed(_effects(record.effects), record.request)
+        if record.violations:
+            form["violations"] = self._listed(_effects(record.violations), record.request)
+        if record.undone_by:
+            form["compensation"] = record.undone_by
+        if record.cost_micros:
+            form["cost_micros"] = record.cost_micros
+
+    def _listed(self, texts: Iterable[str], request: Request) -> list[str]:
+        """Texts that name what a caller or a tool named, without what must not be on record."""
+        return [self._shown(text.strip(), request)[:_MAX_NAME] for text in islice(texts, _MAX_LISTED)]
 
     def _caller(self, caller: Caller) -> orjson.Fragment:
         """Return the caller as it is written. Calls with one token come in rows, so it is remembered."""
@@ -135,6 +163,10 @@ def _add_outcome(form: dict[str, Any], record: Record) -> None:
         form["error_reason"] = f"E{int(reason)} {reason.name}"
     if record.latency is not None:
         form["latency_us"] = int(record.latency * 1e6)
+
+
+def _effects(effects: Iterable[Effect]) -> list[str]:
+    return [f"{effect.operation} {effect.resource}" for effect in effects]
 
 
 def _caller_form(caller: Caller, session: str) -> dict[str, Any]:

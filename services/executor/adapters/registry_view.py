@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -54,6 +55,10 @@ class RegistryView:
         if self.age() > STALE_SECONDS:
             raise errors.catalog_stale()
         return self._catalog.resolve(reference, constraint)
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Tell the listener the digest of every version that changes or goes."""
+        self._catalog.listen(listener)
 
     def age(self) -> float:
         """Seconds since the registry was last heard; infinite before the first snapshot."""

@@ -70,8 +70,12 @@ def _checker(schema: dict[str, Any]) -> Any:
         raise SchemaError(str(error)[:300]) from None
 
     def violations(value: Any) -> Sequence[Violation]:
-        if validator.is_valid(value):
-            return ()
+        try:
+            if validator.is_valid(value):
+                return ()
+        except ValueError:
+            # A tool inside the process may return anything: what is no JSON satisfies no schema.
+            return (Violation("", "json", "has no JSON form"),)
         found: list[Violation] = []
         for error in validator.iter_errors(value):
             found.extend(_violations(error))

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Identity, LargeBinary, MetaData, Table, Text, func
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    func,
+)
 
 metadata = MetaData()
 
@@ -18,6 +31,7 @@ claims = Table(
     Column("invocation_id", Text, nullable=False),
     Column("owner", Text, nullable=False),
     Column("state", Text, nullable=False),
+    Column("doubted", Text, nullable=False, server_default=""),
     Column("result", LargeBinary),
     Column("error", LargeBinary),
     Column("lease_until", DateTime(timezone=True), nullable=False),
@@ -43,4 +57,28 @@ outbox_delivery = Table(
     Column("singleton", Boolean, primary_key=True),
     Column("owner", Text, nullable=False),
     Column("lease_until", DateTime(timezone=True), nullable=False),
+)
+
+# One row per result that is too large to be embedded: whose it is, what opens it, and until when.
+results = Table(
+    "results",
+    metadata,
+    Column("result_id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("token_hash", LargeBinary, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("create_time", DateTime(timezone=True), nullable=False),
+    Column("expire_time", DateTime(timezone=True), nullable=False),
+)
+
+# Its content, in pieces.
+result_pieces = Table(
+    "result_pieces",
+    metadata,
+    Column("result_id", Text, ForeignKey("results.result_id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
 )

@@ -12,9 +12,11 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 from libs.common.errors import MeshError
 from libs.common.names import ToolName, split_version_name
 from libs.common.semver import Version
+from services.executor.adapters.intakes import intake_of
+from services.executor.adapters.profiles import confinement_of, placement_of, rendering_of
 from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract, resources_of
 from services.executor.domain.deadlines import CLASS_SECONDS
-from services.executor.domain.model import Deprecation, Mutation, TimeoutClass, Tool
+from services.executor.domain.model import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
 
 # What fits into one message of the mesh beside its envelope.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
@@ -75,6 +77,7 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
     manifest = version.manifest
     mutation = Mutation(mpb.MutationClass.Name(manifest.mutation_class).removeprefix("MUTATION_CLASS_").lower())
     timeout_class = _timeout_class(manifest.execution)
+    confinement = confinement_of(manifest)
     return Tool(
         name=version.name,
         qualified=name.qualified,
@@ -105,6 +108,22 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),
         deprecation=deprecation,
         deferred=_deferred(version),
+        coerces=_fills_defaults(manifest),
+        hooks_may_change=manifest.input.mutation_policy == mpb.INPUT_MUTATION_POLICY_HOOKS,
+        internal_only=tuple(manifest.input.internal_only_fields),
+        checks=tuple(manifest.interface.semantic_checks),
+        matchers=tuple(_matcher(each) for each in manifest.interface.permission_matchers),
+        effects=tuple(Effect(effect.resource, _operation(effect)) for effect in manifest.side_effects),
+        uncertain=_uncertain(manifest, mutation),
+        status_tool=manifest.idempotency.status_tool,
+        compensation=manifest.compensation_tool,
+        dry_run=manifest.dry_run_supported,
+        cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
+        persists=not manifest.output.persistence_opt_out,
+        intake=intake_of(manifest, confinement),
+        confinement=confinement,
+        placement=placement_of(manifest),
+        rendering=rendering_of(manifest),
     )
 
 
@@ -137,9 +156,24 @@ def _repeatable(manifest: mpb.ToolManifest, mutation: Mutation) -> bool:
     return mutation is Mutation.READ_ONLY or rule == mpb.UNCERTAIN_OUTCOME_RULE_REPEAT
 
 
+def _uncertain(manifest: mpb.ToolManifest, mutation: Mutation) -> UncertainOutcome:
+    if _repeatable(manifest, mutation):
+        return UncertainOutcome.REPEAT
+    asks = manifest.idempotency.uncertain_outcome == mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS
+    return UncertainOutcome.QUERY_STATUS if asks and manifest.idempotency.status_tool else UncertainOutcome.FAIL
+
+
+def _matcher(matcher: mpb.PermissionMatcher) -> tuple[str, str]:
+    target = mpb.MatchTarget.Name(matcher.target).removeprefix("MATCH_TARGET_").lower()
+    return target, matcher.argument_pointer
+
+
 def _side_effect(effect: mpb.SideEffect) -> str:
-    operation = mpb.SideEffectOperation.Name(effect.operation).removeprefix("SIDE_EFFECT_OPERATION_").lower()
-    return f"{operation} {effect.resource}"
+    return f"{_operation(effect)} {effect.resource}"
+
+
+def _operation(effect: mpb.SideEffect) -> str:
+    return mpb.SideEffectOperation.Name(effect.operation).removeprefix("SIDE_EFFECT_OPERATION_").lower()
 
 
 def _deprecation(version: vpb.ToolVersion) -> Deprecation | None:

@@ -1,12 +1,10 @@
-"""Arguments: parsed strictly, completed from the schema, and held to it."""
+"""How evidence shows arguments and results."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from libs.common.canonical import canonical, digest_bytes
-from libs.common.jsonio import parse_object
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.model import Contract, Payload, Tool
@@ -14,15 +12,6 @@ from services.executor.domain.model import Contract, Payload, Tool
 SUMMARY_BYTES = 4096
 # Twice what a summary can hold: much of a longer value would have to be secret for the rest to fit.
 EXAMINED_BYTES = 2 * SUMMARY_BYTES
-
-
-def prepare(tool: Tool, payload: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the arguments that the tool would receive and the pointers of those that the mesh filled in.
-
-    Raises INVALID_JSON or PAYLOAD_TOO_LARGE for what is not the JSON of the contract.
-    """
-    arguments = parse_object(payload)
-    return arguments, _complete(tool, arguments)
 
 
 def describe(value: Any, contract: Contract, tool: Tool, scanner: Scanner) -> Payload:
@@ -37,13 +26,3 @@ def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanne
     if len(form) <= EXAMINED_BYTES and (declared is not None or scanner.suspects(form.decode())):
         shown = canonical(scanner.value(value, declared).value)
     return shown if len(shown) <= SUMMARY_BYTES else canonical({"truncated": True, "size_bytes": len(shown)})
-
-
-def _complete(tool: Tool, arguments: dict[str, Any]) -> tuple[str, ...]:
-    if not tool.defaults:
-        return ()
-    missing = [default for default in tool.defaults if default.argument not in arguments]
-    for default in missing:
-        # A copy, because a runner may change what it receives.
-        arguments[default.argument] = copy.deepcopy(default.value)
-    return tuple(default.pointer for default in missing)

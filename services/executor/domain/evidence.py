@@ -27,10 +27,15 @@ _ENDINGS = {
     Reason.PAYLOAD_TOO_LARGE: State.SCHEMA_PARSE_FAILED,
     Reason.INVALID_REQUEST: State.VALIDATION_FAILED,
     Reason.ARGUMENTS_INVALID: State.VALIDATION_FAILED,
+    Reason.COERCION_FAILED: State.VALIDATION_FAILED,
+    Reason.INJECTION_DETECTED: State.VALIDATION_FAILED,
     Reason.IDEMPOTENCY_KEY_REQUIRED: State.VALIDATION_FAILED,
     Reason.TOOL_TIMEOUT: State.TIMED_OUT,
     Reason.DEADLINE_EXCEEDED: State.TIMED_OUT,
     Reason.INVOCATION_CANCELED: State.CANCELED,
+    Reason.SIBLING_CANCELED: State.CANCELED,
+    Reason.HOOK_BLOCKED: State.BLOCKED,
+    Reason.QUEUE_FULL: State.BLOCKED,
     # Where it can no longer be denied, because it already runs.
     Reason.TOKEN_REVOKED: State.CANCELED,
 }
@@ -52,6 +57,10 @@ def decision_record(invocation: Invocation, refusal: MeshError | None = None) ->
         arguments=invocation.asked,
         reason=None if refusal is None else refusal.reason,
         latency=None if refusal is None else invocation.elapsed(),
+        preview=invocation.preview,
+        changes=invocation.changes,
+        hooks=invocation.hooks,
+        state_path="" if refusal is None else invocation.track.path,
     )
 
 
@@ -77,7 +86,21 @@ def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> 
         replayed=invocation.replayed,
         sandbox=invocation.sandbox,
         attempt=invocation.attempts,
+        preview=invocation.preview,
+        changes=invocation.changes,
+        hooks=invocation.hooks,
+        state_path=invocation.track.path,
+        effects=invocation.effects,
+        violations=invocation.violations,
+        undone_by=_undone_by(invocation),
+        cost_micros=sum(micros for _, micros in invocation.costs),
     )
+
+
+def _undone_by(invocation: Invocation) -> str:
+    """The tool that takes back what was done, once something was."""
+    done = invocation.state is State.SUCCEEDED and not invocation.preview
+    return invocation.tool.compensation if done and invocation.tool is not None else ""
 
 
 def ending(invocation: Invocation, error: MeshError) -> State:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any
 
 from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from services.executor.domain.deadlines import Deadline
-from services.executor.domain.model import Claim, Decision, Payload, Request, Reservation, Tool
+from services.executor.domain.model import Change, Claim, Decision, Effect, Payload, Request, Reservation, Tool
 from services.executor.domain.states import State, Track
 
 StartSpan = Callable[[str], AbstractContextManager[None]]
@@ -21,36 +22,47 @@ class Invocation:
     """The working memory of one call. Only the use case writes to it."""
 
     __slots__ = (
-        "adjusted",
         "arguments",
         "asked",
         "attempts",
         "began",
+        "call_input",
         "changed",
+        "changes",
         "claim",
         "clock",
         "closed",
+        "context",
+        "costs",
         "deadline",
         "decision",
         "decision_record",
+        "effects",
         "evidence",
+        "hooks",
         "invocation_id",
         "phases",
+        "preview",
         "ran_from",
         "reason",
         "replayed",
         "request",
         "reservation",
         "result_id",
+        "retrieved",
         "sandbox",
         "settling",
         "tool",
         "track",
+        "undo",
+        "violations",
     )
 
-    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None) -> None:
+    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None, *, preview: bool = False) -> None:
         self.invocation_id = new_id()
         self.request = request
+        self.preview = preview
+        """True if nothing is to be done, only to be said what would be."""
         self.clock = clock
         self.began = clock.monotonic()
         self.deadline = Deadline(request, self.began)
@@ -58,7 +70,10 @@ class Invocation:
         self.phases = Phases(clock, start_span)
         self.tool: Tool | None = None
         self.arguments: dict[str, Any] = {}
-        self.adjusted: tuple[str, ...] = ()
+        """What hooks and policy judge."""
+        self.call_input: dict[str, Any] | None = None
+        """What the tool gets, where that is more: what only the mesh may set."""
+        self.changes: tuple[Change, ...] = ()
         self.asked: Payload | None = None
         self.decision: Decision | None = None
         self.decision_record = ""
@@ -68,8 +83,16 @@ class Invocation:
         self.settling: asyncio.Task[None] | None = None
         self.ran_from: float | None = None
         self.changed: tuple[str, ...] = ()
+        self.context: tuple[str, ...] = ()
+        self.hooks: tuple[str, ...] = ()
+        self.effects: tuple[Effect, ...] = ()
+        self.violations: tuple[Effect, ...] = ()
+        self.costs: tuple[tuple[str, int], ...] = ()
+        self.undo: dict[str, Any] | None = None
         self.attempts = 0
         self.result_id = ""
+        self.retrieved: datetime | None = None
+        """When the facts were read, where an earlier result is used again."""
         self.sandbox = ""
         self.replayed = False
         self.reason: Reason | None = None

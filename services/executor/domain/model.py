@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,7 @@ from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import Descent
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.redaction.declared import Declared
+from services.executor.domain.intake import Intake
 from services.executor.domain.states import State
 
 
@@ -64,7 +65,33 @@ class Source(StrEnum):
     """How a result was obtained."""
 
     COMPUTED = "COMPUTED"
+    CACHE = "CACHE"
     REPLAY = "REPLAY"
+
+
+class Access(StrEnum):
+    """What a run in a sandbox may do beyond computing. Each level includes those before it."""
+
+    PURE = "pure"
+    FILES = "files"
+    NETWORK = "network"
+    SUPERVISED = "supervised"
+
+
+class SiblingFailure(StrEnum):
+    """What the failure of one call does to the others of its group."""
+
+    IGNORE = "ignore"
+    CANCEL_SIBLINGS = "cancel_siblings"
+    CANCEL_DEPENDENT = "cancel_dependent"
+
+
+class UncertainOutcome(StrEnum):
+    """How an effect that may have happened is resolved."""
+
+    REPEAT = "repeat"
+    QUERY_STATUS = "query_status"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +130,9 @@ class Request:
     native_call_id: str = ""
     tool_digest: str = ""
     """What the caller takes the version to be; empty for whichever it is."""
+    priority: int = 0
+    """How urgent it is, 1 to 10; 0 for as urgent as its tool says."""
+    preview_token: str = ""
     trace_id: str = ""
     deadline: float | None = None
     """By when the answer must be there, on the monotonic clock."""
@@ -127,12 +157,78 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One change to the arguments on their way from the caller to the tool."""
+
+    path: str
+    """Where, as a JSON Pointer."""
+    source: str
+    """Who made it: default, coercion, hook, permission or approver."""
+    reason: str = ""
+    """Which rule, hook or approver."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deprecation:
     """The announced end of a version and the way onward."""
 
     sunset_time: datetime | None
     successor: str
     migration_guide_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a run in a sandbox may use and reach."""
+
+    tier: str = "machine"
+    """The weakest sandbox that will do: `process`, `kernel` or `machine`. A weaker one is never used instead."""
+    access: Access = Access.PURE
+    millicpus: int = 1000
+    memory_bytes: int = 512 << 20
+    scratch_bytes: int = 1 << 30
+    processes: int = 0
+    """Processes and threads at once; 0 for as many as the sandbox allows."""
+    hosts: tuple[str, ...] = ()
+    """Host names it may reach; `*.example.com` covers one level. Nothing else is reachable."""
+    ports: tuple[int, ...] = (80, 443)
+    reads: tuple[str, ...] = ()
+    """Volumes that it sees."""
+    writes: tuple[str, ...] = ()
+    """Volumes that it may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How calls of a tool are scheduled beside others."""
+
+    priority: int = 5
+    concurrency_safe: bool = False
+    max_concurrency: int = 0
+    """How many may run at once in one executor; 0 for as many as the mesh allows."""
+    service: str = ""
+    """The outside service that they all lean on; it has a bulkhead of its own."""
+    sibling_failure: SiblingFailure = SiblingFailure.IGNORE
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How results are shown to their three readers, as templates over the result; empty for none."""
+
+    model: str = ""
+    ui: str = ""
+    search: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One change to the world: declared by a manifest (then `resource` is a pattern), seen by a sandbox, or reported by a tool."""
+
+    resource: str
+    operation: str
+    """create, update or delete."""
+    observed: bool = False
+    """True if the sandbox saw it; a tool can only report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +273,32 @@ class Tool:
     deprecation: Deprecation | None = None
     deferred: bool = False
     """Callers must show by its digest that they know its schema."""
+    coerces: bool = False
+    """True if the mesh may turn what a model wrote into the declared type, where nothing is lost."""
+    hooks_may_change: bool = False
+    internal_only: tuple[str, ...] = ()
+    """JSON Pointers of arguments that only the mesh may set."""
+    checks: tuple[str, ...] = ()
+    """Names of the semantic checks that arguments must pass."""
+    matchers: tuple[tuple[str, str], ...] = ()
+    """What arguments are to policy: `path`, `url`, `command`, ... and the JSON Pointer of each."""
+    effects: tuple[Effect, ...] = ()
+    """Every change that it may make, as patterns."""
+    uncertain: UncertainOutcome = UncertainOutcome.FAIL
+    status_tool: str = ""
+    """The tool that knows whether an effect happened, for QUERY_STATUS."""
+    compensation: str = ""
+    """The tool that undoes it, as a resource name."""
+    dry_run: bool = False
+    cache_seconds: float = 0.0
+    """How long a result may be reused; 0 for never."""
+    persists: bool = True
+    """False if its results must never be stored."""
+    intake: Intake | None = None
+    """How its arguments are taken in beyond their schema; None when the schema says it all."""
+    confinement: Confinement = Confinement()
+    placement: Placement = Placement()
+    rendering: Rendering = Rendering()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +370,51 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """One run, as a runner gets it."""
+
+    invocation_id: str
+    arguments: dict[str, Any]
+    seconds: float
+    """How long it may take; the runner is canceled then."""
+    tenant: str = ""
+    """Whose run it is: no sandbox ever serves two tenants."""
+    subject: str = ""
+    idempotency_key: str = ""
+    preview: bool = False
+    """True if it must only say what it would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a call would do."""
+
+    changes: tuple[Effect, ...] = ()
+    preconditions: tuple[tuple[str, bool], ...] = ()
+    """What must hold, and whether it does."""
+    impact: str = ""
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run brought back. Its effects may still wait to be made real, until somebody has looked at them."""
+
+    value: Any
+    effects: tuple[Effect, ...] = ()
+    costs: tuple[tuple[str, int], ...] = ()
+    """What it cost, part by part, in micro-units."""
+    undo: dict[str, Any] | None = None
+    """The arguments that the compensating tool needs, where the tool named them."""
+    forecast: Forecast | None = None
+    """Set when the work was a preview."""
+    keep: Callable[[], Awaitable[None]] | None = None
+    """Makes its effects real. Raises PARTIAL_FAILURE when only some could be."""
+    drop: Callable[[], Awaitable[None]] | None = None
+    """Throws its effects away. Exactly one of the two is called, where they are set."""
+
+
+@dataclass(frozen=True, slots=True)
 class Payload:
     """Arguments or a result as evidence shows them."""
 
@@ -277,6 +444,56 @@ class Record:
     replayed: bool = False
     sandbox: str = ""
     attempt: int = 0
+    preview: bool = False
+    changes: tuple[Change, ...] = ()
+    hooks: tuple[str, ...] = ()
+    state_path: str = ""
+    effects: tuple[Effect, ...] = ()
+    """What was seen to change; what the tool declares is in its manifest."""
+    violations: tuple[Effect, ...] = ()
+    undone_by: str = ""
+    cost_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A result that is kept apart because it is too large to be embedded."""
+
+    ref: str
+    """`results/{id}`."""
+    preview: bytes
+    size: int
+    digest: str
+    expires: datetime
+    token: str = field(repr=False)
+    """What reading it takes, beside the reference."""
+    media_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A result as its three readers see it; empty where the result itself says it best."""
+
+    model: str = ""
+    ui: str = ""
+    search: str = ""
+
+
+PLAIN = Shown()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a preview of a call answers."""
+
+    invocation_id: str
+    tool_version: str
+    forecast: Forecast
+    approval_required: bool
+    token: str = field(repr=False)
+    """Shows that this very call was previewed."""
+    expires: datetime
+    trace_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +512,27 @@ class Result:
     attempts: int
     sandbox: str
     trace_id: str
-    adjusted: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     """Where it differs from what the tool returned, as JSON Pointers, because policy demanded it."""
     deprecation: Deprecation | None = None
     evidence: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     replayed: bool = False
+    changes: tuple[Change, ...] = ()
+    """What was changed about the arguments before the tool received them."""
+    context: tuple[str, ...] = ()
+    """What hooks had to add."""
+    effects: tuple[Effect, ...] = ()
+    costs: tuple[tuple[str, int], ...] = ()
+    undone_by: str = ""
+    """The tool that would undo it, as a resource name."""
+    undo: bytes = b""
+    """Its arguments, as JSON, where the tool named them."""
+    stored: Stored | None = None
+    """Set when the content is kept apart; then `content` is empty."""
+    shown: Shown = PLAIN
+    retrieved: datetime | None = None
+    """When the facts were read, where that was earlier than the result was made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.executor.domain.model import Obligation
+from libs.common.redaction.scanner import UNEXAMINED, Scanner
+from services.executor.domain import errors
+from services.executor.domain.model import Obligation, Tool
+from services.executor.domain.pointers import entries, escaped, is_whole, steps_of
 
 # By strength, as tool manifests order them.
 _TIERS = {"in_process": 1, "process": 2, "kernel": 3, "machine": 4}
 _POINTER = re.compile(r"(/([^~/]|~[01])*)+")
-_EVERY = "*"
+REDACT_PII = "redact_pii"
+# What changes a result; the others are about the run.
+_ON_RESULTS = frozenset({"redact_fields", "cap_rows", REDACT_PII})
+DRY_RUN = "dry_run"
+"""Demands that this very call was previewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,52 +30,54 @@ class Fulfilled:
     changed: tuple[str, ...] = ()
 
 
-def unmet(obligations: Iterable[Obligation], sandbox: str) -> list[str]:
+def unmet(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
     """Return the kinds that cannot be kept for a call that would run in this sandbox. A kind that is not known here is one."""
-    return [each.kind for each in obligations if not _can_keep(each, sandbox)]
+    return [each.kind for each in obligations if not _can_keep(each, tool, sandbox)]
 
 
-def fulfil(value: Any, obligations: Sequence[Obligation]) -> Fulfilled:
-    """Return the result with fields removed and lists cut as demanded. The value given is not changed."""
+def bind_results(obligations: Iterable[Obligation]) -> bool:
+    """Say whether any of them may change a result."""
+    return any(each.kind in _ON_RESULTS for each in obligations)
+
+
+def fulfil(value: Any, obligations: Sequence[Obligation], scanner: Scanner | None = None) -> Fulfilled:
+    """Return the result with fields removed, lists cut and personal matter removed as demanded. The value given is not changed. Raises
+    SANITIZATION_FAILED when all of it had to be examined, and could not be."""
     changed: dict[str, None] = {}
     for each in obligations:
         if each.kind == "redact_fields":
             for pointer in each.values:
-                value = _without(value, _steps(pointer), "", changed)
+                value = _without(value, steps_of(pointer), "", changed)
         elif each.kind == "cap_rows":
             value = _cut(value, int(each.values[0]), "", changed)
+    if any(each.kind == REDACT_PII for each in obligations):
+        # Last: what is gone already need not be examined.
+        value = _without_personal(value, scanner, changed)
     return Fulfilled(value, tuple(changed))
 
 
-def _can_keep(obligation: Obligation, sandbox: str) -> bool:
+def _can_keep(obligation: Obligation, tool: Tool, sandbox: str) -> bool:
     values = obligation.values
     if obligation.kind == "redact_fields":
         return bool(values) and all(_POINTER.fullmatch(pointer) for pointer in values)
     if obligation.kind == "cap_rows":
-        return len(values) == 1 and _is_whole(values[0])
+        return len(values) == 1 and is_whole(values[0])
     if obligation.kind == "sandbox_tier":
-        return len(values) == 1 and _is_whole(values[0]) and int(values[0]) <= _TIERS.get(sandbox, 0)
-    # A dry run among them: no tool can make one yet.
-    return False
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 9
-
-
-def _steps(pointer: str) -> list[str]:
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+        return len(values) == 1 and is_whole(values[0]) and int(values[0]) <= _TIERS.get(sandbox.partition("/")[0], 0)
+    if obligation.kind == REDACT_PII:
+        return not values
+    return obligation.kind == DRY_RUN and tool.dry_run
 
 
 def _without(value: Any, steps: Sequence[str], place: str, changed: dict[str, None]) -> Any:
     """Return a value without what the steps lead to. An entry of a list becomes null, so that the others keep their places."""
     step, rest = steps[0], steps[1:]
-    names = list(_entries(value, step))
+    names = list(entries(value, step))
     if not names:
         return value
     copied = dict(value) if isinstance(value, dict) else list(value)
     for name in names:
-        there = f"{place}/{_escaped(str(name))}"
+        there = f"{place}/{escaped(str(name))}"
         if rest:
             copied[name] = _without(copied[name], rest, there, changed)
             continue
@@ -80,17 +89,6 @@ def _without(value: Any, steps: Sequence[str], place: str, changed: dict[str, No
     return copied
 
 
-def _entries(value: Any, step: str) -> Iterator[Any]:
-    """The keys or indices that a step means. A key named * is among those that * means."""
-    if isinstance(value, dict):
-        yield from list(value) if step == _EVERY else [step] if step in value else []
-    elif isinstance(value, list):
-        if step == _EVERY:
-            yield from range(len(value))
-        elif _is_whole(step) and int(step) < len(value):
-            yield int(step)
-
-
 def _cut(value: Any, rows: int, place: str, changed: dict[str, None]) -> Any:
     """Return a value in which no list has more entries, unless it lies within a row itself."""
     if isinstance(value, list):
@@ -99,9 +97,20 @@ def _cut(value: Any, rows: int, place: str, changed: dict[str, None]) -> Any:
         changed[place] = None
         return value[:rows]
     if isinstance(value, dict):
-        return {name: _cut(each, rows, f"{place}/{_escaped(name)}", changed) for name, each in value.items()}
+        return {name: _cut(each, rows, f"{place}/{escaped(name)}", changed) for name, each in value.items()}
     return value
 
 
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+def _without_personal(value: Any, scanner: Scanner | None, changed: dict[str, None]) -> Any:
+    """Return a value without what is personal or secret by its name or its form. All of it is examined, or nobody gets it."""
+    if scanner is None:
+        raise errors.sanitization_failed()
+    try:
+        redacted = scanner.value(value)
+    except Exception as cause:
+        # Whatever the scanner stumbled over: what it did not see to its end may hold anything.
+        raise errors.sanitization_failed() from cause
+    if any(finding.kind == UNEXAMINED for finding in redacted.findings):
+        raise errors.sanitization_failed()
+    changed.update((finding.pointer, None) for finding in redacted.findings)
+    return redacted.value

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Protocol
 
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.model import Caller, Claim, Decision, Question, Record, Reservation, Settled, Tool
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    Decision,
+    Question,
+    Ran,
+    Record,
+    Reservation,
+    Settled,
+    Tool,
+    Work,
+)
 
 
 class ToolView(Protocol):
@@ -54,8 +66,9 @@ class Runner(Protocol):
         """Name the sandbox that the tool would run in; None if this executor cannot run it."""
         ...
 
-    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
-        """Run the tool and return what it brought back. Ends at once when canceled. Raises MeshError and nothing else."""
+    async def run(self, tool: Tool, work: Work) -> Ran:
+        """Run the tool and return what it brought back. When canceled, everything it started is gone within 100 ms. Raises
+        MeshError and nothing else."""
         ...
 
 
@@ -64,16 +77,25 @@ class Claims(Protocol):
 
     async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
         """Return None when the claim is now held by this call, or what the first call with the key ended in, waiting for
-        it if it is under way. Raises IDEMPOTENCY_CONFLICT for other arguments, UNKNOWN_OUTCOME when the first call's
-        owner fell silent and repeating could double the effect, DEADLINE_EXCEEDED when waiting took too long."""
+        it if it is under way. Returns Doubted when this call now holds the key, and its earlier owner fell silent without saying
+        whether the effect happened. Raises IDEMPOTENCY_CONFLICT for other arguments, DEADLINE_EXCEEDED when waiting took too long."""
+        ...
+
+    def sure(self, claim: Claim) -> bool:
+        """Say whether nobody else can hold the key at this moment; asks nobody but the clock."""
         ...
 
     async def settle(self, claim: Claim, settled: Settled) -> None:
-        """Keep how the call ended, for everyone who asks with the same key."""
+        """Keep how the call ended, for everyone who asks with the same key. Raises Overtaken, and keeps nothing, when somebody else
+        holds the key now."""
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Give the key back: the call had no effect and may be tried again."""
+        """Give the key back: the call had no effect and may be tried again. An earlier owner's doubt stays."""
+        ...
+
+    async def abandon(self, claim: Claim) -> None:
+        """Let go of the key without knowing whether the effect happened: the next call with it holds a Doubted."""
         ...
 
 
@@ -87,6 +109,27 @@ class Spending(Protocol):
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
         """Count what the call really took: `ran` seconds, or nothing at all (None). It is no longer under way."""
+        ...
+
+
+class Quarantine(Protocol):
+    """Where tools go that broke their word."""
+
+    async def impose(self, tool: Tool, why: str, invocation_id: str, *, within: float) -> None:
+        """Take a version out of use: here at once, everywhere as soon as the registry has taken it in, for which this waits so many
+        seconds at most. Imposing it twice imposes it once."""
+        ...
+
+
+class PreviewTokens(Protocol):
+    """Proof that a call was previewed."""
+
+    def issue(self, facts: str) -> tuple[str, datetime]:
+        """Return a token for a call with these facts, and until when it is good."""
+        ...
+
+    def accepts(self, token: str, facts: str) -> bool:
+        """Say whether a token was issued for a call with these facts and is still good."""
         ...
 
 

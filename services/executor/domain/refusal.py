@@ -23,7 +23,7 @@ def refusal_of(
         return errors.approval_required(decision), State.AWAITING_APPROVAL
     if decision.verdict is not Verdict.ALLOW:
         return errors.denied(decision), State.DENIED
-    if decision.obligations and (kinds := unmet(decision.obligations, sandbox)):
+    if decision.obligations and (kinds := unmet(decision.obligations, tool, sandbox)):
         return errors.obligation_unmet(decision, kinds), State.DENIED
     if caller.confined is not None:
         # The decision may be remembered from other arguments; what the token says about arguments holds for these.

@@ -43,8 +43,9 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     # A hook may have changed the arguments, so they can break the contract again.
     _S.PRE_HOOKS_RUNNING: _ENDS | {_S.VALIDATION_FAILED, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
     _S.AWAITING_APPROVAL: _ENDS | {_S.APPROVED, _S.DENIED, _S.BLOCKED},
-    # Straight to SUCCEEDED: the stored result of the same key. To DENIED or BLOCKED: authority or tool went meanwhile.
-    _S.APPROVED: _ENDS | {_S.QUEUED, _S.RUNNING, _S.SUCCEEDED, _S.DENIED, _S.BLOCKED},
+    # Without running: an earlier result is used again. To DENIED or BLOCKED: authority or tool went meanwhile.
+    _S.APPROVED: _ENDS
+    | {_S.QUEUED, _S.RUNNING, _S.POST_HOOKS_RUNNING, _S.SUCCEEDED, _S.DENIED, _S.BLOCKED, _S.VALIDATION_FAILED},
     _S.QUEUED: _ENDS | {_S.RUNNING, _S.YIELDED, _S.DENIED, _S.BLOCKED},
     _S.RUNNING: _ENDS | {_S.NEEDS_INPUT, _S.PARTIAL_RESULT, _S.POST_HOOKS_RUNNING, _S.YIELDED, _S.SUCCEEDED},
     _S.NEEDS_INPUT: _ENDS | {_S.RUNNING, _S.YIELDED},
@@ -93,6 +94,11 @@ class Track:
     def steps(self) -> tuple[tuple[State, datetime], ...]:
         """Every state and when it was entered."""
         return tuple(self._steps)
+
+    @property
+    def path(self) -> str:
+        """The names of the states, in order, separated by spaces."""
+        return " ".join([state for state, _ in self._steps])
 
     def leads_to(self, state: State) -> bool:
         """Say whether the state can be entered now."""

@@ -2,46 +2,79 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
+from libs.common.canonical import canonical, digest_bytes
 from libs.common.errors import MeshError, Violation
 from libs.common.jsonio import MAX_DEPTH, dump, parse
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.arguments import describe
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Result, Tool
+from services.executor.domain.model import Payload, Shown, Tool
 from services.executor.domain.obligations import fulfil
+from services.executor.domain.present import presented
 
 
-def verified(invocation: Invocation, tool: Tool, value: Any, scanner: Scanner) -> tuple[bytes, Payload]:
-    """Return a result as the caller receives it and as the evidence shows it. Raises RESULT_INVALID or RESULT_TOO_LARGE: then it
-    never reaches the caller as a success."""
+class Examined(NamedTuple):
+    """A result as the caller may see it: its JSON, how the evidence shows it, and how its readers do."""
+
+    content: bytes
+    shown: Payload
+    presented: Shown
+    value: Any
+    large: bool
+    """True if it is too large to be embedded. Its evidence is then the digest of these very bytes, which is also the reference's."""
+
+
+def examined(invocation: Invocation, tool: Tool, value: Any, scanner: Scanner) -> Examined:
+    """Return a result that may be answered, or stored where it is too large for that. Raises RESULT_INVALID when it breaks its contract and
+    SANITIZATION_FAILED when it cannot be redacted as demanded: then it never reaches the caller."""
     broken = tool.output.violations(value)
     if broken:
         raise errors.result_invalid(broken)
     if invocation.decision is not None and invocation.decision.obligations:
         # From here on there is only what the caller may see: the evidence and a key's memory hold no more.
-        fulfilled = fulfil(value, invocation.decision.obligations)
+        fulfilled = fulfil(value, invocation.decision.obligations, scanner)
         value, invocation.changed = fulfilled.value, fulfilled.changed
+    return as_seen(tool, value, scanner)
+
+
+def as_seen(tool: Tool, value: Any, scanner: Scanner) -> Examined:
+    """Return a value that its caller may see. Raises RESULT_INVALID for what has no JSON form, or is nested too deeply."""
     try:
-        content, shown = dump(value), describe(value, tool.output, tool, scanner)
+        content = dump(value)
         if content.count(b"{") + content.count(b"[") > MAX_DEPTH:
             # Only then can it be nested too deeply for a reader that is as strict as this mesh.
-            parse(content)
+            parse(content, max_bytes=len(content))
+        large = len(content) > tool.max_result_bytes
+        if large and b"null" in content:
+            _refuse_unwritten(value)
+        shown = measured(content, tool) if large else describe(value, tool.output, tool, scanner)
     except MeshError as error:
         raise errors.result_invalid([Violation("", "json", error.message)]) from error
-    if len(content) > tool.max_result_bytes:
-        raise errors.result_too_large(len(content), tool.max_result_bytes)
-    return content, shown
+    return Examined(content, shown, presented(tool.rendering, value, tool.output.declared, scanner), value, large)
 
 
-def for_this_caller(first: Result, invocation: Invocation) -> Result:
-    """The first call's result under what binds this one: policy may have changed since."""
-    obligations = invocation.decision.obligations if invocation.decision else ()
-    if not obligations:
-        return first
-    fulfilled = fulfil(parse(first.content), obligations)
-    changed = tuple(dict.fromkeys((*first.changed, *fulfilled.changed)))
-    return replace(first, content=dump(fulfilled.value), changed=changed)
+def measured(content: bytes, tool: Tool) -> Payload:
+    """Return what evidence shows of a large result: its digest and its size. It is not brought into canonical form, which would take long."""
+    return measured_as(digest_bytes(content), len(content), tool)
+
+
+def measured_as(digest: str, size: int, tool: Tool) -> Payload:
+    """Return what evidence shows of a large result that is not at hand."""
+    return Payload(digest, canonical({"truncated": True, "size_bytes": size}) if tool.summarized else b"")
+
+
+def _refuse_unwritten(value: Any) -> None:
+    """Refuse NaN and Infinity, which are written as null. Whatever is not large is refused when it is brought into canonical form."""
+    waiting = [value]
+    while waiting:
+        present = waiting.pop()
+        if isinstance(present, dict):
+            waiting.extend(present.values())
+        elif isinstance(present, list):
+            waiting.extend(present)
+        elif isinstance(present, float) and not isfinite(present):
+            raise errors.result_invalid([Violation("", "json", "NaN and Infinity have no JSON form")])

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from libs.common.auth.constraints import ConstraintChecker
 from libs.common.clock import Clock, SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.redaction.book import ScannerBook
+from libs.common.sealing import KEY_BYTES, Seal
 from services.executor.adapters.audit_stream import Entry
+from services.executor.adapters.preview_tokens import SealedPreviewTokens
+from services.executor.adapters.result_cache import MemoryResultCache
 from services.executor.domain import errors
+from services.executor.domain.hooks import Hook, Hooks
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.invoke import InFlight, Invoke, Ports
-from services.executor.domain.model import Caller, Claim, Decision, Question, Record, Reservation, Settled, Tool
+from services.executor.domain.invoke import Invoke
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    Decision,
+    Question,
+    Ran,
+    Record,
+    Reservation,
+    Settled,
+    Tool,
+    Work,
+)
+from services.executor.domain.parts import Parts, Ports
+from services.executor.domain.ports import AuditTrail
+from services.executor.domain.scheduler import Scheduler
+from services.executor.domain.serving import InFlight
+from services.executor.domain.storing import Storing
+from services.executor.domain.turns import Turns
+from services.executor.domain.uncertain import Doubted, Overtaken
+from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_decision, a_tool
 
 
@@ -125,12 +148,12 @@ class ScriptedRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "in_process" if self.knows_tool else None
 
-    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
-        self.calls.append(arguments)
+    async def run(self, tool: Tool, work: Work) -> Ran:
+        self.calls.append(work.arguments)
         self._steps.append("ran")
         self.started.set()
         try:
-            return await self.behave(arguments)
+            return Ran(await self.behave(work.arguments))
         finally:
             self.stopped.set()
 
@@ -150,6 +173,7 @@ class MemoryClaims:
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str, str, str], tuple[Claim, Settled | None]] = {}
+        self.doubted: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.lost_owners: set[str] = set()
         self.failure: Exception | None = None
         self._changed = asyncio.Condition()
@@ -164,31 +188,45 @@ class MemoryClaims:
                 if settled is not None:
                     return settled
                 if first.invocation_id in self.lost_owners:
-                    if not claim.repeatable:
-                        raise errors.outcome_unknown(first.invocation_id)
+                    self.doubted[scope] = (*self.doubted.get(scope, ()), first.invocation_id)
                     break
                 await self._changed.wait()
             self.held[scope] = (claim, None)
-            return None
+            runs = self.doubted.get(scope, ())
+            return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs) if runs and not claim.repeatable else None
+
+    def sure(self, claim: Claim) -> bool:
+        return claim.invocation_id not in self.lost_owners
 
     async def settle(self, claim: Claim, settled: Settled) -> None:
-        await self._replace(claim, (claim, settled))
+        if not await self._replace(claim, (claim, settled)):
+            raise Overtaken(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
-        await self._replace(claim, None)
+        runs = self.doubted.get((claim.tool, claim.subject, claim.session, claim.key), ())
+        if runs:
+            await self._replace(claim, (replace(claim, invocation_id=runs[-1]), None))
+            self.doubted[claim.tool, claim.subject, claim.session, claim.key] = runs[:-1]
+        else:
+            await self._replace(claim, None)
 
-    async def _replace(self, claim: Claim, kept: tuple[Claim, Settled | None] | None) -> None:
+    async def abandon(self, claim: Claim) -> None:
+        self.lost_owners.add(claim.invocation_id)
+        await self._replace(claim, (claim, None))
+
+    async def _replace(self, claim: Claim, kept: tuple[Claim, Settled | None] | None) -> bool:
         if self.failure is not None:
             raise self.failure
         scope = (claim.tool, claim.subject, claim.session, claim.key)
         async with self._changed:
             found = self.held.get(scope)
-            if found is None or found[0].invocation_id != claim.invocation_id:
-                return
+            if found is None or found[0].invocation_id != claim.invocation_id or found[1] is not None:
+                return False
             del self.held[scope]
             if kept is not None:
                 self.held[scope] = kept
             self._changed.notify_all()
+            return True
 
 
 class MemorySpending:
@@ -234,6 +272,16 @@ class Watcher:
         self.seen.causes.append(cause)
 
 
+class Suspicion:
+    """Remembers who was put into quarantine."""
+
+    def __init__(self) -> None:
+        self.imposed: list[tuple[str, str]] = []
+
+    async def impose(self, tool: Tool, why: str, invocation_id: str, *, within: float) -> None:
+        self.imposed.append((tool.name, invocation_id))
+
+
 class NoSpans:
     """A call that is not sampled."""
 
@@ -244,7 +292,15 @@ class NoSpans:
 class World:
     """Everything that a call goes through, as fakes, and the use case on top of it."""
 
-    def __init__(self, tool: Tool | None = None, *, clock: Clock | None = None, audit_wait: float = 2.0) -> None:
+    def __init__(
+        self,
+        tool: Tool | None = None,
+        *,
+        clock: Clock | None = None,
+        audit_wait: float = 2.0,
+        audit: Callable[[InFlight], AuditTrail] | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
         self.tools = KnownTools(tool or a_tool())
         self.policy = SetPolicy()
         self.trail = MemoryTrail()
@@ -253,20 +309,29 @@ class World:
         self.spending = MemorySpending()
         self.watcher = Watcher()
         self.in_flight = InFlight()
-        ports = Ports(
+        self.quarantine = Suspicion()
+        self.results = MemoryResults()
+        self.ports = Ports(
             tools=self.tools,
             authorizer=self.policy,
-            audit=self.trail,
+            audit=self.trail if audit is None else audit(self.in_flight),
             runner=self.runner,
             claims=self.claims,
             spending=self.spending,
+            previews=SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock or SystemClock()),
+            quarantine=self.quarantine,
+            cache=MemoryResultCache(clock or SystemClock(), max_bytes=1 << 20),
+            storing=Storing(self.results, 3600.0, 64 << 20),
+            turns=Turns(Scheduler(clock or SystemClock()), clock or SystemClock()),
+            hooks=Hooks(hooks, clock or SystemClock()),
             observer=self.watcher,
             spans=NoSpans(),
             clock=clock or SystemClock(),
             scanners=ScannerBook(),
             satisfies=ConstraintChecker(),
         )
-        self.invoke = Invoke(ports, in_flight=self.in_flight, audit_wait=audit_wait)
+        self.parts = Parts(self.ports, in_flight=self.in_flight, audit_wait=audit_wait)
+        self.invoke = Invoke(self.parts)
 
     async def failure(self, request: Any) -> MeshError:
         """Make a call that must fail and return how it does."""

@@ -17,6 +17,7 @@ from services.executor.domain.model import (
     Decision,
     Event,
     Mutation,
+    Placement,
     Record,
     Request,
     Result,
@@ -25,6 +26,7 @@ from services.executor.domain.model import (
     TimeoutClass,
     Tool,
     Verdict,
+    Work,
 )
 from services.executor.domain.states import State
 
@@ -38,6 +40,11 @@ INPUT: dict[str, Any] = {
     "required": ["text"],
 }
 OUTPUT: dict[str, Any] = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
+
+
+def some_work(**arguments: Any) -> Work:
+    """A run with these arguments and a second to take."""
+    return Work(new_id(), arguments, 1.0, tenant="acme", subject="did:key:ada")
 
 
 def a_tool(**changes: Any) -> Tool:
@@ -62,6 +69,7 @@ def a_tool(**changes: Any) -> Tool:
         "repeatable": True,
         "summarized": True,
         "required_scopes": ("tools:call",),
+        "placement": Placement(concurrency_safe=True),
         **changes,
     }
     return Tool(**fields)

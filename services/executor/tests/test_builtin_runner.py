@@ -12,7 +12,7 @@ from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.by_kind import RunnersByKind
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.echo import Echo
-from services.executor.tests.samples import a_manifest, a_tool
+from services.executor.tests.samples import a_manifest, a_tool, some_work
 
 ECHO = a_tool(name="tools/core.echo/versions/1.0.0")
 ARITHMETIC = a_tool(name="tools/core.arithmetic/versions/1.0.0")
@@ -35,7 +35,7 @@ def runner() -> RunnersByKind:
 
 async def test_a_tool_runs_in_the_process_itself(runner: RunnersByKind) -> None:
     assert runner.sandbox_for(ECHO) == "in_process"
-    assert await runner.run(ECHO, {"text": "a"}, seconds=1) == {"text": "a"}
+    assert (await runner.run(ECHO, some_work(text="a"))).value == {"text": "a"}
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_nothing_else_runs_here(runner: RunnersByKind, tool: Any) -> None:
 
 async def test_a_tools_own_failure_keeps_its_reason(runner: RunnersByKind) -> None:
     with pytest.raises(MeshError) as caught:
-        await runner.run(ARITHMETIC, {"expression": "1/0"}, seconds=1)
+        await runner.run(ARITHMETIC, some_work(expression="1/0"))
     assert caught.value.reason is Reason.EXECUTION_FAILED
 
 
 async def test_a_defect_of_a_tool_tells_nothing(runner: RunnersByKind) -> None:
     with pytest.raises(MeshError) as caught:
-        await runner.run(a_tool(name="tools/core.faulty/versions/1.0.0"), {}, seconds=1)
+        await runner.run(a_tool(name="tools/core.faulty/versions/1.0.0"), some_work())
     assert caught.value.reason is Reason.EXECUTION_FAILED
     assert "secret" not in caught.value.message

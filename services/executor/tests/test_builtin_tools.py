@@ -16,7 +16,7 @@ from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
-from services.executor.domain.arguments import prepare
+from services.executor.domain.inputs import prepare
 from services.executor.domain.model import Mutation, TimeoutClass, Tool
 from services.executor.tests.peers import registered
 
@@ -49,7 +49,7 @@ def test_a_manifest_says_what_the_mesh_expects_of_its_own_tools(tool: BuiltinToo
 @pytest.mark.parametrize(("tool", "example"), EXAMPLES, ids=lambda part: getattr(part, "title", ""))
 def test_an_example_yields_what_it_shows(tool: BuiltinTool, example: pb.ContractExample) -> None:
     found = compiled(tool)
-    arguments, _ = prepare(found, example.arguments)
+    arguments = prepare(found, example.arguments, found.intake).arguments
     result = tool.call(arguments)
     assert result == parse(example.result)
     assert list(found.output.violations(result)) == []

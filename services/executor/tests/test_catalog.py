@@ -129,3 +129,20 @@ def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_sa
     for version in (moved, other):
         made.put(entry_of(version))
     assert made.resolve("speak", "").qualified == "core.tell"
+
+
+def test_whoever_listens_hears_of_every_change_and_of_no_repetition() -> None:
+    heard: list[str] = []
+    made = Catalog(ManualClock())
+    made.listen(heard.append)
+    first, same = (entry_of(registered(a_manifest(), "AVAILABLE")) for _ in range(2))
+    made.put(first)
+    made.put(same)
+    assert heard == []
+    made.put(entry_of(registered(a_manifest(), "QUARANTINED")))
+    assert heard == [first.digest]
+    other = entry_of(registered(a_manifest(description="Says something else to somebody."), "AVAILABLE"))
+    made.put(other)
+    assert (heard, other.digest != first.digest) == ([first.digest] * 2, True)
+    made.keep_only([])
+    assert heard == [first.digest, first.digest, other.digest]

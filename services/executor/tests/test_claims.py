@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,32 +11,15 @@ from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason, Violation
-from libs.common.ids import new_id
 from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
-from services.executor.adapters.claims import PostgresClaims
+from services.executor.adapters.claims import LEASE_SECONDS, PostgresClaims
 from services.executor.adapters.tables import claims as table
-from services.executor.domain.model import Claim, Deprecation, Settled
+from services.executor.domain.model import Change, Deprecation, Settled
+from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken
+from services.executor.tests.keys import KEY, a_claim, age, rows, statements
 from services.executor.tests.samples import a_result
 from services.executor.tests.waiting import until
-
-KEY = bytes(range(32))
-
-
-def a_claim(**changes: Any) -> Claim:
-    fields: dict[str, Any] = {
-        "tool": "core.say",
-        "subject": "did:web:toolmesh.local:users:alice",
-        "session": "session-1",
-        "key": "k",
-        "arguments_digest": "sha256:a",
-        "invocation_id": new_id(),
-        "lease": 30.0,
-        "window": 3600.0,
-        "repeatable": False,
-        **changes,
-    }
-    return Claim(**fields)
 
 
 @pytest.fixture
@@ -45,13 +28,17 @@ def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
 
 
 @pytest.fixture
-def here(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresClaims:
-    return PostgresClaims(engines[0], "executor-0", Seal([KEY]))
+async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
+    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]))
+    yield made
+    await made.stop()
 
 
 @pytest.fixture
-def there(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresClaims:
-    return PostgresClaims(engines[1], "executor-1", Seal([KEY]))
+async def there(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
+    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]))
+    yield made
+    await made.stop()
 
 
 async def refusal(waiting: Any) -> MeshError:
@@ -60,24 +47,41 @@ async def refusal(waiting: Any) -> MeshError:
     return caught.value
 
 
-async def rows(engine: AsyncEngine) -> list[Any]:
-    async with engine.begin() as connection:
-        return list(await connection.execute(select(table)))
-
-
-async def age(engine: AsyncEngine, column: str) -> None:
-    """Let a moment that is in the future be in the past."""
-    async with engine.begin() as connection:
-        await connection.execute(update(table).values({column: func.now() - timedelta(seconds=1)}))
-
-
 async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     assert await here.acquire(claim, within=5) is None
     [row] = await rows(engine)
     assert (row.owner, row.state, row.invocation_id) == ("executor-0", "running", claim.invocation_id)
-    assert (row.lease_until - row.create_time).total_seconds() == 30.0
     assert (row.expire_time - row.create_time).total_seconds() == 3600.0
+    assert here.sure(claim)
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(3.0, 3.0), (300.0, LEASE_SECONDS)])
+async def test_a_lease_is_short_however_long_the_run_may_take(
+    here: PostgresClaims, engine: AsyncEngine, asked: float, granted: float
+) -> None:
+    await here.acquire(a_claim(lease=asked), within=5)
+    [row] = await rows(engine)
+    assert (row.lease_until - row.create_time).total_seconds() == granted
+
+
+async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    with statements(engine) as seen:
+        await here.acquire(claim, within=5)
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    assert len(seen) == 2
+
+
+async def test_a_stored_answer_costs_one_statement(
+    here: PostgresClaims, there: PostgresClaims, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim, within=5)
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    with statements(engines[1]) as seen:
+        await there.acquire(a_claim(), within=5)
+    assert len(seen) == 1
 
 
 async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
@@ -86,7 +90,10 @@ async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
     claim = a_claim()
     await here.acquire(claim, within=5)
     result = a_result(
-        adjusted=("/a",), evidence=("r1", "r2"), policies=("p",), deprecation=Deprecation(None, "tools/core.b", "url")
+        changes=(Change("/a", "default"),),
+        evidence=("r1", "r2"),
+        policies=("p",),
+        deprecation=Deprecation(None, "tools/core.b", "url"),
     )
     await here.settle(claim, Settled(claim.invocation_id, result))
     assert await there.acquire(a_claim(), within=5) == Settled(claim.invocation_id, result)
@@ -121,7 +128,7 @@ async def test_a_key_means_something_only_within_its_scope(here: PostgresClaims,
     assert await here.acquire(a_claim(**{part: "other"}), within=5) is None
 
 
-async def test_fifty_calls_in_two_processes_run_once(here: PostgresClaims, there: PostgresClaims) -> None:
+async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims, there: PostgresClaims) -> None:
     ran: list[str] = []
     all_waiting = asyncio.Event()
     result = a_result()
@@ -136,23 +143,73 @@ async def test_fifty_calls_in_two_processes_run_once(here: PostgresClaims, there
         await side.settle(claim, Settled(claim.invocation_id, result))
         return result
 
-    calls = [asyncio.ensure_future(call(number)) for number in range(50)]
-    await until(lambda: here._watches and there._watches)
+    calls = [asyncio.ensure_future(call(number)) for number in range(200)]
+    await until(lambda: here._watch.scopes and there._watch.scopes)
     all_waiting.set()
     outcomes = await asyncio.gather(*calls)
     assert len(ran) == 1
-    assert outcomes == [result] * 50
+    assert outcomes == [result] * 200
 
 
-async def test_however_many_wait_one_of_them_looks(here: PostgresClaims) -> None:
+async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     await here.acquire(claim, within=5)
-    waiting = [asyncio.ensure_future(here.acquire(a_claim(), within=60)) for _ in range(20)]
-    await until(lambda: here._watches)
-    assert len(here._watches) == 1
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
-    assert all(await asyncio.gather(*waiting))
-    assert here._watches == {}
+    with statements(engine) as seen:
+        waiting = [asyncio.ensure_future(here.acquire(a_claim(), within=60)) for _ in range(200)]
+        await until(lambda: here._watch.scopes)
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        assert all(await asyncio.gather(*waiting))
+    assert len([statement for statement in seen if "insert into claims" in statement]) == 1
+    assert here._watch.scopes == ()
+
+
+async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
+    engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
+    claims = PostgresClaims(engine, "executor-0", Seal([KEY]))
+    with statements(engine):
+        calls = [refusal(claims.acquire(a_claim(), within=10)) for _ in range(20)]
+        told = await asyncio.gather(*calls)
+    assert {error.reason for error in told} == {Reason.SERVICE_UNAVAILABLE}
+    assert len({id(error) for error in told}) == 20
+    await engine.dispose()
+
+
+async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -> None:
+    seize, entered = here._rows.seize, asyncio.Event()
+
+    async def held_up(*asked: Any) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    here._rows.seize = held_up  # type: ignore[method-assign]
+    first = asyncio.ensure_future(here.acquire(a_claim(), within=30))
+    await entered.wait()
+    second = asyncio.ensure_future(here.acquire(a_claim(), within=30))
+    await asyncio.sleep(0)
+    here._rows.seize = seize  # type: ignore[method-assign]
+    first.cancel()
+    assert await second is None
+
+
+async def test_who_waits_with_other_arguments_is_told_so_at_once(here: PostgresClaims) -> None:
+    await here.acquire(a_claim(), within=5)
+    waiting = asyncio.ensure_future(here.acquire(a_claim(), within=60))
+    await until(lambda: here._watch.scopes)
+    error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b"), within=5))
+    assert error.reason is Reason.IDEMPOTENCY_CONFLICT
+    waiting.cancel()
+
+
+async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
+    here: PostgresClaims, there: PostgresClaims
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim, within=5)
+    waiting = [asyncio.ensure_future(there.acquire(a_claim(), within=60)) for _ in range(2)]
+    await until(lambda: there._watch.scopes)
+    await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
+    one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
+    assert one is not other
 
 
 async def test_a_released_key_is_anybodys(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
@@ -179,32 +236,151 @@ async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
     assert await there.acquire(next_one, within=5) is None
     [row] = await rows(engine)
     assert (row.owner, row.invocation_id) == ("executor-1", next_one.invocation_id)
-    await here.settle(lost, Settled(lost.invocation_id, a_result()))
-    await here.release(lost)
-    [row] = await rows(engine)
-    assert (row.state, row.invocation_id) == ("running", next_one.invocation_id)
 
 
-async def test_a_silent_owner_is_replaced_by_exactly_one(
+async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
-    await here.acquire(a_claim(repeatable=True), within=5)
-    await age(engine, "lease_until")
-    calls = [side.acquire(a_claim(repeatable=True), within=0.5) for side in (here, there) * 5]
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert outcomes.count(None) == 1
-
-
-async def test_a_silent_owner_of_a_write_leaves_an_unknown_outcome_until_it_speaks(
-    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
-) -> None:
-    lost = a_claim()
+    lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
     await here.acquire(lost, within=5)
     await age(engine, "lease_until")
-    error = await refusal(there.acquire(a_claim(), within=5))
-    assert (error.reason, error.metadata["first_invocation"]) == (Reason.UNKNOWN_OUTCOME, lost.invocation_id)
-    await here.settle(lost, Settled(lost.invocation_id, a_result()))
-    assert await there.acquire(a_claim(), within=5) is not None
+    await there.acquire(next_one, within=5)
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    await here.release(lost)
+    await here.abandon(lost)
+    [row] = await rows(engine)
+    assert (row.state, row.invocation_id) == ("running", next_one.invocation_id)
+    assert not here.sure(lost)
+    first = a_result()
+    await there.settle(next_one, Settled(next_one.invocation_id, first))
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    assert await here.acquire(a_claim(), within=5) == Settled(next_one.invocation_id, first)
+
+
+async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim, first = a_claim(), a_result()
+    await here.acquire(claim, within=5)
+    await here.settle(claim, Settled(claim.invocation_id, first))
+    with pytest.raises(Overtaken):
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.release(claim)
+    await here.abandon(claim)
+    assert await there.acquire(a_claim(), within=5) == Settled(claim.invocation_id, first)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_a_silent_owner_is_replaced_by_exactly_one(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine, repeatable: bool
+) -> None:
+    await here.acquire(a_claim(repeatable=repeatable), within=5)
+    await age(engine, "lease_until")
+    calls = [side.acquire(a_claim(repeatable=repeatable), within=0.5) for side in (here, there) * 5]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert len([found for found in outcomes if found is None or isinstance(found, Doubted)]) == 1
+
+
+async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    await here.acquire(a_claim(), within=5)
+    waiting = asyncio.ensure_future(there.acquire(a_claim(), within=60))
+    await until(lambda: there._watch.scopes)
+    await age(engine, "lease_until")
+    assert isinstance(await waiting, Doubted)
+
+
+async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    lost, resolver = a_claim(), a_claim()
+    await here.acquire(lost, within=5)
+    await age(engine, "lease_until")
+    doubted = await there.acquire(resolver, within=5)
+    assert isinstance(doubted, Doubted)
+    assert isinstance(doubted.outcome, MeshError)
+    assert (doubted.outcome.reason, doubted.runs) == (Reason.UNKNOWN_OUTCOME, (lost.invocation_id,))
+    assert there.sure(resolver)
+    await there.settle(resolver, Settled(lost.invocation_id, doubted.outcome))
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    for side in (here, there):
+        found = await side.acquire(a_claim(), within=5)
+        assert found is not None
+        assert isinstance(found.outcome, MeshError)
+        assert found.outcome.reason is Reason.UNKNOWN_OUTCOME
+        assert found.outcome.metadata["first_invocation"] == lost.invocation_id
+
+
+async def test_who_resolves_a_doubt_and_dies_too_is_doubted_as_well(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claims = [a_claim() for _ in range(3)]
+    for claim in claims:
+        found = await here.acquire(claim, within=5)
+        await age(engine, "lease_until")
+    assert isinstance(found, Doubted)
+    assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
+
+
+async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_than_before(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    dead = [a_claim(), a_claim()]
+    for claim in dead:
+        await here.acquire(claim, within=5)
+        await age(engine, "lease_until")
+    for _ in range(3):
+        resolver = a_claim()
+        found = await there.acquire(resolver, within=5)
+        assert isinstance(found, Doubted)
+        assert found.runs == tuple(claim.invocation_id for claim in dead)
+        await there.release(resolver)
+
+
+async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    late, resolver, result = a_claim(), a_claim(), a_result()
+    await here.acquire(late, within=5)
+    await age(engine, "lease_until")
+    await there.acquire(resolver, within=5)
+    await there.release(resolver)
+    await here.settle(late, Settled(late.invocation_id, result))
+    assert await there.acquire(a_claim(), within=5) == Settled(late.invocation_id, result)
+
+
+async def test_a_call_that_kills_its_owners_is_not_repeated_for_ever(here: PostgresClaims, engine: AsyncEngine) -> None:
+    for _ in range(MOST_RUNS):
+        assert await here.acquire(a_claim(repeatable=True), within=5) is None
+        await age(engine, "lease_until")
+    assert isinstance(await here.acquire(a_claim(repeatable=True), within=5), Doubted)
+
+
+async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim, within=5)
+    await here.abandon(claim)
+    found = await there.acquire(a_claim(), within=5)
+    assert isinstance(found, Doubted)
+    assert found.runs == (claim.invocation_id,)
+
+
+async def test_other_arguments_conflict_with_a_doubted_key_too(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    await here.acquire(a_claim(), within=5)
+    await age(engine, "lease_until")
+    error = await refusal(there.acquire(a_claim(arguments_digest="sha256:b"), within=5))
+    assert error.reason is Reason.IDEMPOTENCY_CONFLICT
+
+
+async def test_a_doubt_ends_with_the_window_of_its_key(here: PostgresClaims, engine: AsyncEngine) -> None:
+    await here.acquire(a_claim(), within=5)
+    await age(engine, "lease_until")
+    await age(engine, "expire_time")
+    assert await here.acquire(a_claim(), within=5) is None
+    [row] = await rows(engine)
+    assert row.doubted == ""
 
 
 async def test_a_key_whose_window_is_over_is_new(

@@ -44,3 +44,30 @@ def test_nothing_starts_without_its_peers(given: dict[str, str], missing: str) -
 def test_a_linger_out_of_bounds_is_refused(given: dict[str, str], linger: str) -> None:
     with pytest.raises(SettingsError):
         load(Settings, {**given, "TOOLMESH_AUDIT_LINGER_MS": linger})
+
+
+def test_large_results_and_the_cache_are_bounded_unless_told_otherwise(given: dict[str, str]) -> None:
+    settings = load(Settings, given)
+    assert (settings.result_ttl_seconds, settings.result_max_bytes, settings.result_cache_bytes) == (
+        3600.0,
+        64 << 20,
+        16 << 20,
+    )
+    assert load(Settings, {**given, "TOOLMESH_RESULT_CACHE_BYTES": "0"}).result_cache_bytes == 0
+    for name, wrong in (("TTL_SECONDS", "0"), ("MAX_BYTES", "0"), ("CACHE_BYTES", "-1")):
+        with pytest.raises(SettingsError):
+            load(Settings, {**given, f"TOOLMESH_RESULT_{name}": wrong})
+
+
+def test_networks_that_tools_may_be_led_to_are_listed(given: dict[str, str]) -> None:
+    assert load(Settings, given).egress_internal == ()
+    settings = load(Settings, {**given, "TOOLMESH_EGRESS_INTERNAL": "10.1.0.0/16, fd00:7::/64"})
+    assert [str(network) for network in settings.egress_internal] == ["10.1.0.0/16", "fd00:7::/64"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("EGRESS_INTERNAL", "10.1.0.7/16"), ("EGRESS_INTERNAL", "a"), ("RUNSC", "/no/such")]
+)
+def test_what_cannot_be_used_is_refused_at_the_start(given: dict[str, str], name: str, value: str) -> None:
+    with pytest.raises(SettingsError):
+        load(Settings, {**given, f"TOOLMESH_{name}": value})

@@ -13,7 +13,7 @@ from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.rpc.call import Call
 from libs.common.telemetry.trace import continue_trace
 from services.executor.convert import envelope_of, request_of, response_of, result_of
-from services.executor.domain.model import Deprecation, Source
+from services.executor.domain.model import Change, Deprecation, Source
 from services.executor.tests.samples import a_result
 
 IDENTITY = Identity(
@@ -62,7 +62,7 @@ def test_without_a_session_the_tokens_own_holds() -> None:
 )
 def test_a_result_survives_its_envelope(deprecation: Deprecation | None) -> None:
     result = a_result(
-        adjusted=("/a",),
+        changes=(Change("/a", "coercion", "integer"),),
         evidence=("r1",),
         policies=("p",),
         replayed=True,

@@ -10,10 +10,21 @@ import pytest
 from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import parse
-from services.executor.domain.model import Deprecation, Event, Obligation, Payload, Source, Status, Verdict
+from services.executor.domain.model import (
+    Change,
+    Deprecation,
+    Effect,
+    Event,
+    Obligation,
+    Payload,
+    Ran,
+    Source,
+    Status,
+    Verdict,
+)
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World
-from services.executor.tests.samples import a_decision, a_request, a_tool
+from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
 
 
 async def test_a_call_runs_after_its_decision_and_answers_after_its_outcome_is_durable() -> None:
@@ -33,7 +44,7 @@ async def test_a_result_says_where_it_comes_from_and_what_it_took() -> None:
     assert result.trace_id == a_request().trace_id
     assert result.evidence == tuple(f"records/{record.record_id}" for record in world.trail.durable)
     assert result.policies == ("policy0",)
-    assert result.adjusted == ("/count",)
+    assert result.changes == (Change("/count", "default", "schema"),)
     assert (result.deprecation, result.attempts, result.sandbox) == (deprecation, 1, "in_process")
 
 
@@ -222,10 +233,84 @@ async def test_a_result_that_is_nested_too_deeply_is_invalid() -> None:
     assert (await world.failure(a_request())).reason is Reason.RESULT_INVALID
 
 
-async def test_a_result_beyond_its_limit_is_too_large() -> None:
+async def test_a_result_beyond_its_limit_is_stored_and_referenced() -> None:
     world = World(a_tool(max_result_bytes=10))
+    result = await world.invoke(a_request())
+    assert (result.content, result.stored is not None) == (b"", True)
+    assert result.stored is not None
+    assert parse(result.stored.preview) == {"said": "hello"}
+
+
+async def test_a_result_that_may_not_be_stored_is_too_large() -> None:
+    world = World(a_tool(max_result_bytes=10, persists=False))
     error = await world.failure(a_request())
     assert (error.reason, error.metadata["limit_bytes"]) == (Reason.RESULT_TOO_LARGE, "10")
+
+
+async def test_an_earlier_result_is_used_again_for_the_same_caller_only() -> None:
+    world = World(a_tool(cache_seconds=60.0))
+    first, again = await world.invoke(a_request()), await world.invoke(a_request())
+    other = await world.invoke(a_request(caller=a_caller(subject="did:key:bob")))
+    assert [first.source, again.source, other.source] == [Source.COMPUTED, Source.CACHE, Source.COMPUTED]
+    assert again.content == first.content
+    assert again.retrieved is not None
+    assert len(world.runner.calls) == 2
+    assert len(world.trail.durable) == 6
+
+
+async def test_a_tool_that_changed_what_it_may_not_is_out_of_use_and_nothing_is_kept() -> None:
+    world, ends = World(a_tool()), []
+
+    async def end(how: str) -> None:
+        ends.append(how)
+
+    async def run(tool: Any, work: Any) -> Ran:
+        return Ran(
+            {"said": "x"}, (Effect("file:a/b", "create", True),), keep=lambda: end("keep"), drop=lambda: end("drop")
+        )
+
+    world.runner.run = run  # type: ignore[method-assign]
+    error = await world.failure(a_request())
+    assert (error.reason, ends) == (Reason.SIDE_EFFECT_VIOLATION, ["drop"])
+    assert world.quarantine.imposed == [("tools/core.say/versions/1.0.0", error.invocation_id)]
+    assert [effect.resource for effect in world.trail.durable[-1].violations] == ["file:a/b"]
+
+
+async def test_effects_are_made_real_before_the_caller_hears_and_once() -> None:
+    world, ends = World(a_write_tool(effects=(Effect("file:a/*", "create"),), compensation="tools/core.unsay")), []
+
+    async def end(how: str) -> None:
+        ends.append((how, len(world.trail.durable)))
+
+    async def run(tool: Any, work: Any) -> Ran:
+        made = (Effect("file:a/b", "create", True),)
+        return Ran({"said": "x"}, made, (("compute", 7),), {"n": 1}, keep=lambda: end("keep"), drop=lambda: end("drop"))
+
+    world.runner.run = run  # type: ignore[method-assign]
+    result = await world.invoke(a_request(idempotency_key="k"))
+    assert ends == [("keep", 1)]
+    assert (result.effects[0].resource, result.costs, result.undone_by) == (
+        "file:a/b",
+        (("compute", 7),),
+        "tools/core.unsay",
+    )
+    assert parse(result.undo) == {"n": 1}
+    record = world.trail.durable[-1]
+    assert (record.undone_by, record.cost_micros, record.effects[0].observed) == ("tools/core.unsay", 7, True)
+
+
+async def test_a_result_that_breaks_its_contract_leaves_no_effect() -> None:
+    world, ends = World(a_write_tool(effects=(Effect("file:a/*", "create"),))), []
+
+    async def end(how: str) -> None:
+        ends.append(how)
+
+    async def run(tool: Any, work: Any) -> Ran:
+        return Ran({"wrong": 1}, keep=lambda: end("keep"), drop=lambda: end("drop"))
+
+    world.runner.run = run  # type: ignore[method-assign]
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, ends) == (Reason.RESULT_INVALID, ["drop"])
 
 
 async def test_a_sampled_call_has_a_span_for_each_phase() -> None:
@@ -242,7 +327,7 @@ async def test_a_sampled_call_has_a_span_for_each_phase() -> None:
             spans.append(f"/{self.name}")
 
     world = World()
-    world.invoke._spans.begin = lambda: Span  # type: ignore[method-assign, assignment, return-value]
+    world.ports.spans.begin = lambda: Span  # type: ignore[method-assign, assignment, return-value]
     await world.invoke(a_request())
     phases = ["request", "validate", "authorize", "execute", "verify", "return"]
     assert spans == [part for name in phases for part in (name, f"/{name}")]

@@ -15,6 +15,7 @@ from services.executor.domain.model import Event, Record, Status
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_request, a_tool, a_write_tool
+from services.executor.tests.waiting import until
 
 
 def is_decision(record: Record) -> bool:
@@ -238,8 +239,7 @@ async def test_the_end_of_a_canceled_call_is_recorded_even_if_the_caller_insists
     with pytest.raises(asyncio.CancelledError):
         await call
     confirming.set()
-    await asyncio.gather(*world.invoke._ending)
-    assert world.trail.durable[-1].state is State.CANCELED
+    await until(lambda: world.trail.durable[-1].state is State.CANCELED)
 
 
 async def test_a_caller_that_leaves_after_the_end_changes_nothing() -> None:

@@ -16,6 +16,7 @@ from services.executor.adapters.audit_stream import AuditStream
 from services.executor.adapters.records import RecordWriter
 from services.executor.adapters.trail import DurableTrail
 from services.executor.domain.model import Tool
+from services.executor.domain.serving import InFlight
 from services.executor.tests.fakes import ClosedOutbox, World, never_ends
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.samples import a_request, a_tool, a_write_tool
@@ -32,11 +33,12 @@ async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) ->
     sink = os.open(os.devnull, os.O_WRONLY)
 
     def make(tool: Tool | None = None, *, audit_wait: float = 20.0) -> World:
-        world = World(tool, audit_wait=audit_wait)
-        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: world.in_flight.count, linger=0.0)
-        world.invoke._audit = DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink))
-        streams.append(world.invoke._audit)
-        return world
+        def trail(in_flight: InFlight) -> DurableTrail:
+            stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: in_flight.count, linger=0.0)
+            streams.append(DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink)))
+            return streams[-1]
+
+        return World(tool, audit_wait=audit_wait, audit=trail)
 
     yield make
     for stream in streams:
@@ -45,7 +47,7 @@ async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) ->
 
 
 async def started(world: World) -> World:
-    await world.invoke._audit.start()  # type: ignore[attr-defined]
+    await world.ports.audit.start()  # type: ignore[attr-defined]
     return world
 
 

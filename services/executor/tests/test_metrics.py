@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import REGISTRY
@@ -78,3 +80,15 @@ def test_the_number_of_series_is_bounded(monkeypatch: Any) -> None:
         tool = a_tool(name=f"tools/core.m3/versions/{number}.0.0", qualified="core.m3", version=f"{number}.0.0")
         seen.ended(an_invocation(State.FAILED, tool), 0.1)
     assert count("toolmesh_tool_invocations_total", tool="other", version="", status="failed", mutation_class="") == 3
+
+
+def test_a_result_that_broke_its_contract_is_told_to_whoever_reads_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    seen = metrics.Metrics(Log("executor", level="error", descriptor=descriptor))
+    broken = an_invocation(State.FAILED, a_tool(), reason=Reason.RESULT_INVALID)
+    seen.ended(broken, 0.1)
+    seen.ended(an_invocation(State.FAILED, a_tool(), reason=Reason.EXECUTION_FAILED), 0.1)
+    os.close(descriptor)
+    [line] = path.read_bytes().splitlines()
+    assert broken.invocation_id.encode() in line

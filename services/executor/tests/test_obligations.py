@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from libs.common.canonical import digest
-from libs.common.errors import Reason
+from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import parse
 from services.executor.convert import envelope_of, result_of
 from services.executor.domain.model import Obligation
 from services.executor.domain.obligations import fulfil, unmet
 from services.executor.tests.fakes import World
-from services.executor.tests.samples import a_decision, a_request
+from services.executor.tests.samples import a_decision, a_request, a_tool
 
 ROWS = {"rows": [{"id": 1, "card": "a", "tags": [1, 2, 3]}, {"id": 2, "card": "b"}, {"id": 3}], "next": {"a/b": "x"}}
 
@@ -88,6 +88,8 @@ def test_what_binds_twice_is_done_twice() -> None:
         (Obligation("sandbox_tier", ("3",)), "machine", True),
         (Obligation("sandbox_tier", ("1",)), "unheard_of", False),
         (Obligation("sandbox_tier", ("high",)), "machine", False),
+        (Obligation("redact_pii"), "in_process", True),
+        (Obligation("redact_pii", ("email",)), "machine", False),
         (Obligation("dry_run"), "machine", False),
         (Obligation("updated_input"), "machine", False),
         (Obligation("unspecified"), "machine", False),
@@ -95,7 +97,7 @@ def test_what_binds_twice_is_done_twice() -> None:
     ],
 )
 def test_what_cannot_be_kept_is_named(obligation: Obligation, sandbox: str, kept: bool) -> None:
-    assert unmet([obligation], sandbox) == ([] if kept else [obligation.kind])
+    assert unmet([obligation], a_tool(), sandbox) == ([] if kept else [obligation.kind])
 
 
 async def test_a_bound_call_answers_with_less_and_says_so_in_the_envelope() -> None:
@@ -110,6 +112,22 @@ async def test_a_bound_call_answers_with_less_and_says_so_in_the_envelope() -> N
     ended = world.trail.durable[-1]
     assert ended.result is not None
     assert ended.result.digest == digest({})
+
+
+async def test_a_call_bound_to_hide_what_is_personal_hides_it_from_its_caller_and_from_the_evidence() -> None:
+    world = World()
+    world.policy.answer = a_decision(obligations=(Obligation("redact_pii"),))
+    result = await world.invoke(a_request(arguments=b'{"text":"a@example.com"}'))
+    assert (parse(result.content), result.changed) == ({"said": "[redacted:email]"}, ("/said",))
+    ended = world.trail.durable[-1]
+    assert ended.result is not None
+    assert ended.result.digest == digest({"said": "[redacted:email]"})
+
+
+def test_without_a_scanner_nothing_is_taken_for_examined() -> None:
+    with pytest.raises(MeshError) as caught:
+        fulfil({"a": 1}, [Obligation("redact_pii")])
+    assert caught.value.reason is Reason.SANITIZATION_FAILED
 
 
 async def test_an_unbound_result_says_that_nothing_was_removed() -> None:

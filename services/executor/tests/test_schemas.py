@@ -98,3 +98,10 @@ def test_sensitive_places_come_from_the_manifest_and_the_schema() -> None:
     shown = Scanner().value({"a": 1, "b": 2, "c": 3}, declared).value
     assert shown == {"a": "[redacted:declared]", "b": "[redacted:declared]", "c": 3}
     assert input_contract(dump({"type": "object"}), ()).declared is None
+
+
+@pytest.mark.parametrize("value", [{"a": {1, 2}}, object(), b"bytes", {1: 2}])
+def test_what_is_no_json_satisfies_no_schema(value: Any) -> None:
+    assert [
+        violation.rule for violation in output_contract(b'{"properties":{"a":{"type":"string"}}}', ()).violations(value)
+    ] == ["json"]

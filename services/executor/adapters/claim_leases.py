@@ -1,0 +1,108 @@
+"""Keys that calls of this process hold. A lease is short, so that a dead owner is noticed in seconds, and it is renewed for as long as
+its call is alive, however long that takes. Calls that end sooner than that cost nothing here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from services.executor.adapters.claim_rows import ClaimRows
+from services.executor.domain.model import Claim
+
+# Renewed this many times before it would run out: a few may fail.
+_BEATS = 4
+
+
+class _Hold:
+    """One key that is held."""
+
+    __slots__ = ("claim", "ends", "loosened", "until")
+
+    def __init__(self, claim: Claim, since: float, lease: float) -> None:
+        self.claim, self.until, self.ends = claim, since + lease, since + claim.lease
+        self.loosened = False
+
+
+class ClaimLeases:
+    """Renews what is held, all of it in one statement, and says so when it may no longer be held."""
+
+    def __init__(self, rows: ClaimRows, lease: float, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._rows, self._lease, self._monotonic = rows, lease, monotonic
+        self._beat = lease / _BEATS
+        self._holds: dict[str, _Hold] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._loosened: Callable[[str], None] = lambda invocation_id: None
+
+    def listen(self, loosened: Callable[[str], None]) -> None:
+        """Be told the invocation whose key may now be somebody else's, while its call still works."""
+        self._loosened = loosened
+
+    def begin(self, claim: Claim, since: float) -> None:
+        """Hold a key whose lease was asked for at this moment of the monotonic clock: it lasts no longer than counted from there."""
+        self._holds[claim.invocation_id] = _Hold(claim, since, min(self._lease, claim.lease))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._beat, self._wake)
+
+    def end(self, claim: Claim) -> None:
+        """Hold it no longer. Ending twice ends once."""
+        self._holds.pop(claim.invocation_id, None)
+
+    def sure(self, claim: Claim) -> bool:
+        """Say whether nobody else can hold the key at this moment. Asks only the clock, which goes on while a process is stopped."""
+        hold = self._holds.get(claim.invocation_id)
+        return hold is not None and self._monotonic() < hold.until
+
+    async def stop(self) -> None:
+        """Renew nothing any more."""
+        self._holds.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+
+    def _wake(self) -> None:
+        self._timer = None
+        if self._holds:
+            self._renewing = asyncio.create_task(self._renew_and_go_on(), name="claim-leases")
+
+    async def _renew_and_go_on(self) -> None:
+        try:
+            await self._renew()
+        finally:
+            if self._holds:
+                self._timer = asyncio.get_running_loop().call_later(self._beat, self._wake)
+
+    async def _renew(self) -> None:
+        since = self._monotonic()
+        for hold in [each for each in self._holds.values() if since >= each.ends]:
+            # Longer than its run and its end could take: whoever held it has forgotten it.
+            self.end(hold.claim)
+        due = [hold for hold in self._holds.values() if hold.until - since < self._lease - self._beat / 2]
+        if not due:
+            return
+        try:
+            async with asyncio.timeout(self._beat):
+                kept = await self._rows.renew([hold.claim for hold in due], self._lease)
+        except Exception:
+            # The database is away or slow. Nobody else can take the keys over there either, but it may come back to others first.
+            self._doubt([hold for hold in due if self._monotonic() >= hold.until - self._beat])
+            return
+        for hold in due:
+            if hold.claim.invocation_id in kept:
+                hold.until, hold.loosened = since + self._lease, False
+        self._doubt([hold for hold in due if hold.claim.invocation_id not in kept], gone=True)
+
+    def _doubt(self, holds: list[_Hold], *, gone: bool = False) -> None:
+        for hold in holds:
+            invocation_id = hold.claim.invocation_id
+            if self._holds.get(invocation_id) is not hold:
+                # It ended while it was renewed.
+                continue
+            if gone:
+                del self._holds[invocation_id]
+            if not hold.loosened:
+                hold.loosened = True
+                self._loosened(invocation_id)

@@ -1,0 +1,82 @@
+"""What a manifest says about sandboxes, scheduling and rendering, as the executor reads it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+
+from services.executor.domain.model import Access, Confinement, Placement, Rendering, SiblingFailure
+
+_TIERS = {
+    mpb.SANDBOX_TIER_IN_PROCESS: "in_process",
+    mpb.SANDBOX_TIER_PROCESS: "process",
+    mpb.SANDBOX_TIER_KERNEL: "kernel",
+    mpb.SANDBOX_TIER_MACHINE: "machine",
+}
+_ACCESS = {
+    mpb.ACCESS_TIER_FILES: Access.FILES,
+    mpb.ACCESS_TIER_NETWORK: Access.NETWORK,
+    mpb.ACCESS_TIER_SUPERVISED: Access.SUPERVISED,
+}
+_SIBLINGS = {
+    mpb.SIBLING_FAILURE_POLICY_CANCEL_SIBLINGS: SiblingFailure.CANCEL_SIBLINGS,
+    mpb.SIBLING_FAILURE_POLICY_CANCEL_DEPENDENT: SiblingFailure.CANCEL_DEPENDENT,
+}
+_UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
+_FILES = re.compile(r"filesystem:(read|write):([a-z][a-z0-9_-]*)")
+# As strong as it gets, where a manifest does not say: whoever runs it may know of nothing stronger than a user-space kernel.
+_UNSAID_TIER = "kernel"
+_DEFAULT_PORTS = (80, 443)
+_DEFAULT_PRIORITY = 5
+
+
+def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
+    """Return what a run may use and reach. What its access tier does not cover is left out, whatever else is said."""
+    execution, limits = manifest.execution, manifest.execution.resource_limits
+    access = _ACCESS.get(execution.access_tier, Access.PURE)
+    network = execution.network_policy
+    reaches = access in (Access.NETWORK, Access.SUPERVISED) and not network.deny_all_egress
+    volumes = [_FILES.fullmatch(each) for each in manifest.permission.required_permissions]
+    named = [(found[1], found[2]) for found in volumes if found is not None] if access is not Access.PURE else []
+    # A tool that says it changes nothing gets nothing to change.
+    writes = manifest.mutation_class != mpb.MUTATION_CLASS_READ_ONLY
+    return Confinement(
+        tier=_TIERS.get(manifest.interface.safety.sandbox_tier, _UNSAID_TIER),
+        access=access,
+        millicpus=_millicpus(limits.cpu),
+        memory_bytes=_quantity(limits.memory, 512 << 20),
+        scratch_bytes=_quantity(limits.ephemeral_storage, 1 << 30),
+        processes=limits.max_processes,
+        hosts=tuple(name.lower() for name in network.allowed_domains) if reaches else (),
+        ports=tuple(network.allowed_ports) or _DEFAULT_PORTS,
+        reads=tuple(dict.fromkeys(volume for _, volume in named)),
+        writes=tuple(dict.fromkeys(volume for verb, volume in named if verb == "write" and writes)),
+    )
+
+
+def placement_of(manifest: mpb.ToolManifest) -> Placement:
+    """Return how calls are scheduled. Unsaid means that no two may overlap."""
+    return Placement(
+        priority=manifest.priority or _DEFAULT_PRIORITY,
+        concurrency_safe=manifest.interface.safety.concurrency_safe,
+        max_concurrency=manifest.execution.max_concurrency,
+        service=manifest.execution.external_service,
+        sibling_failure=_SIBLINGS.get(manifest.scheduling.sibling_failure, SiblingFailure.IGNORE),
+    )
+
+
+def rendering_of(manifest: mpb.ToolManifest) -> Rendering:
+    """Return the templates of the three representations."""
+    hints = manifest.interface.rendering
+    return Rendering(model=hints.model_facing, ui=hints.ui_facing, search=hints.transcript_search)
+
+
+def _millicpus(text: str) -> int:
+    if not text:
+        return 1000
+    return int(text[:-1]) if text.endswith("m") else int(text) * 1000
+
+
+def _quantity(text: str, unsaid: int) -> int:
+    return int(text[:-2]) * _UNITS[text[-2:]] if text else unsaid

@@ -1,0 +1,1 @@
+"""Places to run code that nobody has to trust."""

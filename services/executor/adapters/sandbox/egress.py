@@ -1,0 +1,56 @@
+"""The only way out of a sandbox: a proxy on a unix socket that belongs to one plan.
+
+The socket says whose traffic it is, so nothing that a confined process sends can make it somebody else. The proxy speaks CONNECT and
+plain HTTP with absolute addresses, reads names itself, connects to the very addresses it checked, and never looks inside a
+tunnel. What a server redirects to is for the tool to ask for, and is checked like everything else.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from libs.common.errors import MeshError
+from services.executor.adapters.sandbox.addresses import Network, Outside
+from services.executor.adapters.sandbox.dialing import Dialer, Resolve, SystemResolver
+from services.executor.adapters.sandbox.folders import OwnFolder
+from services.executor.adapters.sandbox.gates import TRAFFIC_LIMIT, USUAL, Bounds, Gate, Refusal
+from services.executor.adapters.sandbox.names import Reach
+from services.executor.domain.errors import network_forbidden, traffic_exceeded
+
+
+class EgressProxy:
+    """All ways out of one executor."""
+
+    def __init__(
+        self, internal: Sequence[Network] = (), *, resolve: Resolve | None = None, bounds: Bounds = USUAL
+    ) -> None:
+        self._bounds = bounds
+        self._names = SystemResolver()
+        self._dialer = Dialer(resolve or self._names, Outside(internal), seconds=bounds.connect_seconds)
+        self._folder = OwnFolder("egress", mode=0o711)
+        self._gates: set[Gate] = set()
+
+    async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> Gate:
+        """Open a way out to these hosts (exactly, or one level below `*.host`) on these ports. Whoever opens it closes it."""
+        path = self._folder.path / f"{secrets.token_hex(12)}.sock"
+        gate = Gate(path, Reach(hosts, ports), self._dialer, self._bounds, on_close=self._gates.discard)
+        self._gates.add(gate)
+        await gate.open()
+        return gate
+
+    async def close(self) -> None:
+        """Close every way out that is still open."""
+        for gate in tuple(self._gates):
+            await gate.close()
+        self._names.close()
+        self._folder.remove()
+
+
+def error_of(refusals: Sequence[Refusal]) -> MeshError | None:
+    """Return what a call ends with that was refused a way out; None if it was refused nothing."""
+    for refusal in refusals:
+        if refusal.reason == TRAFFIC_LIMIT:
+            return traffic_exceeded(refusal.host)
+        return network_forbidden(refusal.host, refusal.port, refusal.reason)
+    return None

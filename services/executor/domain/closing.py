@@ -1,0 +1,142 @@
+"""How a call ends: its outcome is durable before its caller hears of it, whatever the outcome is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from libs.common.clock import Clock
+from libs.common.errors import MeshError, Reason
+from services.executor.domain import errors
+from services.executor.domain.evidence import ending, outcome_record
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Claim, Record, Settled, UncertainOutcome
+from services.executor.domain.ports import AuditTrail, Claims, Observer
+from services.executor.domain.uncertain import Overtaken
+
+# The log itself failed.
+_UNRECORDED = frozenset({Reason.AUDIT_UNAVAILABLE, Reason.AUDIT_BACKPRESSURE, Reason.AUDIT_RECORD_INVALID})
+# After these nobody knows whether the tool had its effect.
+_UNCERTAIN = frozenset(
+    {
+        Reason.TOOL_TIMEOUT,
+        Reason.DEADLINE_EXCEEDED,
+        Reason.TOKEN_EXPIRED,
+        Reason.TOKEN_REVOKED,
+        Reason.INVOCATION_CANCELED,
+        Reason.SIBLING_CANCELED,
+        Reason.TOOL_CRASHED,
+        Reason.TOOL_OUT_OF_MEMORY,
+        Reason.RESOURCE_LIMIT_EXCEEDED,
+        Reason.NETWORK_POLICY_VIOLATION,
+        Reason.STREAM_DISCARDED,
+        Reason.PARTIAL_FAILURE,
+        Reason.EXTERNAL_TIMEOUT,
+        Reason.BUDGET_EXHAUSTED,
+        Reason.INTERNAL,
+    }
+)
+T = TypeVar("T")
+
+
+class Closing:
+    """Records endings and settles keys. A step once begun goes on, even if the caller leaves."""
+
+    def __init__(
+        self, audit: AuditTrail, claims: Claims, observer: Observer, clock: Clock, *, audit_wait: float
+    ) -> None:
+        self._audit, self._claims, self._observer, self._clock = audit, claims, observer, clock
+        self._audit_wait = audit_wait
+        self._ending: set[asyncio.Future[Any]] = set()
+
+    async def append(self, record: Record, *, until: float) -> None:
+        """Return once the record is in the log. Raises when it is not, in time."""
+        within = min(until - self._clock.monotonic(), self._audit_wait)
+        await self._audit.append(record, within=max(within, 0.001))
+
+    async def conclude(self, record: Record, *, until: float) -> None:
+        """Return once the record of how a run ended is in the log, or waits for it where it cannot be lost."""
+        within = min(until - self._clock.monotonic(), self._audit_wait)
+        await self._audit.conclude(record, within=max(within, 0.001))
+
+    async def keep_and_conclude(self, invocation: Invocation, claim: Claim, outcome: Settled, record: Record) -> None:
+        """Settle the key, then record: if the log fails now, a retry must find the result and not run the tool again."""
+        try:
+            await self._quietly(self._claims.settle(claim, outcome))
+        except Overtaken:
+            # What ran is on record as what it was, also where somebody else answers for the key.
+            await self.conclude(record, until=invocation.deadline.answer_by)
+            raise
+        await self.conclude(record, until=invocation.deadline.answer_by)
+
+    async def failed(self, invocation: Invocation, error: MeshError, until: float) -> MeshError:
+        """Record a failure once and return what the caller gets: the failure, or that it could not be recorded."""
+        error.invocation_id = invocation.invocation_id
+        invocation.phases.end(error)
+        if invocation.closed:
+            invocation.reason = error.reason
+            return error
+        invocation.enter(ending(invocation, error))
+        invocation.reason, invocation.closed = error.reason, True
+        record = outcome_record(invocation)
+        await self._settle(invocation, error)
+        if error.reason in _UNRECORDED:
+            # The log did not confirm the decision. It hears of the end when it hears of anything again.
+            self._audit.leave(record)
+            return error
+        try:
+            # Only what ran is sure to have its decision in the log; nothing else may be promised without the log's word.
+            await (self.conclude if invocation.attempts else self.append)(record, until=until)
+        except MeshError as unrecorded:
+            unrecorded.invocation_id, invocation.reason = invocation.invocation_id, unrecorded.reason
+            return unrecorded
+        return error
+
+    async def interrupted(self, invocation: Invocation, error: MeshError) -> MeshError:
+        """Record what was interrupted, by whomever. Nobody waits any more, so the log has its full time."""
+        return await self.failed(invocation, error, until=self._clock.monotonic() + self._audit_wait)
+
+    async def to_the_end(self, step: Awaitable[T]) -> T:
+        """Take a step that goes on even if the caller leaves while it is taken."""
+        task = asyncio.ensure_future(step)
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _settle(self, invocation: Invocation, error: MeshError) -> None:
+        """Give the key back where a retry is safe; otherwise keep what every further call with it must hear."""
+        claim, tool = invocation.claim, invocation.tool
+        if claim is None or tool is None:
+            return
+        kept: MeshError | None = None
+        uncertain = invocation.attempts and (error.reason in _UNCERTAIN or not self._claims.sure(claim))
+        if uncertain and tool.uncertain is UncertainOutcome.QUERY_STATUS:
+            await self._quietly(self._claims.abandon(claim))
+            return
+        if uncertain:
+            kept = None if tool.repeatable else errors.outcome_unknown(invocation.invocation_id)
+        elif invocation.attempts and not error.row.retryable:
+            kept = error
+        if kept is None:
+            await self._quietly(self._claims.release(claim))
+        else:
+            with suppress(Overtaken):
+                await self._quietly(self._claims.settle(claim, Settled(invocation.invocation_id, kept)))
+
+    async def _quietly(self, step: Coroutine[Any, Any, None]) -> None:
+        """Take a step whose failure changes nothing for this caller: the claim's lease then speaks for itself."""
+        try:
+            async with asyncio.timeout(self._audit_wait):
+                await step
+        except Overtaken:
+            raise
+        except Exception as cause:
+            self._observer.unforeseen(cause)
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled():
+            # Seen by the caller if there still is one; otherwise nobody is left to tell.
+            task.exception()

@@ -1,0 +1,59 @@
+"""FetchResult: reads a stored result, piece by piece."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from services.executor.domain import errors
+from services.executor.domain.model import Caller
+from services.executor.domain.storing import PIECE_BYTES, ResultStore, StoredHead, token_hash
+
+
+class Piece(NamedTuple):
+    """A part of a stored result, and what is known about the whole."""
+
+    content: bytes
+    offset: int
+    head: StoredHead
+
+
+class FetchResult:
+    """Reads stored results for those whose they are."""
+
+    def __init__(self, store: ResultStore) -> None:
+        self._store = store
+
+    async def __call__(
+        self, caller: Caller, ref: str, access_token: str, *, offset: int = 0, max_bytes: int = 0
+    ) -> AsyncIterator[Piece]:
+        """Yield the result from `offset` on, at most `max_bytes` of it where that is not 0; at least one piece, which may be empty.
+
+        Raises NOT_FOUND when the reference, the token or the caller is wrong, or the result expired, also while it is being read:
+        nobody learns which. Raises INVALID_REQUEST for an offset beyond the end.
+        """
+        head = await self._store.find(ref.removeprefix("results/"))
+        if head is None or not _may_read(caller, head, access_token):
+            raise errors.stored_result_not_found()
+        if offset > head.size:
+            raise errors.offset_beyond(head.size)
+        end = min(head.size, offset + max_bytes) if max_bytes else head.size
+        if offset == end:
+            yield Piece(b"", offset, head)
+        while offset < end:
+            # Nothing is held between two pieces, however slowly somebody reads.
+            content = await self._store.piece(head, offset // PIECE_BYTES)
+            if content is None:
+                raise errors.stored_result_not_found()
+            begin = offset % PIECE_BYTES
+            part = content[begin : begin + end - offset]
+            yield Piece(part, offset, head)
+            offset += len(part)
+
+
+def _may_read(caller: Caller, head: StoredHead, access_token: str) -> bool:
+    """Whoever holds the token and belongs to the tenant; where there is no tenant, only whose result it is."""
+    holds_token = hmac.compare_digest(token_hash(access_token), head.token_hash)
+    belongs = caller.tenant == head.tenant if head.tenant else not caller.tenant and caller.subject == head.subject
+    return holds_token and belongs

@@ -1,0 +1,105 @@
+"""What hooks may answer, read strictly: an answer that cannot be followed in full is no answer.
+
+An answer is an object with any of
+
+- `context`: a list of texts for the model to read;
+- `input`: the arguments as the hook wants them, all of them; before the call only;
+- `decision`: `continue`, `ask` (a person must decide) or `deny`; the latter two before the call only;
+- `stop`: why the call must not go on, or its result not be given; not after a failure;
+- `reason`: why, beside a decision.
+
+`allow` is no decision: only policy can allow, and a hook that believed it could would be wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+MAX_CONTEXTS, MAX_CONTEXT_LENGTH, MAX_REASON_LENGTH = 16, 4096, 500
+_KEYS = {
+    "pre": {"context", "input", "decision", "stop", "reason"},
+    "post": {"context", "decision", "stop", "reason"},
+    "failure": {"context", "decision"},
+}
+_DECISIONS = {"pre": {"continue", "ask", "deny"}, "post": {"continue"}, "failure": {"continue"}}
+
+
+class HookFailedError(Exception):
+    """A hook gave no answer that can be followed. The kind is one word for the record, such as `timeout`; it says nothing of what the
+    hook said."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a hook answered."""
+
+    context: tuple[str, ...] = ()
+    input: dict[str, Any] | None = None
+    denied: bool = False
+    stopped: bool = False
+    asks_approval: bool = False
+    reason: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """True if the call must not go on."""
+        return self.denied or self.stopped
+
+    @property
+    def said(self) -> str:
+        """The answer in one word, or two: `continue`, `input+context`, `ask`, `denied`, `stopped`."""
+        if self.stops:
+            return "denied" if self.denied else "stopped"
+        parts = [("input", self.input is not None), ("context", bool(self.context)), ("ask", self.asks_approval)]
+        return "+".join(name for name, there in parts if there) or "continue"
+
+    def with_input(self, arguments: dict[str, Any]) -> Answer:
+        """Return the answer with other arguments."""
+        return replace(self, input=arguments)
+
+
+def answer_of(value: Any, phase: str) -> Answer:
+    """Return what a hook's answer means. None and an empty object mean that the call goes on. Raises HookFailedError."""
+    if value is None:
+        return Answer()
+    if not isinstance(value, dict) or not value.keys() <= _KEYS[phase]:
+        raise HookFailedError("answer_invalid")
+    decision = value.get("decision", "continue")
+    if not isinstance(decision, str) or decision not in _DECISIONS[phase]:
+        raise HookFailedError("answer_invalid")
+    stop = _text(value.get("stop", ""))
+    return Answer(
+        context=_context(value.get("context", [])),
+        input=_input(value),
+        denied=decision == "deny",
+        stopped="stop" in value,
+        asks_approval=decision == "ask",
+        reason=stop or _text(value.get("reason", "")),
+    )
+
+
+def _context(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MAX_CONTEXTS:
+        raise HookFailedError("answer_invalid")
+    if not all(isinstance(each, str) and 0 < len(each) <= MAX_CONTEXT_LENGTH for each in value):
+        raise HookFailedError("answer_invalid")
+    return tuple(value)
+
+
+def _input(value: dict[str, Any]) -> dict[str, Any] | None:
+    if "input" not in value:
+        return None
+    if not isinstance(value["input"], dict):
+        raise HookFailedError("answer_invalid")
+    return value["input"]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise HookFailedError("answer_invalid")
+    return value[:MAX_REASON_LENGTH]

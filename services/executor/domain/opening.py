@@ -1,0 +1,166 @@
+"""What comes before a call runs: it has time and room, its tool and its arguments are sound, and policy allows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from libs.common.auth.authority import Satisfies
+from libs.common.canonical import digest
+from libs.common.clock import Clock
+from libs.common.errors import MeshError
+from libs.common.redaction.book import ScannerBook
+from libs.common.redaction.scanner import Scanner
+from services.executor.domain import errors
+from services.executor.domain.arguments import describe
+from services.executor.domain.closing import Closing
+from services.executor.domain.evidence import decision_record
+from services.executor.domain.hooking import Hooking
+from services.executor.domain.inputs import call_input, prepare, recheck
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Decision, Payload, Question, Tool, Verdict
+from services.executor.domain.obligations import DRY_RUN
+from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, Runner, ToolView
+from services.executor.domain.previewing import facts_of
+from services.executor.domain.refusal import refusal_of
+from services.executor.domain.states import State
+
+
+class Opening:
+    """Request, validate and authorize, for calls and for previews of calls alike."""
+
+    def __init__(
+        self,
+        *,
+        tools: ToolView,
+        authorizer: Authorizer,
+        audit: AuditTrail,
+        runner: Runner,
+        previews: PreviewTokens,
+        hooking: Hooking,
+        clock: Clock,
+        scanners: ScannerBook,
+        satisfies: Satisfies,
+        closing: Closing,
+    ) -> None:
+        self._tools, self._authorizer, self._audit, self._runner = tools, authorizer, audit, runner
+        self._previews, self._hooking = previews, hooking
+        self._clock, self._scanners, self._satisfies, self._closing = clock, scanners, satisfies, closing
+
+    def request(self, invocation: Invocation) -> None:
+        """Return if the call has time to be served in and room for its evidence."""
+        if invocation.deadline.run_until <= self._clock.monotonic():
+            raise errors.deadline_exceeded()
+        self._audit.admit()
+
+    def validate(self, invocation: Invocation) -> Tool:
+        """Return the tool: it exists and can run here, and the arguments keep its contract."""
+        request = invocation.request
+        tool = invocation.tool = self._tools.resolve(request.tool, request.version)
+        if request.tool_digest != tool.digest:
+            _refuse_unknown_schema(tool, request.tool_digest)
+        sandbox = self._runner.sandbox_for(tool)
+        if sandbox is None:
+            raise errors.tool_unavailable(tool.name, "no_runner")
+        invocation.sandbox = sandbox
+        invocation.enter(State.SELECTED)
+        if tool.key_required and not request.idempotency_key and not invocation.preview:
+            raise errors.key_required(tool.qualified)
+        self._arguments(invocation, tool)
+        invocation.enter(State.ARGUMENTS_READY)
+        return tool
+
+    async def hooked(self, invocation: Invocation, tool: Tool) -> str:
+        """Ask the hooks; what they changed is held to the contract again. Return the hook that wants a person to decide, if one does."""
+        verdicts = await self._hooking.before(invocation, tool)
+        if verdicts.arguments is not None:
+            self._described(invocation, tool, recheck(tool, invocation.arguments, tool.intake))
+        return verdicts.asks_approval
+
+    async def authorize(self, invocation: Invocation, tool: Tool) -> None:
+        """Ask hooks, where there are any, and policy; whatever is not a plain yes ends here, on record."""
+        asks_approval = await self.hooked(invocation, tool) if self._hooking.active else ""
+        caller, asked = invocation.request.caller, invocation.asked.digest if invocation.asked else ""
+        question = Question(invocation.invocation_id, invocation.arguments, asked)
+        decision = invocation.decision = await self._authorizer.decide(tool, caller, question)
+        if asks_approval and decision.verdict is Verdict.ALLOW:
+            decision = invocation.decision = _for_a_person(decision, asks_approval)
+        refused = self._refusal(invocation, tool, decision)
+        if refused is None:
+            invocation.enter(State.APPROVED)
+            self._fill(invocation, tool)
+            return
+        refusal, state = refused
+        if self._hooking.active:
+            await self._hooking.after_failure(invocation, refusal)
+        invocation.enter(state)
+        invocation.reason, invocation.closed = refusal.reason, True
+        await self._closing.append(decision_record(invocation, refusal), until=invocation.deadline.answer_by)
+        raise refusal
+
+    async def record_decision(self, invocation: Invocation) -> None:
+        """Return once the decision is durable: nothing starts before."""
+        record = decision_record(invocation)
+        invocation.decision_record = record.record_id
+        invocation.evidence.append(f"records/{record.record_id}")
+        await self._closing.append(record, until=invocation.deadline.run_until)
+
+    def scanner(self, invocation: Invocation) -> Scanner:
+        """Return what finds secrets in the words of the caller's tenant."""
+        return self._scanners.of(invocation.request.caller.tenant)
+
+    def _fill(self, invocation: Invocation, tool: Tool) -> None:
+        """Set what only the mesh may set: after policy judged what the caller asked for, before the tool gets it."""
+        intake, request, caller = tool.intake, invocation.request, invocation.request.caller
+        if intake is None or not (intake.fills or intake.call):
+            return
+        facts = {
+            "tenant": caller.tenant,
+            "subject": caller.subject,
+            "agent": caller.agent,
+            "session_id": caller.session_id,
+            "task_id": request.task_id,
+            "invocation_id": invocation.invocation_id,
+            "idempotency_key": request.idempotency_key,
+            "trace_id": request.trace_id,
+        }
+        invocation.call_input, filled = call_input(intake, invocation.arguments, facts)
+        invocation.changes = (*invocation.changes, *filled)
+
+    def _refusal(self, invocation: Invocation, tool: Tool, decision: Decision) -> tuple[MeshError, State] | None:
+        caller, arguments = invocation.request.caller, invocation.arguments
+        if invocation.preview and decision.verdict is Verdict.NEEDS_APPROVAL:
+            # Nothing is done, so nobody has to approve; what the token does not cover stays uncovered.
+            decision = replace(decision, verdict=Verdict.ALLOW)
+        refused = refusal_of(decision, tool, caller, arguments, self._satisfies, invocation.sandbox)
+        if refused is None and not invocation.preview and any(each.kind == DRY_RUN for each in decision.obligations):
+            token = invocation.request.preview_token
+            if not (token and self._previews.accepts(token, facts_of(caller, tool, arguments))):
+                return errors.preview_required(decision, tool.name), State.DENIED
+        return refused
+
+    def _arguments(self, invocation: Invocation, tool: Tool) -> None:
+        prepared = prepare(tool, invocation.request.arguments, tool.intake)
+        invocation.arguments, invocation.changes = prepared.arguments, prepared.changes
+        self._described(invocation, tool, prepared.refusal)
+
+    def _described(self, invocation: Invocation, tool: Tool, refusal: MeshError | None) -> None:
+        if refusal is not None:
+            # Only their digest: what breaks the contract may be secret in ways that the contract does not foresee.
+            invocation.asked = Payload(digest(invocation.arguments))
+            raise refusal
+        invocation.asked = describe(invocation.arguments, tool.input, tool, self.scanner(invocation))
+
+
+def _for_a_person(decision: Decision, hook: str) -> Decision:
+    """The decision as a hook wants it: it can demand a person where policy allows, and never allow what policy denies."""
+    return replace(
+        decision, verdict=Verdict.NEEDS_APPROVAL, reasons=(*decision.reasons, f"the hook {hook} asks for a person")
+    )
+
+
+def _refuse_unknown_schema(tool: Tool, pinned: str) -> None:
+    """Whoever calls a deferred tool must know its schema, and whoever pins a version gets that one or none."""
+    if tool.deferred:
+        raise errors.schema_not_loaded(tool.name)
+    if pinned:
+        raise errors.version_changed(tool.name)

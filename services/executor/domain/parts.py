@@ -1,0 +1,86 @@
+"""The parts that every use case of the executor is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from libs.common.auth.authority import Satisfies
+from libs.common.clock import Clock
+from libs.common.redaction.book import ScannerBook
+from services.executor.domain.caching import ResultCache
+from services.executor.domain.closing import Closing
+from services.executor.domain.execution import Execution
+from services.executor.domain.hooking import Hooking
+from services.executor.domain.hooks import Hooks
+from services.executor.domain.keys import Keys
+from services.executor.domain.opening import Opening
+from services.executor.domain.ports import (
+    AuditTrail,
+    Authorizer,
+    Claims,
+    Observer,
+    PreviewTokens,
+    Quarantine,
+    Runner,
+    Spans,
+    Spending,
+    ToolView,
+)
+from services.executor.domain.serving import InFlight, Serving
+from services.executor.domain.spending import Accounts
+from services.executor.domain.storing import Storing
+from services.executor.domain.turns import Turns
+from services.executor.domain.verification import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What calls go through."""
+
+    tools: ToolView
+    authorizer: Authorizer
+    audit: AuditTrail
+    runner: Runner
+    claims: Claims
+    spending: Spending
+    previews: PreviewTokens
+    quarantine: Quarantine
+    cache: ResultCache
+    storing: Storing
+    turns: Turns
+    hooks: Hooks
+    observer: Observer
+    spans: Spans
+    clock: Clock
+    scanners: ScannerBook
+    satisfies: Satisfies
+
+
+class Parts:
+    """Opening, execution, closing, and what sees an invocation through all of them."""
+
+    def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float) -> None:
+        self.clock, self.spans, self.turns = ports.clock, ports.spans, ports.turns
+        self.tools, self.claims = ports.tools, ports.claims
+        self.cache, self.storing = ports.cache, ports.storing
+        hooking = Hooking(ports.hooks, ports.scanners)
+        accounts = Accounts(ports.spending, ports.clock, ports.observer)
+        self.closing = Closing(ports.audit, ports.claims, ports.observer, ports.clock, audit_wait=audit_wait)
+        self.opening = Opening(
+            tools=ports.tools,
+            authorizer=ports.authorizer,
+            audit=ports.audit,
+            runner=ports.runner,
+            previews=ports.previews,
+            hooking=hooking,
+            clock=ports.clock,
+            scanners=ports.scanners,
+            satisfies=ports.satisfies,
+            closing=self.closing,
+        )
+        self.execution = Execution(ports.runner, ports.claims, accounts, ports.clock)
+        self.verification = Verification(
+            self.opening, self.closing, hooking, ports.storing, ports.quarantine, ports.claims
+        )
+        self.keys = Keys(ports.claims, ports.clock)
+        self.serving = Serving(self.closing, accounts, hooking, ports.observer, ports.clock, in_flight)

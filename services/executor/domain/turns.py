@@ -1,0 +1,70 @@
+"""The turn of an invocation: its places beside others, within the time that it has."""
+
+from __future__ import annotations
+
+import asyncio
+
+from libs.common.clock import Clock
+from libs.common.errors import MeshError
+from services.executor.domain import errors
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Tool
+from services.executor.domain.scheduler import Scheduler, Turn
+from services.executor.domain.states import State
+
+# Versions come and go; a process that lives long must not remember each it ever saw.
+_MAX_REMEMBERED = 10_000
+
+
+class Turns:
+    """Gives invocations their turn."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self._scheduler, self._clock = scheduler, clock
+        self._free: dict[str, bool] = {}
+
+    def free(self, tool: Tool) -> bool:
+        """Say whether calls of the tool need no turn. A version never changes its mind, so it is asked once."""
+        known = self._free.get(tool.digest)
+        if known is None:
+            if len(self._free) >= _MAX_REMEMBERED:
+                self._free.clear()
+            known = self._free[tool.digest] = self._scheduler.free(tool)
+        return known
+
+    def turn(self, invocation: Invocation, tool: Tool) -> InvocationTurn:
+        """Return a context in which the call has its places. It should hold them until its effects are real or thrown away.
+
+        Entering it raises QUEUE_FULL when there is no room to wait; DEADLINE_EXCEEDED or TOKEN_EXPIRED when waiting took all the time there
+        was. A call that waits is QUEUED.
+        """
+        arguments = invocation.arguments if invocation.call_input is None else invocation.call_input
+        turn = self._scheduler.place(
+            tool, arguments, invocation.request.priority, lambda: invocation.enter(State.QUEUED)
+        )
+        return InvocationTurn(turn, *self._time_of(invocation))
+
+    def _time_of(self, invocation: Invocation) -> tuple[float, MeshError]:
+        """How many seconds the call may wait, and what it means when they are over."""
+        left = invocation.deadline.run_until - self._clock.monotonic()
+        authority = invocation.request.caller.authority_ends - self._clock.now().timestamp()
+        return (left, errors.deadline_exceeded()) if left <= authority else (authority, errors.authority_ended())
+
+
+class InvocationTurn:
+    """One invocation's turn."""
+
+    __slots__ = ("_seconds", "_too_late", "_turn")
+
+    def __init__(self, turn: Turn, seconds: float, too_late: MeshError) -> None:
+        self._turn, self._seconds, self._too_late = turn, seconds, too_late
+
+    async def __aenter__(self) -> None:
+        try:
+            async with asyncio.timeout(None if self._seconds == float("inf") else self._seconds):
+                await self._turn.__aenter__()
+        except TimeoutError:
+            raise self._too_late from None
+
+    async def __aexit__(self, *ending: object) -> None:
+        await self._turn.__aexit__(*ending)

@@ -1,0 +1,129 @@
+"""Groups and hooks in the whole process: real mutual TLS, real tokens, a real database, and peers that can be watched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from toolmesh.audit.v1 import audit_record_pb2 as rpb
+from toolmesh.common.v1 import error_reason_pb2 as cpb
+from toolmesh.executor.v1 import executor_service_pb2 as pb
+from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import result_envelope_pb2 as epb
+
+from libs.common.errors import Reason
+from libs.common.jsonio import dump, parse
+from libs.common.rpc.client import channel_to
+from libs.common.rpc.status import from_rpc_error
+from libs.common.settings import Address, load
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+from services.executor.config import Settings
+from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.wiring import build
+
+Group = Callable[..., Awaitable[pb.InvokeGroupResponse]]
+
+
+async def guard(event: dict[str, Any]) -> Any:
+    """The deployment's hook: it knows one word that must not be said."""
+    said = event["input"].get("text", "")
+    return {"stop": "not that word"} if said == "forbidden" else {"context": [f"looked at by {event['hook']}"]}
+
+
+@pytest.fixture
+async def group(
+    pki: Any,
+    signer: Any,
+    database: Callable[[str], str],
+    process_environment: Callable[[str], dict[str, str]],
+    sealing_keys: Path,
+    valkey_url: str,
+    audit: AuditPeer,
+    authz: AuthzPeer,
+    registry: RegistryPeer,
+    quiet: Log,
+    tmp_path: Path,
+) -> AsyncIterator[Group]:
+    declared = {"name": "words", "phase": "pre", "tools": ["core.echo"], "kind": "plugin", "entry_point": _HERE}
+    (tmp_path / "hooks.json").write_bytes(dump([declared]))
+    environment = {
+        **process_environment("executor"),
+        "TOOLMESH_DATABASE_URL": database("executor"),
+        "TOOLMESH_REDIS_URL": valkey_url,
+        "TOOLMESH_SEALING_KEYS": str(sealing_keys),
+        "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
+        "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
+        "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
+        "TOOLMESH_HOOKS": str(tmp_path / "hooks.json"),
+    }
+    application = await build(load(Settings, environment), quiet, Tracing())
+    await application.start()
+    address = Address("127.0.0.1", application.server.port)
+    async with channel_to("executor", address, credentials(pki, "gateway")) as channel:
+        stub, metadata = rpc.ExecutorServiceStub(channel), (("authorization", f"Bearer {signer.mint()}"),)
+
+        async def ask(*calls: pb.GroupCall) -> pb.InvokeGroupResponse:
+            return await stub.InvokeGroup(pb.InvokeGroupRequest(calls=calls), metadata=metadata, timeout=10.0)
+
+        # The built-in tools are registered in the background, so the first calls may come too early.
+        async with asyncio.timeout(20):
+            while (await ask(sum_of("1"))).outcomes[0].HasField("error"):
+                continue
+        audit.records.clear()
+        yield ask
+    await application.stop()
+
+
+_HERE = f"{guard.__module__}:guard"
+
+
+def echo(text: str, *depends_on: int) -> pb.GroupCall:
+    return pb.GroupCall(request=pb.InvokeRequest(tool="echo", arguments=dump({"text": text})), depends_on=depends_on)
+
+
+def sum_of(expression: str, *depends_on: int) -> pb.GroupCall:
+    request = pb.InvokeRequest(tool="arithmetic", arguments=dump({"expression": expression}))
+    return pb.GroupCall(request=request, depends_on=depends_on)
+
+
+async def test_a_group_answers_for_every_call_and_every_outcome_is_on_record(group: Group, audit: AuditPeer) -> None:
+    response = await group(echo("hello"), echo("forbidden"), sum_of("1+1", 1), sum_of("2+2", 0))
+    said, stopped, never, counted = response.outcomes
+    assert parse(said.result.structured_content)["text"] == "hello"
+    assert list(said.result.additional_context) == ["looked at by words"]
+    assert counted.result.status == epb.RESULT_STATUS_SUCCEEDED
+    assert stopped.error.reason == cpb.ERROR_REASON_HOOK_BLOCKED
+    assert (stopped.error.message, stopped.error.metadata["hook"]) == ("not that word", "words")
+    assert never.error.reason == cpb.ERROR_REASON_SIBLING_CANCELED
+    assert {stopped.result.status, never.result.status} == {epb.RESULT_STATUS_SYNTHETIC}
+    [blocked] = audit.about(stopped.error.invocation_id)
+    assert (blocked.state, blocked.error_reason) == ("blocked", cpb.ERROR_REASON_HOOK_BLOCKED)
+    assert [note.split()[:3] for note in blocked.hooks] == [["pre", "words", "stopped"]]
+    [canceled] = audit.about(never.error.invocation_id)
+    assert canceled.event_class == rpb.EVENT_CLASS_INVOCATION_CANCELED
+    assert canceled.error_reason == cpb.ERROR_REASON_SIBLING_CANCELED
+
+
+async def test_a_group_that_makes_no_sense_is_refused_as_a_whole(group: Group, audit: AuditPeer) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await group(sum_of("1", 1), sum_of("2", 0), sum_of("3", 7))
+    error = from_rpc_error(caught.value)
+    assert error.reason is Reason.INVALID_REQUEST
+    assert sorted(violation.path for violation in error.violations) == [
+        "calls[0].depends_on",
+        "calls[1].depends_on",
+        "calls[2].depends_on[0]",
+    ]
+    assert audit.records == []
+
+
+async def test_as_many_calls_as_fit_into_a_group_run_as_one(group: Group, audit: AuditPeer) -> None:
+    response = await group(*(sum_of(f"{number}*2") for number in range(64)))
+    values = [parse(outcome.result.structured_content) for outcome in response.outcomes]
+    assert [value["result"] for value in values if isinstance(value, dict)] == [number * 2 for number in range(64)]
+    assert len(audit.records) == 128

@@ -1,0 +1,149 @@
+"""Calls that take turns and calls that hooks look at, through all six phases."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from libs.common.clock import SystemClock
+from libs.common.errors import MeshError, Reason
+from services.executor.domain.hooks import Hook, Phase
+from services.executor.domain.invoke import Invoke
+from services.executor.domain.model import Change, Event, Placement, Tool, Verdict
+from services.executor.domain.parts import Parts
+from services.executor.domain.scheduler import Bounds, Scheduler
+from services.executor.domain.states import State
+from services.executor.domain.turns import Turns
+from services.executor.tests.fakes import World
+from services.executor.tests.samples import a_decision, a_request, a_tool
+from services.executor.tests.waiting import until
+
+SINGLE = Placement(concurrency_safe=True, max_concurrency=1)
+
+
+class Scripted:
+    """Answers what it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.seen = answer, 0
+
+    async def ask(self, event: dict[str, Any]) -> Any:
+        self.seen += 1
+        return self.answer
+
+
+def world(tool: Tool, *hooks: tuple[Phase, Any], **bounds: Any) -> World:
+    declared = [
+        Hook(f"h{place}", phase, ("*",), 5.0, Scripted(answer), may_change_input=True)
+        for place, (phase, answer) in enumerate(hooks)
+    ]
+    made, clock = World(tool, hooks=declared), SystemClock()
+    turns = Turns(Scheduler(clock, Bounds(**bounds)), clock)
+    made.parts = Parts(replace(made.ports, turns=turns), in_flight=made.in_flight, audit_wait=2.0)
+    made.invoke = Invoke(made.parts)
+    return made
+
+
+def path(made: World, place: int = -1) -> list[State]:
+    return [state for state, _ in made.watcher.seen.ended[place].track.steps]
+
+
+async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:
+    made, go = world(a_tool(placement=SINGLE)), asyncio.Event()
+
+    async def behave(arguments: dict[str, Any]) -> Any:
+        await go.wait()
+        return {"said": arguments["text"]}
+
+    made.runner.behave = behave
+    first = asyncio.ensure_future(made.invoke(a_request()))
+    await made.runner.started.wait()
+    second = asyncio.ensure_future(made.invoke(a_request()))
+    await until(lambda: made.parts.turns._scheduler.length == 1)
+    assert len(made.runner.calls) == 1
+    go.set()
+    await asyncio.gather(first, second)
+    assert State.QUEUED not in path(made, 0)
+    assert path(made)[-4:] == [State.APPROVED, State.QUEUED, State.RUNNING, State.SUCCEEDED]
+
+
+async def test_a_call_for_which_there_is_no_room_is_blocked_on_record() -> None:
+    made, go = world(a_tool(placement=SINGLE), waiting=1), asyncio.Event()
+
+    async def behave(arguments: dict[str, Any]) -> Any:
+        await go.wait()
+        return {"said": arguments["text"]}
+
+    made.runner.behave = behave
+    calls = [asyncio.ensure_future(made.invoke(a_request())) for _ in range(2)]
+    await until(lambda: made.parts.turns._scheduler.length == 1)
+    error = await made.failure(a_request())
+    assert (error.reason, path(made)[-1]) == (Reason.QUEUE_FULL, State.BLOCKED)
+    assert made.trail.durable[-1].reason is Reason.QUEUE_FULL
+    go.set()
+    await asyncio.gather(*calls)
+
+
+async def test_hooks_are_asked_in_their_phases_and_leave_their_traces() -> None:
+    tool = a_tool(hooks_may_change=True, placement=Placement(concurrency_safe=True))
+    made = world(tool, (Phase.PRE, {"input": {"text": "bye"}}), (Phase.POST, {"context": ["said"]}))
+    result = await made.invoke(a_request())
+    assert (result.content, result.context) == (b'{"said":"bye"}', ("said",))
+    assert Change("/text", "hook", "h0") in result.changes
+    assert State.PRE_HOOKS_RUNNING in path(made)
+    assert State.POST_HOOKS_RUNNING in path(made)
+    assert [note.split()[:3] for note in made.trail.durable[-1].hooks] == [
+        ["pre", "h0", "input"],
+        ["post", "h1", "context"],
+    ]
+
+
+async def test_what_a_hook_makes_of_the_arguments_must_keep_the_contract() -> None:
+    made = world(a_tool(hooks_may_change=True), (Phase.PRE, {"input": {"text": 7}}))
+    error = await made.failure(a_request())
+    assert (error.reason, path(made)[-1]) == (Reason.ARGUMENTS_INVALID, State.VALIDATION_FAILED)
+    assert made.policy.asked == []
+
+
+@pytest.mark.parametrize("phase", [Phase.PRE, Phase.POST])
+async def test_a_hook_that_stops_a_call_ends_it_on_record(phase: Phase) -> None:
+    made = world(a_tool(), (phase, {"stop": "no"}))
+    error = await made.failure(a_request())
+    assert (error.reason, error.message) == (Reason.HOOK_BLOCKED, "no")
+    assert made.trail.durable[-1].reason is Reason.HOOK_BLOCKED
+    assert path(made)[-1] is (State.BLOCKED if phase is Phase.PRE else State.FAILED)
+    assert len(made.runner.calls) == (phase is Phase.POST)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"), [(Verdict.ALLOW, Reason.APPROVAL_REQUIRED), (Verdict.DENY, Reason.SCOPE_MISSING)]
+)
+async def test_a_hook_may_ask_for_a_person_and_never_softens_policy(verdict: Verdict, reason: Reason) -> None:
+    made = world(a_tool(), (Phase.PRE, {"decision": "ask"}))
+    made.policy.answer = a_decision(verdict)
+    error = await made.failure(a_request())
+    assert error.reason is reason
+    assert made.runner.calls == []
+    assert made.trail.durable[-1].event is Event.PERMISSION_DECIDED
+
+
+async def test_a_result_that_is_used_again_is_looked_at_again() -> None:
+    made = world(a_tool(cache_seconds=60.0), (Phase.POST, {"context": ["said"]}))
+    first, again = await made.invoke(a_request()), await made.invoke(a_request())
+    assert len(made.runner.calls) == 1
+    assert (first.context, again.context) == (("said",), ("said",))
+
+
+async def test_a_failure_is_told_and_recorded_with_what_was_added() -> None:
+    made = world(a_tool(), (Phase.FAILURE, {"context": ["try less"]}))
+
+    async def fail(arguments: dict[str, Any]) -> Any:
+        raise MeshError(Reason.EXECUTION_FAILED)
+
+    made.runner.behave = fail
+    error = await made.failure(a_request())
+    assert error.metadata == {"context.0": "try less"}
+    assert [note.split()[:3] for note in made.trail.durable[-1].hooks] == [["failure", "h0", "context"]]
