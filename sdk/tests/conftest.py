@@ -101,7 +101,7 @@ def servicer(parent: type, mesh: ScriptedMesh) -> Any:
     """Return a servicer whose every method is scripted."""
 
     def method(name: str) -> Callable[..., Any]:
-        if name in ("WatchRecords", "ReplayPolicySet"):
+        if name in ("WatchRecords", "ReplayPolicySet", "FetchResult"):
             return lambda self, request, context: mesh.stream(name, request, context)
         return lambda self, request, context: mesh.reply(name, request, context)
 

@@ -43,6 +43,7 @@ def test_the_document_has_every_check(toolmesh: Any, tmp_path: Path) -> None:
     document = json.loads(ran.stdout)
     found = {check["name"]: check for check in document["checks"]}
     expected = {"python", "machine", "glibc", "postgres", "valkey", "envoy", "namespaces", "state", "disk", "mesh"}
+    expected |= {"seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
     assert expected <= set(found)
     assert {check["status"] for check in document["checks"]} <= {"ok", "warn", "fail"}
     assert all(check["advice"] for check in document["checks"] if check["status"] != "ok")
@@ -56,6 +57,25 @@ def test_people_read_the_same(toolmesh: Any, tmp_path: Path) -> None:
     ran = toolmesh("doctor", "--state", str(tmp_path / "new"))
     assert "python" in ran.stdout
     assert "toolmesh up" in ran.stdout
+
+
+def test_the_executor_is_asked_and_never_imported() -> None:
+    code = (
+        "import sys; from toolmesh_sdk.cli import checks\n"
+        "found = {check.name for check in checks.sandboxes()}\n"
+        "sys.exit('sandbox:bubblewrap' not in found or 'services.executor' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("program", "status"), [("no_such_package_anywhere.doctor", "warn"), ("json.tool", "fail")])
+def test_an_executor_that_is_missing_or_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, program: str, status: str
+) -> None:
+    monkeypatch.setattr(checks, "_EXECUTOR", program)
+    (found,) = checks.sandboxes()
+    assert found.status == status
+    assert found.advice
 
 
 def test_a_part_is_found_without_importing_it() -> None:

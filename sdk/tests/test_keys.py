@@ -11,6 +11,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from toolmesh_sdk import InvalidInputError, canonical_json, derive_idempotency_key
+from toolmesh_sdk.keys import key_of_call
 
 from libs.common.canonical import canonical
 
@@ -55,6 +56,23 @@ def test_no_arguments_and_the_empty_object_are_one_intent() -> None:
 def test_arguments_without_a_json_form_have_no_key() -> None:
     with pytest.raises(InvalidInputError):
         derive_idempotency_key("s", *INTENT, {"x": float("nan")})
+
+
+def test_a_call_carries_the_key_it_was_given_or_the_key_of_its_step_or_none() -> None:
+    arguments = {"a": 1}
+    intent = ("secret", INTENT[0], INTENT[1], arguments)
+    derived = derive_idempotency_key("secret", *INTENT, arguments)
+    assert key_of_call(*intent, step=INTENT[2], given=None) == derived
+    assert key_of_call(*intent, step=None, given="mine") == "mine"
+    assert key_of_call(*intent, step=None, given=None) == ""
+
+
+@pytest.mark.parametrize(
+    ("secret", "step", "given"), [("", "step-3", None), (b"", "step-3", None), ("secret", "", None), ("s", "a", "k")]
+)
+def test_a_step_without_a_secret_or_beside_a_key_is_a_mistake(secret: Any, step: str, given: str | None) -> None:
+    with pytest.raises(ValueError):
+        key_of_call(secret, "session", "tool", {}, step=step, given=given)
 
 
 JSON = st.recursive(

@@ -17,6 +17,7 @@ from toolmesh_sdk import (
     RetryPolicy,
     ToolmeshError,
     UpstreamFailureError,
+    derive_idempotency_key,
 )
 from toolmesh_sdk.errors import error_of
 from toolmesh_sdk.retry import Attempts
@@ -44,6 +45,29 @@ async def test_a_retryable_answer_is_retried_with_the_same_key_and_trace(
     assert len({call.metadata["traceparent"] for call in calls}) == 1
     assert len({call.request.arguments for call in calls}) == 1
     assert len(client.pauses) == 2
+
+
+async def test_a_step_is_retried_under_the_key_that_every_process_derives_for_it(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    mesh.answer("Invoke", BUSY, LOST, DONE)
+    client = drive(serve(), key_secret="secret")
+    await client.do("call", "pay", {"cents": 5}, step="step-3", session_id="session-1")
+    mesh.answer("Invoke", DONE)
+    restarted = drive(serve(), key_secret=b"secret")
+    await restarted.do("call", "pay", {"cents": 5}, step="step-3", session_id="session-1")
+    expected = derive_idempotency_key("secret", "session-1", "pay", "step-3", {"cents": 5})
+    assert [call.request.idempotency_key for call in mesh.of("Invoke")] == [expected] * 4
+    assert {call.request.session_id for call in mesh.of("Invoke")} == {"session-1"}
+
+
+async def test_a_step_of_a_client_without_a_secret_is_not_sent(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    mesh.answer("Invoke", DONE)
+    with pytest.raises(ValueError):
+        await drive(serve()).do("call", "pay", step="step-3")
+    assert mesh.of("Invoke") == []
 
 
 async def test_an_answer_that_is_not_retryable_ends_the_call(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:

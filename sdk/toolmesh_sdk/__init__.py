@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from toolmesh_sdk.aio import AsyncClient as AsyncClient
     from toolmesh_sdk.client import Client as Client
     from toolmesh_sdk.connection import Tls as Tls
+    from toolmesh_sdk.envelope import ArgumentChange as ArgumentChange
+    from toolmesh_sdk.envelope import Compensation as Compensation
+    from toolmesh_sdk.envelope import Cost as Cost
+    from toolmesh_sdk.envelope import Deprecation as Deprecation
+    from toolmesh_sdk.envelope import Effect as Effect
+    from toolmesh_sdk.envelope import Shown as Shown
+    from toolmesh_sdk.envelope import Stored as Stored
     from toolmesh_sdk.errors import ApprovalRequiredError as ApprovalRequiredError
     from toolmesh_sdk.errors import AuthorizationDeniedError as AuthorizationDeniedError
     from toolmesh_sdk.errors import ConflictError as ConflictError
@@ -27,10 +34,13 @@ if TYPE_CHECKING:
     from toolmesh_sdk.errors import ToolNotFoundError as ToolNotFoundError
     from toolmesh_sdk.errors import UpstreamFailureError as UpstreamFailureError
     from toolmesh_sdk.errors import Violation as Violation
+    from toolmesh_sdk.group import GroupCall as GroupCall
+    from toolmesh_sdk.group import Outcome as Outcome
     from toolmesh_sdk.keys import canonical_json as canonical_json
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
+    from toolmesh_sdk.preview import Precondition as Precondition
+    from toolmesh_sdk.preview import Preview as Preview
     from toolmesh_sdk.proof import ProofKey as ProofKey
-    from toolmesh_sdk.result import Deprecation as Deprecation
     from toolmesh_sdk.result import Result as Result
     from toolmesh_sdk.retry import RetryPolicy as RetryPolicy
     from toolmesh_sdk.trace import new_traceparent as new_traceparent
@@ -40,11 +50,16 @@ _ERRORS = (
     *("DeadlineExceededError", "RateLimitedError", "UpstreamFailureError", "InternalToolError"),
     *("ResourceExhaustedError", "PreconditionFailedError", "ConflictError", "ApprovalRequiredError"),
 )
+_PARTS = ("ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "Shown", "Stored")
 _HOMES = {
     **dict.fromkeys(_ERRORS, "toolmesh_sdk.errors"),
+    **dict.fromkeys(_PARTS, "toolmesh_sdk.envelope"),
     "AsyncClient": "toolmesh_sdk.aio",
     "Client": "toolmesh_sdk.client",
-    "Deprecation": "toolmesh_sdk.result",
+    "GroupCall": "toolmesh_sdk.group",
+    "Outcome": "toolmesh_sdk.group",
+    "Precondition": "toolmesh_sdk.preview",
+    "Preview": "toolmesh_sdk.preview",
     "ProofKey": "toolmesh_sdk.proof",
     "Reason": "toolmesh.common.v1.error_table",
     "Result": "toolmesh_sdk.result",

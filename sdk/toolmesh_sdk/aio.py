@@ -12,13 +12,20 @@ from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
+from toolmesh.executor.v1 import executor_service_pb2
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
 from toolmesh_sdk import requests
 from toolmesh_sdk.connection import Tls
+from toolmesh_sdk.envelope import Stored
+from toolmesh_sdk.fetch import MAX_FETCHED_BYTES, Fetch
+from toolmesh_sdk.group import GroupCall, Outcome, group_request, may_repeat, outcomes_of
+from toolmesh_sdk.keys import key_of_call
 from toolmesh_sdk.parts import Bounds, part_of
+from toolmesh_sdk.payload import parse
+from toolmesh_sdk.preview import Preview, preview_of
 from toolmesh_sdk.requests import RecordFilters
 from toolmesh_sdk.result import Result, result_of
 from toolmesh_sdk.retry import RetryPolicy
@@ -52,6 +59,7 @@ class AsyncClient:
         retry: RetryPolicy | None = None,
         traceparent: Callable[[], str] = new_traceparent,
         proof_key: ProofKey | None = None,
+        key_secret: str | bytes = b"",
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         options = Options(
@@ -60,6 +68,7 @@ class AsyncClient:
             retry=retry or RetryPolicy(),
             traceparent=traceparent,
             proof_key=proof_key,
+            key_secret=key_secret,
         )
         self._transport = AsyncTransport(target, tls, options, pause)
 
@@ -80,24 +89,114 @@ class AsyncClient:
         *,
         version: str = "",
         idempotency_key: str | None = None,
+        step: str | None = None,
         session_id: str = "",
         task_id: str = "",
         native_call_id: str = "",
         tool_digest: str = "",
+        priority: int = 0,
+        preview_token: str = "",
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Result:
         """Call a tool. With an idempotency key the effect happens once, however often the call is repeated.
 
+        Instead of a key, name the `step` of the session that the call is: its key is derived from session, tool, step and arguments
+        under the client's `key_secret`, so that a process that takes the step again after a restart carries the same key.
+
         Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
+
+        `priority` is how urgent the call is beside others that wait for the same place, 1 to 10; 0 means the tool's own.
+        `preview_token` comes from a `preview` of this very call, where policy demands one.
         """
+        secret = self._transport.options.key_secret
+        key = key_of_call(secret, session_id, tool, arguments, step=step, given=idempotency_key)
         request = requests.invoke(
-            tool, arguments, version, idempotency_key, session_id, task_id, native_call_id, tool_digest
+            *(tool, arguments, version, key, session_id, task_id, native_call_id, tool_digest),
+            priority=priority,
+            preview_token=preview_token,
         )
         response = await self._transport.unary(
-            self._executor.Invoke, request, timeout, repeatable=bool(idempotency_key), traceparent=traceparent
+            self._executor.Invoke, request, timeout, repeatable=bool(key), traceparent=traceparent
         )
         return result_of(response.result)
+
+    async def preview(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        version: str = "",
+        session_id: str = "",
+        task_id: str = "",
+        native_call_id: str = "",
+        tool_digest: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> Preview:
+        """Say what a call would do without doing it; its token lets the call itself pass where policy demands a preview.
+
+        Fails like the call would, and with PreconditionFailedError where the tool cannot be previewed.
+        """
+        call = requests.invoke(
+            *(tool, arguments, version, "", session_id, task_id, native_call_id, tool_digest), priority=priority
+        )
+        request = executor_service_pb2.PreviewInvocationRequest(request=call)
+        response = await self._transport.unary(
+            self._executor.PreviewInvocation, request, timeout, repeatable=True, traceparent=traceparent
+        )
+        return preview_of(response)
+
+    async def call_group(
+        self, calls: Iterable[GroupCall], *, timeout: float | None = None, traceparent: str | None = None
+    ) -> list[Outcome]:
+        """Make several calls at once and return what became of each, in their order, when all have ended.
+
+        A call that fails is an outcome with an error and raises nothing; it is not retried, its error says whether it may be. What is
+        raised is a failure of the whole group. One that was lost without an answer is repeated only if every call carries a key.
+        """
+        request = group_request(calls, self._transport.options.key_secret)
+        response = await self._transport.unary(
+            self._executor.InvokeGroup, request, timeout, repeatable=may_repeat(request), traceparent=traceparent
+        )
+        return outcomes_of(response)
+
+    async def fetch_result(
+        self,
+        stored: Stored | str,
+        access_token: str = "",
+        *,
+        max_bytes: int = MAX_FETCHED_BYTES,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> bytes:
+        """Return a stored result, whole and with the digest that was promised: by `result.stored`, or by its name and access token.
+
+        A lost stream is resumed where it broke off. Raises RESULT_TOO_LARGE instead of reading more than `max_bytes`.
+        """
+        fetch = Fetch(stored, access_token, max_bytes, self._transport.options.begin(timeout, repeatable=True))
+        trace = traceparent or self._transport.options.traceparent()
+        while True:
+            error, metadata = None, self._transport.options.metadata(trace)
+            stream = self._executor.FetchResult(fetch.request, timeout=fetch.begin(), metadata=metadata)
+            try:
+                async for piece in stream:
+                    fetch.saw(piece)
+            except grpc.RpcError as failure:
+                error = error_from_rpc(failure, trace_id_of(trace))
+            finally:
+                stream.cancel()
+            wait = fetch.wait_after(error)
+            if wait is None:
+                return fetch.content()
+            await self._transport.pause(wait)
+
+    async def content(self, result: Result, *, max_bytes: int = MAX_FETCHED_BYTES, timeout: float | None = None) -> Any:
+        """Return the content of a result, fetched first where it is stored."""
+        if result.raw or result.stored is None:
+            return result.content
+        return parse(await self.fetch_result(result.stored, max_bytes=max_bytes, timeout=timeout))
 
     async def list_tools(
         self, *, namespace: str = "", tags: Iterable[str] = (), page_size: int = 100, timeout: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -156,6 +156,7 @@ def error_of(
     *,
     message: str = "",
     metadata: Mapping[str, str] | None = None,
+    violations: Iterable[Violation] = (),
     trace_id: str = "",
     answered: bool = True,
 ) -> ToolmeshError:
@@ -172,6 +173,7 @@ def error_of(
             resolution=row.resolution,
             trace_id=trace_id,
             metadata=dict(metadata or {}),
+            violations=tuple(violations),
             answered=answered,
         )
     )

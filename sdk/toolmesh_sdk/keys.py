@@ -34,6 +34,28 @@ def derive_idempotency_key(
     return code.hexdigest()
 
 
+def key_of_call(
+    secret: str | bytes,
+    session_id: str,
+    tool: str,
+    arguments: Mapping[str, Any] | None,
+    *,
+    step: str | None,
+    given: str | None,
+) -> str:
+    """Return the key that a call carries: the one it was given, the one of its step, or none.
+
+    Raises ValueError for a step without the secret that makes its key nobody else's, and for both a step and a key.
+    """
+    if step is None:
+        return given or ""
+    if given:
+        raise ValueError("a call has a step or an idempotency key, not both")
+    if not step or not secret:
+        raise ValueError("the key of a step needs the step's name and the client's key_secret")
+    return derive_idempotency_key(secret, session_id, tool, step, arguments)
+
+
 def canonical_json(value: Any) -> bytes:
     """Return the one byte string of a JSON value: RFC 8785, with one extension.
 

@@ -24,6 +24,9 @@ def invoke(
     task_id: str,
     native_call_id: str,
     tool_digest: str = "",
+    *,
+    priority: int = 0,
+    preview_token: str = "",
 ) -> executor_service_pb2.InvokeRequest:
     """Ask for one call."""
     return executor_service_pb2.InvokeRequest(
@@ -35,6 +38,8 @@ def invoke(
         task_id=task_id,
         native_call_id=native_call_id,
         tool_digest=tool_digest,
+        priority=priority,
+        preview_token=preview_token,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -35,6 +35,7 @@ class Options:
     retry: RetryPolicy = RetryPolicy()
     traceparent: Callable[[], str] = new_traceparent
     proof_key: ProofKey | None = None
+    key_secret: str | bytes = field(default=b"", repr=False)
 
     def begin(self, timeout: float | None, *, repeatable: bool) -> Attempts:
         """Begin the attempts of one call."""

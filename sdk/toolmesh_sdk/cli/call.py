@@ -1,20 +1,20 @@
-"""`toolmesh call`: call a tool."""
+"""`toolmesh call`: call a tool, or ask what the call would do."""
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolmesh_sdk.cli import options, output
-from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.exits import exit_code
+from toolmesh_sdk.cli.failures import report, reported
+from toolmesh_sdk.cli.given import read_arguments
 from toolmesh_sdk.cli.place import Place, open_client, open_direct
 
 if TYPE_CHECKING:
-    from toolmesh_sdk.result import Result
+    from toolmesh_sdk.client import Client
 
 
 class Way(StrEnum):
@@ -39,10 +39,26 @@ def call(
         ),
     ] = None,
     version: Annotated[str, typer.Option(help="Which version: 1.2.3, latest, ^1.2, ~1.2, 1.x.")] = "",
-    key: Annotated[str, typer.Option(help="The idempotency key: the same key never repeats the effect.")] = "",
+    preview: Annotated[bool, typer.Option("--preview", help="Say what the call would do, and do nothing.")] = False,
+    preview_token: Annotated[
+        str, typer.Option(help="Shows that this very call was previewed; --preview prints it.", show_default=False)
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option(help="The idempotency key: in one --session (or with one token), it never repeats the effect."),
+    ] = "",
+    step: Annotated[
+        str,
+        typer.Option(help="Instead of --key: which step of --session this is; the key is derived from both."),
+    ] = "",
+    key_secret: options.KeySecret = "",
     session: Annotated[str, typer.Option(help="The session that the call belongs to.")] = "",
+    priority: Annotated[
+        int, typer.Option(min=0, max=10, help="How urgent, 1 to 10, beside calls that wait; 0 is the tool's own.")
+    ] = 0,
     digest: Annotated[str, typer.Option(help="The digest of the version that is meant; see `tools schema`.")] = "",
     via: Annotated[Way, typer.Option(help="Through the edge, or straight to the local executor.")] = Way.EDGE,
+    max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = "",
@@ -50,97 +66,57 @@ def call(
     ca: options.Ca = None,
     as_json: options.Json = False,
 ) -> None:
-    """Call a tool and print its result."""
+    """Call a tool and print its result; with --preview, what the call would do.
+
+    A result that the mesh stored because it is large is fetched up to --max-bytes. What else is worth knowing, such as changes that the
+    call made or how to undo it, is on stderr.
+    """
     given = read_arguments(arguments, arg or [])
+    check_step(step, key=key, session=session, key_secret=key_secret)
+    asked = {"version": version, "session_id": session, "tool_digest": digest, "priority": priority}
     place = Place(url=url, token=token, state=state, ca=ca)
-    with open_direct(place, timeout) if via is Way.DIRECT else open_client(place, timeout) as client:
-        result = client.call(
-            tool, given, version=version, idempotency_key=key or None, session_id=session, tool_digest=digest
-        )
+    opened = open_direct if via is Way.DIRECT else open_client
+    with opened(place, timeout, key_secret) as client:
+        if preview:
+            _foretell(client, tool, given, asked, as_json)
+        else:
+            asked |= {"idempotency_key": key or None, "step": step or None, "preview_token": preview_token}
+            _make(client, tool, given, asked, max_bytes, as_json)
+
+
+def check_step(step: str, *, key: str, session: str, key_secret: str) -> None:
+    """Refuse a step from which no key, or one that nobody would find again, can be derived."""
+    if not step:
+        return
+    if key:
+        raise typer.BadParameter("a call has a step or a key, not both", param_hint="--step")
+    if not session:
+        raise typer.BadParameter("a step is one of a session; name it with --session", param_hint="--step")
+    if not key_secret:
+        raise typer.BadParameter("a step's key needs a secret; set TOOLMESH_KEY_SECRET", param_hint="--step")
+
+
+def _foretell(client: Client, tool: str, given: dict[str, Any], asked: dict[str, Any], as_json: bool) -> None:
+    from toolmesh_sdk.cli.foretold import preview_document, print_preview
+
+    found = client.preview(tool, given, **asked)
     if as_json:
-        output.print_json(result_document(result))
+        output.print_json(preview_document(found))
     else:
-        output.print_content(result.content)
-        _remark(result)
+        print_preview(found)
 
 
-def read_arguments(text: str, pairs: list[str]) -> dict[str, Any]:
-    """Return the arguments of a call: the JSON object, with each `key=value` set in it."""
-    if text == options.STDIN:
-        text = sys.stdin.read()
-    given = _json_object(text) if text.strip() else {}
-    for pair in pairs:
-        name, found, value = pair.partition("=")
-        if not found or not name:
-            raise typer.BadParameter(f"{pair} is not key=value", param_hint="--arg")
-        given[name] = _json_or_text(value)
-    return given
+def _make(
+    client: Client, tool: str, given: dict[str, Any], asked: dict[str, Any], max_bytes: int, as_json: bool
+) -> None:
+    from toolmesh_sdk.cli.results import print_result, result_document, whole_of
 
-
-def result_document(result: Result) -> dict[str, Any]:
-    """Return a result as JSON values."""
-    notice = result.deprecation
-    return {
-        "content": result.content,
-        "status": result.status,
-        "invocation_id": result.invocation_id,
-        "result_id": result.result_id,
-        "tool_version": result.tool_version,
-        "digest": result.digest,
-        "replayed": result.replayed,
-        "trace_id": result.trace_id,
-        "duration_seconds": result.duration,
-        "phases": dict(result.phases),
-        "adjusted_arguments": list(result.adjusted_arguments),
-        "adjusted_result": list(result.adjusted_result),
-        "evidence_refs": list(result.evidence_refs),
-        "persisted": [{"ref": part.ref, "size_bytes": part.size_bytes} for part in result.envelope.persisted],
-        "deprecation": None
-        if notice is None
-        else {
-            "sunset_time": notice.sunset_time.isoformat() if notice.sunset_time else None,
-            "successor": notice.successor,
-            "migration_guide_url": notice.migration_guide_url,
-        },
-    }
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, object_pairs_hook=_without_duplicates)
-    except ValueError as error:
-        raise typer.BadParameter(f"not valid JSON: {error}", param_hint="ARGUMENTS_JSON") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter('a JSON object is needed, such as \'{"text": "hello"}\'', param_hint="ARGUMENTS_JSON")
-    return value
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("an object has the same key twice")
-    return value
-
-
-def _json_or_text(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _remark(result: Result) -> None:
-    """Say on stderr what the result itself does not: warnings always, the rest to a terminal."""
-    console = output.err()
-    if result.adjusted_result:
-        places = ", ".join(pointer or "/" for pointer in result.adjusted_result)
-        console.print(output.text((f"policy had this removed or cut: {places}", "yellow")))
-    if result.deprecation is not None:
-        successor = f"; use {result.deprecation.successor}" if result.deprecation.successor else ""
-        console.print(output.text((f"deprecated: {result.tool_version} is about to end{successor}", "yellow")))
-    for part in result.envelope.persisted:
-        console.print(output.text((f"stored, not shown: {part.ref} ({part.size_bytes} bytes)", "yellow")))
-    if console.is_terminal:
-        replayed = " · replayed" if result.replayed else ""
-        facts = f"{result.tool_version} · {result.duration * 1000:.1f} ms{replayed} · {result.invocation_id}"
-        console.print(output.text((facts, "dim")))
+    whole = whole_of(client, client.call(tool, given, **asked), max_bytes)
+    if as_json:
+        output.print_json(result_document(whole))
+    else:
+        print_result(whole)
+    if whole.error is not None:
+        if not as_json:
+            report(whole.error, as_json=False)
+        raise typer.Exit(exit_code(whole.error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -32,6 +33,8 @@ _PARTS = {
 _EDGE_PORTS = {"edge": 8080, "edge-tls": 8443}
 _FEW_BYTES, _TOO_FEW_BYTES = 2 * 1024**3, 512 * 1024**2
 _PATIENCE = 2.0
+_EXECUTOR = "services.executor.doctor"
+_SANDBOX_PATIENCE = 60.0
 _UNSHARE = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000) != 0)"
 
 
@@ -54,6 +57,7 @@ def all_checks(place: Place, plugins: list[Plugin]) -> Iterator[Check]:
         yield part(name)
     yield from (plugin_check(plugin) for plugin in plugins)
     yield user_namespaces()
+    yield from sandboxes()
     yield state_folder(place.folder)
     yield disk_space(place.folder)
     runtime = place.runtime()
@@ -116,6 +120,20 @@ def user_namespaces() -> Check:
         good = False
     advice = "Sandboxes need them: sysctl kernel.unprivileged_userns_clone=1, or allow them in your container."
     return Check("namespaces", OK if good else WARN, "allowed" if good else "refused", "" if good else advice)
+
+
+def sandboxes() -> Iterator[Check]:
+    """The executor of this installation says which sandboxes it could run tools in; it is asked as a program, never imported."""
+    if importlib.util.find_spec(_EXECUTOR.partition(".")[0]) is None:
+        yield Check("sandboxes", WARN, "no executor is installed here", f"To run a mesh here: {LOCAL_EXTRA}")
+        return
+    try:
+        asked = [sys.executable, "-m", _EXECUTOR, "--json"]
+        said = subprocess.run(asked, timeout=_SANDBOX_PATIENCE, capture_output=True, check=False).stdout
+        yield from [Check(**finding) for finding in json.loads(said)]
+    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError) as error:
+        advice = f"See what `{sys.executable} -m {_EXECUTOR}` says."
+        yield Check("sandboxes", FAIL, f"could not be looked at: {type(error).__name__}", advice)
 
 
 def state_folder(folder: Path) -> Check:

@@ -17,6 +17,7 @@ from toolmesh_sdk.errors import ToolmeshError, error_from, error_of
 Parameters = ParamSpec("Parameters")
 _HINTS = {
     Reason.IDEMPOTENCY_KEY_REQUIRED: "Add --key with a value that stays the same when you repeat the call.",
+    Reason.PREVIEW_REQUIRED: "Add --preview first; then repeat the call with the --preview-token that it prints.",
     Reason.TOOL_NOT_FOUND: "`toolmesh tools list` shows what there is.",
     Reason.TOKEN_EXPIRED: "`toolmesh token mint` makes a new one on a local mesh.",
 }

@@ -14,7 +14,9 @@ from toolmesh_sdk.cli import audit, policy, token, tools, usage
 from toolmesh_sdk.cli.call import call
 from toolmesh_sdk.cli.doctor import doctor_for
 from toolmesh_sdk.cli.exits import EPILOG, FAILED
+from toolmesh_sdk.cli.group import group
 from toolmesh_sdk.cli.plugins import load_plugins
+from toolmesh_sdk.cli.result import result
 from toolmesh_sdk.cli.version import installed_version, version
 
 
@@ -33,6 +35,8 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     app.command()(call)
+    app.command()(group)
+    app.command()(result)
     app.add_typer(tools.app, name="tools")
     app.add_typer(token.app, name="token")
     app.add_typer(policy.app, name="policy")

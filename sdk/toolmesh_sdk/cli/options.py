@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 STDIN = "-"
+# What a terminal or a pipe is given without being asked, and what one fetches at most on purpose.
+SHOWN_BYTES, FETCHED_BYTES = 8 * 1024 * 1024, 64 * 1024 * 1024
 
 Url = Annotated[
     str,
@@ -48,3 +50,13 @@ Ca = Annotated[
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds for the whole call, retries included.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="The largest stored result that is fetched.")]
+KeySecret = Annotated[
+    str,
+    typer.Option(
+        "--key-secret",
+        envvar="TOOLMESH_KEY_SECRET",
+        help="The secret that the keys of steps are derived with.",
+        show_default=False,
+    ),
+]

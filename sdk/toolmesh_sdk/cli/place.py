@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,14 @@ class Place:
         return runtime
 
 
-def open_client(place: Place, timeout: float) -> Client:
+def open_client(place: Place, timeout: float, key_secret: str = "") -> Client:
     """Connect through the edge: to the URL if one was given, else to the local mesh."""
     runtime = None if place.url else place.running()
     target = place.url or str((runtime or {})["grpc"]["address"])
-    return _client(target, _tls(place), place.token or _own_token(place), timeout)
+    return _client(target, _tls(place), place.token or _own_token(place), timeout, key_secret)
 
 
-def open_direct(place: Place, timeout: float) -> Client:
+def open_direct(place: Place, timeout: float, key_secret: str = "") -> Client:
     """Connect straight to the local mesh's executor, as the mesh's own orchestrator does."""
     from toolmesh_sdk.admin import service_address
     from toolmesh_sdk.connection import Tls
@@ -70,7 +71,7 @@ def open_direct(place: Place, timeout: float) -> Client:
     identity = _said(runtime, "orchestrator")
     tls = Tls(_said(runtime, "ca"), identity["cert"], identity["key"], server_name="executor")
     token = place.token or local_token(runtime)
-    return _client(service_address(runtime, "executor"), tls, token, timeout)
+    return _client(service_address(runtime, "executor"), tls, token, timeout, key_secret)
 
 
 def local_token(runtime: dict[str, Any]) -> str:
@@ -100,12 +101,13 @@ def _addresses(runtime: dict[str, Any]) -> set[str]:
     return {url.rpartition("://")[2] for url in urls}
 
 
-def _client(target: str, tls: Tls | None, token: str, timeout: float) -> Client:
+def _client(target: str, tls: Tls | None, token: str, timeout: float, key_secret: str) -> Client:
     from toolmesh_sdk.client import Client
 
+    # A person who looks at one call wants to find its spans.
+    trace = partial(new_traceparent, SAMPLED)
     try:
-        # A person who looks at one call wants to find its spans.
-        return Client(target, tls=tls, token=token, timeout=timeout, traceparent=lambda: new_traceparent(SAMPLED))
+        return Client(target, tls=tls, token=token, timeout=timeout, traceparent=trace, key_secret=key_secret)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     except OSError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli import discover, lifecycle, options, output, trust
+from toolmesh_sdk.cli import discover, lifecycle, options, output, register, trust
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place, open_client
 
@@ -124,5 +124,6 @@ def _print_json_part(title: str, schema: bytes) -> None:
 
 
 discover.add_to(app)
+register.add_to(app)
 lifecycle.add_to(app)
 trust.add_to(app)

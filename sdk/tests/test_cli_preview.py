@@ -1,0 +1,115 @@
+"""`toolmesh call --preview` and what goes along with a call since: preview tokens, priorities, steps, remarks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from toolmesh.executor.v1 import executor_service_pb2 as pb
+from toolmesh.executor.v1 import result_envelope_pb2 as epb
+from toolmesh_sdk import Reason, derive_idempotency_key
+
+from libs.common.errors import MeshError
+from sdk.tests.executor_samples import PREVIEW, envelope
+
+
+def test_a_preview_tells_a_person_everything_and_calls_nothing(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("PreviewInvocation", PREVIEW)
+    ran = toolmesh("call", "acme.wipe", '{"a": 1}', "--preview", "--session", "s-1", "--version", "^1", "--key", "k")
+    assert ran.exit_code == 0
+    wanted = ("acme.wipe@1.0.0", "delete", "file:a.md", "it is there", "it is free", "One file would be gone.")
+    assert all(words in ran.stdout for words in (*wanted, "18446744073709551615", "--preview-token shown-1"))
+    assert mesh.of("Invoke") == []
+    request = mesh.of("PreviewInvocation")[0].request.request
+    assert (request.tool, request.arguments, request.version) == ("acme.wipe", b'{"a":1}', "^1")
+    assert (request.session_id, request.idempotency_key) == ("s-1", "")
+
+
+def test_a_preview_as_json_is_one_document(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("PreviewInvocation", PREVIEW)
+    ran = toolmesh("call", "acme.wipe", "--preview", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    document = json.loads(ran.stdout)
+    assert document["changes"] == [{"resource": "file:a.md", "operation": "delete", "source": "reported"}]
+    assert [each["holds"] for each in document["preconditions"]] == [True, False]
+    assert (document["predicted_result"], document["approval_required"]) == ({"n": 2**64 - 1}, True)
+    assert (document["preview_token"], document["expire_time"]) == ("shown-1", "2027-01-15T08:00:00+00:00")
+
+
+def test_a_preview_fails_like_the_call(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("PreviewInvocation", MeshError(Reason.PERMISSION_DENIED))
+    assert toolmesh("call", "acme.wipe", "--preview").exit_code == 4
+
+
+def test_a_demand_for_a_preview_is_explained_in_the_words_of_the_command_line(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", MeshError(Reason.PREVIEW_REQUIRED))
+    assert "--preview" in toolmesh("call", "acme.wipe").stderr
+
+
+def test_token_and_priority_go_along_with_the_call(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", pb.InvokeResponse(result=envelope({})))
+    assert toolmesh("call", "acme.wipe", "--preview-token", "shown-1", "--priority", "7").exit_code == 0
+    request = mesh.of("Invoke")[0].request
+    assert (request.preview_token, request.priority) == ("shown-1", 7)
+
+
+def test_a_step_has_the_key_that_every_process_derives(
+    toolmesh: Any, mesh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLMESH_KEY_SECRET", "secret")
+    mesh.answer("Invoke", pb.InvokeResponse(result=envelope({})))
+    for way in ("edge", "direct"):
+        toolmesh("call", "pay", '{"cents": 5}', "--step", "3", "--session", "s-1", "--via", way)
+    expected = derive_idempotency_key("secret", "s-1", "pay", "3", {"cents": 5})
+    assert [call.request.idempotency_key for call in mesh.of("Invoke")] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--step", "3", "--session", "s"],
+        ["--step", "3", "--key-secret", "x"],
+        ["--step", "3", "--key-secret", "x", "--session", "s", "--key", "k"],
+        ["--priority", "11"],
+        ["--max-bytes", "-1"],
+    ],
+)
+def test_what_cannot_be_meant_is_two_and_calls_nobody(
+    toolmesh: Any, mesh: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.delenv("TOOLMESH_KEY_SECRET", raising=False)
+    ran = toolmesh("call", "pay", *arguments)
+    assert (ran.exit_code, ran.stdout, mesh.of("Invoke")) == (2, "", [])
+
+
+CHANGED = envelope(
+    {},
+    effects=[epb.ObservedEffect(resource="file:a.md", operation="create", source=epb.EFFECT_SOURCE_OBSERVED)],
+    compensation=epb.Compensation(tool="tools/acme.undo", arguments=b'{"id": "it\'s"}'),
+    argument_changes=[
+        epb.ArgumentChange(path="/n", source="coercion", reason="integer"),
+        epb.ArgumentChange(path="/filled", source="default"),
+    ],
+    additional_context=["mind the \x1b[31mgap"],
+)
+
+
+def test_remarks_are_on_stderr_and_do_not_touch_the_terminal(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", pb.InvokeResponse(result=CHANGED))
+    ran = toolmesh("call", "acme.write")
+    assert json.loads(ran.stdout) == {}
+    assert all(words in ran.stderr for words in ("create file:a.md", "/n", "coercion", "mind the", "acme.undo"))
+    assert "/filled" not in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+def test_as_json_the_remarks_are_in_the_document(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", pb.InvokeResponse(result=CHANGED))
+    ran = toolmesh("call", "acme.write", "--json")
+    document = json.loads(ran.stdout)
+    assert ran.stderr == ""
+    assert document["effects"] == [{"resource": "file:a.md", "operation": "create", "source": "observed"}]
+    assert document["compensation"] == {"tool": "tools/acme.undo", "arguments": {"id": "it's"}}
+    assert [change["source"] for change in document["argument_changes"]] == ["coercion", "default"]
+    assert document["additional_context"] == ["mind the \x1b[31mgap"]

@@ -1,0 +1,83 @@
+"""`toolmesh tools register`: manifests from files to the registry, by whom, and what is said about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toolmesh.registry.v1 import registry_service_pb2 as pb
+from toolmesh.registry.v1 import tool_version_pb2
+from toolmesh_sdk import Reason
+
+from libs.common.errors import MeshError, Violation
+
+MANIFEST = {"tool_id": "shout", "namespace": "acme", "version": "1.0.0", "kind": "function"}
+VERSION = tool_version_pb2.ToolVersion(name="tools/acme.shout/versions/1.0.0")
+
+
+def write(folder: Path, name: str, content: Any) -> str:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def answer(created: bool = True, **more: Any) -> Any:
+    return pb.RegisterToolResponse(version=VERSION, created=created, **more)
+
+
+def test_every_manifest_is_registered_by_the_operator(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    mesh.answer("RegisterTool", answer(), answer(created=False))
+    files = [write(tmp_path, f"{name}.json", {**MANIFEST, "tool_id": name}) for name in ("shout", "whisper")]
+    ran = toolmesh("tools", "register", *files)
+    assert ran.exit_code == 0
+    first, second = ran.stdout.splitlines()
+    assert first.startswith("acme.shout@1.0.0")
+    assert first != second
+    calls = mesh.of("RegisterTool")
+    assert [call.request.manifest.tool_id for call in calls] == ["shout", "whisper"]
+    assert not any(call.request.draft for call in calls)
+    assert "spiffe://toolmesh.local/operator" in calls[0].peer
+    assert "authorization" not in calls[0].metadata
+
+
+def test_a_draft_from_stdin_with_a_token(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("RegisterTool", answer())
+    ran = toolmesh("tools", "register", "-", "--draft", "--token", "mine", stdin=json.dumps(MANIFEST))
+    assert ran.exit_code == 0
+    [call] = mesh.of("RegisterTool")
+    assert (call.request.draft, call.metadata["authorization"]) == (True, "Bearer mine")
+
+
+def test_warnings_go_to_stderr_and_into_the_document(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    finding = {"path": "/description", "message": "says little"}
+    mesh.answer("RegisterTool", answer(warnings=[finding]))
+    path = write(tmp_path, "m.json", MANIFEST)
+    assert "/description" in toolmesh("tools", "register", path).stderr
+    ran = toolmesh("tools", "register", path, "--json")
+    document = json.loads(ran.stdout)
+    assert (document["created"], document["warnings"][0]["path"], ran.stderr) == (True, "/description", "")
+
+
+def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    broken = [Violation("/title", "required", "is required"), Violation("/kind", "enum", "is unknown")]
+    mesh.answer("RegisterTool", MeshError(Reason.TOOL_MANIFEST_INVALID, violations=broken))
+    ran = toolmesh("tools", "register", write(tmp_path, "m.json", MANIFEST))
+    assert ran.exit_code == 1
+    assert all(place in ran.stderr for place in ("/title", "/kind"))
+
+
+def test_a_manifest_that_cannot_be_meant_keeps_all_others_back(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    good = write(tmp_path, "good.json", MANIFEST)
+    bad = write(tmp_path, "bad.json", {**MANIFEST, "kind": "sorcery"})
+    ran = toolmesh("tools", "register", good, bad, "--json")
+    assert (ran.exit_code, json.loads(ran.stdout)["error"]["reason"]) == (1, "TOOL_MANIFEST_INVALID")
+    assert mesh.of("RegisterTool") == []
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_file_that_cannot_be_read_is_two(toolmesh: Any, mesh: Any, tmp_path: Path, content: str | None) -> None:
+    path = str(tmp_path / "nothing.json") if content is None else write(tmp_path, "m.json", content)
+    assert toolmesh("tools", "register", path).exit_code == 2
+    assert mesh.of("RegisterTool") == []

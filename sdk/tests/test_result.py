@@ -1,0 +1,58 @@
+"""What a result says beside its content, typed."""
+
+from __future__ import annotations
+
+from toolmesh.executor.v1 import result_envelope_pb2 as pb
+from toolmesh_sdk import ArgumentChange, Compensation, Cost, Effect, Shown
+from toolmesh_sdk.result import result_of
+
+from sdk.tests.executor_samples import REF, SECRET, digest_of, envelope, persisted
+
+
+def test_a_plain_result_has_none_of_it() -> None:
+    result = result_of(envelope({}))
+    assert (result.stored, result.compensation, result.source) == (None, None, "unspecified")
+    assert (result.effects, result.argument_changes, result.additional_context, result.costs) == ((), (), (), ())
+    assert result.shown == Shown("", "", "")
+
+
+def test_every_part_is_read() -> None:
+    result = result_of(
+        envelope(
+            {},
+            effects=[pb.ObservedEffect(resource="file:a", operation="create", source=pb.EFFECT_SOURCE_OBSERVED)],
+            compensation=pb.Compensation(tool="tools/acme.undo", arguments=b'{"id": 1}'),
+            argument_changes=[pb.ArgumentChange(path="/n", source="coercion", reason="integer")],
+            additional_context=["mind the gap"],
+            execution=pb.ExecutionMetadata(costs=[pb.CostPart(category="token", amount_micros=5, currency="USD")]),
+            provenance=pb.Provenance(source=pb.RESULT_SOURCE_CACHE),
+            model_facing_content="m",
+            ui_facing_summary="u",
+            transcript_search_text="s",
+        )
+    )
+    assert result.effects == (Effect("file:a", "create", "observed"),)
+    assert result.compensation == Compensation("tools/acme.undo", {"id": 1})
+    assert result.argument_changes == (ArgumentChange("/n", "coercion", "integer"),)
+    assert (result.additional_context, result.source) == (("mind the gap",), "cache")
+    assert result.costs == (Cost("token", 5, "USD"),)
+    assert result.shown == Shown("m", "u", "s")
+
+
+def test_a_reference_is_read_and_keeps_its_secret_to_itself() -> None:
+    stored = result_of(envelope(persisted=[persisted(b"[1]")])).stored
+    assert stored is not None
+    assert (stored.ref, stored.size, stored.digest) == (REF, 3, digest_of(b"[1]"))
+    assert (stored.media_type, stored.preview, stored.access_token) == ("application/json", b"[1]", SECRET)
+    assert stored.expires is not None
+    assert SECRET not in repr(stored)
+
+
+def test_an_undo_without_arguments_says_so() -> None:
+    undo = result_of(envelope({}, compensation=pb.Compensation(tool="tools/acme.undo"))).compensation
+    assert undo == Compensation("tools/acme.undo", None)
+
+
+def test_words_of_a_newer_contract_are_shown_as_their_numbers() -> None:
+    newer = pb.ResultEnvelope.FromString(b"\x18\x63")  # status = 99
+    assert result_of(newer).status == "99"

@@ -1,0 +1,51 @@
+"""Previews as `toolmesh call --preview` shows them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from toolmesh_sdk.cli import output
+from toolmesh_sdk.cli.results import iso
+from toolmesh_sdk.cli.steward import short
+
+if TYPE_CHECKING:
+    from toolmesh_sdk.preview import Preview
+
+
+def preview_document(preview: Preview) -> dict[str, Any]:
+    """Return a preview as JSON values."""
+    return {
+        "changes": [asdict(change) for change in preview.changes],
+        "preconditions": [asdict(each) for each in preview.preconditions],
+        "impact": preview.impact,
+        "predicted_result": preview.predicted_result,
+        "approval_required": preview.approval_required,
+        "preview_token": preview.token,
+        "expire_time": iso(preview.expires),
+        "tool_version": preview.tool_version,
+        "invocation_id": preview.invocation_id,
+        "trace_id": preview.trace_id,
+    }
+
+
+def print_preview(preview: Preview) -> None:
+    """Print a preview for a person: what would change first, then what it takes, then how to go on."""
+    console = output.out()
+    begins = "would change:" if preview.changes else "would change nothing that it knows of."
+    console.print(output.text((short(preview.tool_version), "bold"), f" {begins}"))
+    for change in preview.changes:
+        console.print(output.text(f"  {change.operation:<7} {change.resource}"))
+    if preview.impact:
+        console.print(output.text(f"Impact: {preview.impact}"))
+    for each in preview.preconditions:
+        holds = ("holds", "green") if each.holds else ("DOES NOT HOLD", "bold red")
+        console.print(output.text("Precondition ", holds, f": {each.description}"))
+    if preview.approval_required:
+        console.print(output.text(("A person would have to approve it.", "yellow")))
+    if preview.predicted_result is not None:
+        console.print("It would return:")
+        output.print_content(preview.predicted_result)
+    until = f" until {preview.expires:%Y-%m-%d %H:%M:%S} UTC" if preview.expires else ""
+    console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
+    console.print(output.text(f"  --preview-token {preview.token}"))

@@ -1,0 +1,106 @@
+"""Several calls that are asked for at once, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolmesh.executor.v1 import executor_service_pb2 as pb
+
+from toolmesh_sdk import requests
+from toolmesh_sdk.errors import ToolmeshError
+from toolmesh_sdk.keys import key_of_call
+from toolmesh_sdk.result import Result, result_of
+from toolmesh_sdk.status import error_from_envelope
+
+ON_FAILURE: dict[str, pb.SiblingFailure.ValueType] = {
+    "": pb.SIBLING_FAILURE_UNSPECIFIED,
+    "ignore": pb.SIBLING_FAILURE_IGNORE,
+    "cancel_siblings": pb.SIBLING_FAILURE_CANCEL_SIBLINGS,
+    "cancel_dependent": pb.SIBLING_FAILURE_CANCEL_DEPENDENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCall:
+    """One call of a group; the fields are those of a client's `call`.
+
+    It begins when every call in `depends_on`, which are places in the list from 0, has succeeded. `on_failure` says what its own
+    failure does to the others: ignore, cancel_siblings or cancel_dependent; empty means what its tool's manifest says.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] | None = None
+    version: str = field(default="", kw_only=True)
+    idempotency_key: str | None = field(default=None, kw_only=True)
+    step: str | None = field(default=None, kw_only=True)
+    session_id: str = field(default="", kw_only=True)
+    task_id: str = field(default="", kw_only=True)
+    native_call_id: str = field(default="", kw_only=True)
+    tool_digest: str = field(default="", kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+    preview_token: str = field(default="", kw_only=True)
+    depends_on: tuple[int, ...] = field(default=(), kw_only=True)
+    on_failure: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one call: its result, or the error that it failed with and never both.
+
+    `synthetic` is what the mesh put in the place of a result that there is not; its texts tell a model or a person what happened.
+    """
+
+    result: Result | None = None
+    error: ToolmeshError | None = None
+    synthetic: Result | None = None
+
+    def result_or_raise(self) -> Result:
+        """Return the result; raise the error where there is none."""
+        if self.result is None:
+            raise self.error or RuntimeError("an outcome without result and error")
+        return self.result
+
+
+def group_request(calls: Iterable[GroupCall], secret: str | bytes) -> pb.InvokeGroupRequest:
+    """Ask for a group. Raises ValueError for a word in `on_failure` that the contract does not know, and for a step without a secret."""
+    return pb.InvokeGroupRequest(calls=[_group_call(call, secret) for call in calls])
+
+
+def may_repeat(request: pb.InvokeGroupRequest) -> bool:
+    """Say whether a group that was lost without an answer can be sent again: only if each of its calls carries a key."""
+    return all(call.request.idempotency_key for call in request.calls)
+
+
+def outcomes_of(response: pb.InvokeGroupResponse) -> list[Outcome]:
+    """Read what became of each call, in their order."""
+    return [_outcome(each) for each in response.outcomes]
+
+
+def _group_call(call: GroupCall, secret: str | bytes) -> pb.GroupCall:
+    if call.on_failure not in ON_FAILURE:
+        raise ValueError(f"on_failure is one of {', '.join(filter(None, ON_FAILURE))}, or empty")
+    key = key_of_call(secret, call.session_id, call.tool, call.arguments, step=call.step, given=call.idempotency_key)
+    request = requests.invoke(
+        *(call.tool, call.arguments, call.version, key),
+        *(call.session_id, call.task_id, call.native_call_id, call.tool_digest),
+        priority=call.priority,
+        preview_token=call.preview_token,
+    )
+    return pb.GroupCall(request=request, depends_on=call.depends_on, on_failure=ON_FAILURE[call.on_failure])
+
+
+def _outcome(outcome: pb.GroupOutcome) -> Outcome:
+    if not outcome.HasField("error"):
+        return _succeeded(outcome)
+    error = error_from_envelope(outcome.error)
+    return Outcome(error=error, synthetic=result_of(outcome.result) if outcome.HasField("result") else None)
+
+
+def _succeeded(outcome: pb.GroupOutcome) -> Outcome:
+    try:
+        return Outcome(result=result_of(outcome.result))
+    except ToolmeshError as error:
+        # One result that cannot be read must not take those of its siblings away.
+        return Outcome(error=error)
