@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # Tests run side by side, file by file: much of what they do is waiting for processes.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults check proto lock format bench clean
+.PHONY: help up down status setup test test-faults check proto lock format bench gvisor clean
 
 help:  ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,9 @@ test-faults: setup  ## The slow half: long runs under load with processes killed
 
 check: setup  ## Only the checks: format, lint, types, imports, contract.
 	@$(BIN)/pytest tests/contract $(PYTEST_ARGS)
+
+gvisor: setup  ## Fetch gVisor's program, for tools that demand a kernel of their own.
+	@$(BIN)/python tools/fetch_gvisor.py .toolmesh/bin
 
 proto: setup  ## Write the stubs, the error table and docs/errors.md anew from the contract.
 	@$(BIN)/buf format -w proto

@@ -53,8 +53,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         _service(
             mesh,
             "registry",
-            {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])}
-            | _peers(mesh, "authz", "audit"),
+            _redis(mesh) | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
         # Nobody waits for it at start; it keeps its place before the executor, which will redeem its tickets.
@@ -63,10 +62,9 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         _service(
             mesh,
             "executor",
-            {
-                "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
-                "TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"]),
-            }
+            {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
+            | _redis(mesh)
+            | _sandboxes(mesh)
             | _peers(mesh, "registry", "authz", "audit"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
@@ -119,6 +117,23 @@ def _audit(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_KAFKA_BROKERS": mesh.settings.kafka_brokers,
         "TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"]),
     }
+
+
+def _sandboxes(mesh: Mesh) -> dict[str, str]:
+    """What tools in sandboxes are made of. A mesh of one person has a volume of its own unless they name others."""
+    settings = mesh.settings
+    if not (volumes := settings.volumes):
+        reports = mesh.state.path / "volumes" / "reports"
+        reports.mkdir(parents=True, exist_ok=True)
+        volumes = f"reports={reports}"
+    named = {
+        "TOOLMESH_TOOL_PACKS": settings.tool_packs,
+        "TOOLMESH_VOLUMES": volumes,
+        "TOOLMESH_RUNSC": settings.runsc,
+        "TOOLMESH_EGRESS_INTERNAL": settings.egress_internal,
+        "TOOLMESH_HOOKS": settings.hooks,
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _database_url(mesh: Mesh, role: str) -> str:

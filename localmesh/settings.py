@@ -29,6 +29,14 @@ class Settings:
     kafka_brokers: str = ""
     trusted_issuers: str = ""
     did_resolver: str = ""
+    tool_packs: str = str(ROOT / "examples" / "packs")
+    """Folders that hold tool packs, with commas between them."""
+    volumes: str = ""
+    """Folders that tools may see, as `name=/folder` with commas between them; empty for one of the mesh's own, named reports."""
+    runsc: str = ""
+    """gVisor's program; empty for the one on the PATH, else the one that `make gvisor` fetched."""
+    egress_internal: str = ""
+    hooks: str = ""
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
@@ -45,6 +53,11 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         kafka_brokers=environment.get("TOOLMESH_KAFKA_BROKERS", default.kafka_brokers),
         trusted_issuers=environment.get("TOOLMESH_TRUSTED_ISSUERS", default.trusted_issuers),
         did_resolver=environment.get("TOOLMESH_DID_RESOLVER", default.did_resolver),
+        tool_packs=environment.get("TOOLMESH_TOOL_PACKS", default.tool_packs),
+        volumes=environment.get("TOOLMESH_VOLUMES", default.volumes),
+        runsc=environment.get("TOOLMESH_RUNSC", default.runsc),
+        egress_internal=environment.get("TOOLMESH_EGRESS_INTERNAL", default.egress_internal),
+        hooks=environment.get("TOOLMESH_HOOKS", default.hooks),
     )
 
 

@@ -70,6 +70,11 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
         application = await starting
     except asyncio.CancelledError:
         return 0
+    except SettingsError as error:
+        # Of what a setting leads to, such as a file, only `build` knows what is wrong with it.
+        for problem in error.problems:
+            sys.stderr.write(f"{service}: {problem}\n")
+        return 2
     except Exception as error:
         log.error("could not start", cause=error)
         return 1

@@ -51,28 +51,89 @@ _TOOL = Param(
 )
 _VERSION = Param("version", "Exact, `latest`, `^1.2`, `~1.2`, `1.x` or comparisons; absent means `latest`.", _text(128))
 
+_CALL = (
+    _TOOL,
+    _VERSION,
+    Param("arguments", "The tool's arguments; absent means `{}`.", _OBJECT),
+    Param("session_id", "The session that the caller groups its calls by.", _text(128, pattern=_VISIBLE)),
+    Param("task_id", "The task that the call is a part of.", _text(128)),
+    Param("native_call_id", "The id that the caller's own protocol gave the call.", _text(255)),
+    Param(
+        "tool_digest",
+        "The digest of the version whose schema the caller knows; a deferred tool asks for it.",
+        _text(71, pattern="^(sha256:[0-9a-f]{64})?$"),
+    ),
+)
+_EFFECTIVE = (
+    Param("idempotency_key", "Makes a repeated call answer the first result.", _text(255, pattern=_VISIBLE)),
+    Param(
+        "priority",
+        "How urgent it is beside others that wait, 1 to 10; absent means as its tool says.",
+        {"type": "integer", "minimum": 1, "maximum": 10},
+    ),
+    Param("preview_token", "Shows that this very call was previewed, where policy demands it.", _text(1024)),
+)
+_TIMEOUT = Param(
+    "timeout_ms",
+    "How long the call may take; the `x-deadline-ms` header bounds it too.",
+    {"type": "integer", "minimum": 1, "maximum": HIGHEST_MS},
+)
+_GROUPED: Schema = {
+    "type": "object",
+    "properties": {
+        **{param.name: dict(param.schema) for param in (*_CALL, *_EFFECTIVE)},
+        "depends_on": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0, "maximum": 63},
+            "uniqueItems": True,
+            "maxItems": 63,
+        },
+        "on_failure": {"enum": ["ignore", "cancel_siblings", "cancel_dependent"]},
+    },
+    "required": ["tool"],
+    "additionalProperties": False,
+}
+
 METHODS: tuple[Method, ...] = (
     Method(
         "tools.invoke",
         "Runs one tool and returns its result envelope.",
         "The result envelope: `structured_content` is the tool's own result.",
+        (*_CALL, *_EFFECTIVE, _TIMEOUT),
+    ),
+    Method(
+        "tools.invoke_group",
+        "Runs several calls as one group, some after others where they depend on them.",
+        "`outcomes`, one for each call in their order: its `result` envelope and its `error`, whichever there is.",
         (
-            _TOOL,
-            _VERSION,
-            Param("arguments", "The tool's arguments; absent means `{}`.", _OBJECT),
-            Param("idempotency_key", "Makes a repeated call answer the first result.", _text(255, pattern=_VISIBLE)),
-            Param("session_id", "The session that the caller groups its calls by.", _text(128, pattern=_VISIBLE)),
-            Param("task_id", "The task that the call is a part of.", _text(128)),
-            Param("native_call_id", "The id that the caller's own protocol gave the call.", _text(255)),
             Param(
-                "tool_digest",
-                "The digest of the version whose schema the caller knows; a deferred tool asks for it.",
-                _text(71, pattern="^(sha256:[0-9a-f]{64})?$"),
+                "calls",
+                "The calls, each with the parameters of `tools.invoke`, the places of those it `depends_on`, and "
+                "what its failure does to the others.",
+                {"type": "array", "items": _GROUPED, "minItems": 1, "maxItems": 64},
+                required=True,
             ),
+            _TIMEOUT,
+        ),
+    ),
+    Method(
+        "tools.preview",
+        "Says what a call would do without doing it.",
+        "The `changes`, `preconditions` and `impact`, and the `preview_token` that `tools.invoke` takes.",
+        (*_CALL, _TIMEOUT),
+    ),
+    Method(
+        "results.fetch",
+        "Reads a piece of a result that was stored instead of embedded.",
+        "`content` in base64, its `offset`, and the `size_bytes` and `digest` of the whole.",
+        (
+            Param("ref", "The reference, `results/...`.", _text(44, pattern="^results/[0-9a-f-]{36}$"), required=True),
+            Param("access_token", "The token that came with it.", _text(512, lowest=1), required=True),
+            Param("offset", "Where to begin, in bytes.", {"type": "integer", "minimum": 0}),
             Param(
-                "timeout_ms",
-                "How long the call may take; the `x-deadline-ms` header bounds it too.",
-                {"type": "integer", "minimum": 1, "maximum": HIGHEST_MS},
+                "max_bytes",
+                "How many bytes at most; absent means 1 MiB.",
+                {"type": "integer", "minimum": 1, "maximum": 1048576},
             ),
         ),
     ),

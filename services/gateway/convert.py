@@ -6,7 +6,17 @@ from typing import Any
 
 import orjson
 from toolmesh.executor.v1 import result_envelope_pb2 as results
-from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
+from toolmesh.executor.v1.executor_service_pb2 import (
+    FetchResultRequest,
+    FetchResultResponse,
+    GroupCall,
+    InvokeGroupRequest,
+    InvokeGroupResponse,
+    InvokeRequest,
+    PreviewInvocationRequest,
+    PreviewInvocationResponse,
+    SiblingFailure,
+)
 from toolmesh.registry.v1.registry_service_pb2 import (
     GetToolRequest,
     GetToolResponse,
@@ -17,15 +27,20 @@ from toolmesh.registry.v1.registry_service_pb2 import (
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.errors import MeshError, Reason
+from libs.common.rpc.status import from_envelope
+from services.gateway.domain.answer import envelope
 from services.gateway.protojson import MessageJson, blob, fragment, milliseconds, timestamp, words
 
 Json = Any
 Params = dict[str, Any]
 MAX_ARGUMENT_BYTES = 3 * 1024 * 1024
+MAX_PIECE_BYTES = 1024 * 1024
 
 JSON_FIELDS = frozenset(
     {
         "toolmesh.executor.v1.ResultEnvelope.structured_content",
+        "toolmesh.executor.v1.Compensation.arguments",
+        "toolmesh.executor.v1.PreviewInvocationResponse.predicted_result",
         "toolmesh.registry.v1.InputContract.schema",
         "toolmesh.registry.v1.InputContract.runtime_schema",
         "toolmesh.registry.v1.ContractExample.arguments",
@@ -57,6 +72,37 @@ def invoke_request(params: Params) -> InvokeRequest:
         task_id=get("task_id", ""),
         native_call_id=get("native_call_id", ""),
         tool_digest=get("tool_digest", ""),
+        priority=int(get("priority", 0)),
+        preview_token=get("preview_token", ""),
+    )
+
+
+def group_request(params: Params) -> InvokeGroupRequest:
+    """Build the executor's request for a group of calls."""
+    return InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]])
+
+
+def _group_call(call: Params) -> GroupCall:
+    failure = f"SIBLING_FAILURE_{call.get('on_failure', 'unspecified').upper()}"
+    return GroupCall(
+        request=invoke_request(call),
+        depends_on=[int(place) for place in call.get("depends_on", ())],
+        on_failure=SiblingFailure.Value(failure),
+    )
+
+
+def preview_request(params: Params) -> PreviewInvocationRequest:
+    """Build the executor's request for a preview."""
+    return PreviewInvocationRequest(request=invoke_request(params))
+
+
+def fetch_request(params: Params) -> FetchResultRequest:
+    """Build the executor's request for a piece of a stored result."""
+    return FetchResultRequest(
+        ref=params["ref"],
+        access_token=params["access_token"],
+        offset=int(params.get("offset", 0)),
+        max_bytes=int(params.get("max_bytes", MAX_PIECE_BYTES)),
     )
 
 
@@ -106,6 +152,41 @@ def result_json(result: results.ResultEnvelope) -> Json:
         "policy_refs": list(result.policy_refs),
         "trace_id": result.trace_id,
         "create_time": timestamp(result.create_time) if result.HasField("create_time") else None,
+        "argument_changes": [{"path": c.path, "source": c.source, "reason": c.reason} for c in result.argument_changes],
+        "additional_context": list(result.additional_context),
+        "effects": [_as_json(effect) for effect in result.effects],
+        "compensation": _as_json(result.compensation) if result.HasField("compensation") else None,
+    }
+
+
+def group_json(response: InvokeGroupResponse) -> Json:
+    """Return what became of each call of a group."""
+    outcomes = [
+        {
+            "result": result_json(outcome.result) if outcome.HasField("result") else None,
+            "error": envelope(from_envelope(outcome.error), outcome.error.trace_id)
+            if outcome.HasField("error")
+            else None,
+        }
+        for outcome in response.outcomes
+    ]
+    return {"outcomes": outcomes}
+
+
+def preview_json(response: PreviewInvocationResponse) -> Json:
+    """Return what a call would do."""
+    return _as_json(response)
+
+
+def piece_json(pieces: list[FetchResultResponse]) -> Json:
+    """Return the pieces of a stored result as one."""
+    first = pieces[0]
+    return {
+        "content": blob(b"".join(piece.content for piece in pieces)),
+        "offset": first.offset,
+        "size_bytes": first.size_bytes,
+        "digest": first.digest,
+        "media_type": first.media_type,
     }
 
 

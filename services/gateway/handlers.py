@@ -26,6 +26,9 @@ class Handlers:
         """Return the handler of each method."""
         return {
             "tools.invoke": self.invoke,
+            "tools.invoke_group": self.invoke_group,
+            "tools.preview": self.preview,
+            "results.fetch": self.fetch_result,
             "tools.list": self.list_tools,
             "tools.get": self.get_tool,
             "tools.resolve": self.resolve_tool,
@@ -36,6 +39,19 @@ class Handlers:
         """Run one tool."""
         response = await self._executor.Invoke(convert.invoke_request(params))
         return convert.result_json(response.result)
+
+    async def invoke_group(self, params: dict[str, Any]) -> Any:
+        """Run several calls as one group."""
+        return convert.group_json(await self._executor.InvokeGroup(convert.group_request(params)))
+
+    async def preview(self, params: dict[str, Any]) -> Any:
+        """Say what a call would do."""
+        return convert.preview_json(await self._executor.PreviewInvocation(convert.preview_request(params)))
+
+    async def fetch_result(self, params: dict[str, Any]) -> Any:
+        """Read a piece of a stored result."""
+        pieces = [piece async for piece in self._executor.FetchResult(convert.fetch_request(params))]
+        return convert.piece_json(pieces)
 
     async def list_tools(self, params: dict[str, Any]) -> Any:
         """List tools."""

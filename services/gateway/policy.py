@@ -28,6 +28,9 @@ EVALUATIONS = Row(deadline=10.0, idempotent=True)
 POLICY: Mapping[str, Row] = {
     # Idempotent only with a key, so the gateway itself never repeats it.
     "tools.invoke": Row(deadline=30.0, idempotent=False),
+    "tools.invoke_group": Row(deadline=30.0, idempotent=False),
+    "tools.preview": Row(deadline=30.0, idempotent=True),
+    "results.fetch": Row(deadline=10.0, idempotent=True),
     "tools.list": Row(deadline=10.0, idempotent=True),
     "tools.get": Row(deadline=10.0, idempotent=True),
     "tools.resolve": Row(deadline=10.0, idempotent=True),

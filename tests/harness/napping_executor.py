@@ -20,7 +20,7 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Tool
+from services.executor.domain.model import Ran, Tool, Work
 from services.executor.wiring import compose, shipped
 
 _TEXT = {"type": "string", "maxLength": 1000, "description": "The path of a file."}
@@ -65,13 +65,14 @@ class Nap:
 class NappingRunner(BuiltinRunner):
     """Runs what ships with the executor, and naps."""
 
-    async def run(self, tool: Tool, arguments: dict[str, Any], *, seconds: float) -> Any:
+    async def run(self, tool: Tool, work: Work) -> Ran:
         if tool.entry_point != "nap":
-            return await super().run(tool, arguments, seconds=seconds)
+            return await super().run(tool, work)
+        arguments = work.arguments
         Path(arguments["began"]).touch()  # noqa: ASYNC240
         while not Path(arguments["wake"]).exists():  # noqa: ASYNC110, ASYNC240  (a file tells nobody when it comes)
             await asyncio.sleep(0.01)
-        return {"slept": True}
+        return Ran({"slept": True})
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:

@@ -58,8 +58,11 @@ _AS_IS = (
     "task_id",
     "native_call_id",
     "executor_id",
+    "state_path",
+    "compensation",
+    "preview",
 )
-_LISTS = ("determining_policies", "side_effects")
+_LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations")
 _SUMMARIES = ("arguments_summary", "result_summary")
 # What the log writes about itself. These parts are said in full, zeros included; hashes in hexadecimal.
 _OWN_PARTS: dict[str, Any] = {

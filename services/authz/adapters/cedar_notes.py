@@ -47,7 +47,7 @@ def notes_of(annotations: Mapping[str, str]) -> PolicyNotes:
         approvers=_listed(annotations.get("approvers")) or DEFAULT_APPROVERS,
         quorum=int(annotations.get("quorum") or 1),
         obligations=tuple(
-            Obligation(kind, () if kind == "dry_run" else _listed(annotations[name]))
+            Obligation(kind, () if kind in _BARE else _listed(annotations[name]))
             for name, kind in _OBLIGATIONS.items()
             if name in annotations
         ),
@@ -134,7 +134,10 @@ _OBLIGATIONS = {
     "cap_rows": "cap_rows",
     "sandbox_tier": "sandbox_tier",
     "require_dry_run": "dry_run",
+    "redact_pii": "redact_pii",
 }
+# Obligations that are what they are: there is nothing to say about how much.
+_BARE = frozenset({"dry_run", "redact_pii"})
 # On which effects each annotation means something, what it must be, and how that is checked.
 _KNOWN: Mapping[str, tuple[set[str], str, Callable[[str], bool]]] = {
     "id": (_ANY, "", _anything),
@@ -146,5 +149,6 @@ _KNOWN: Mapping[str, tuple[set[str], str, Callable[[str], bool]]] = {
     "cap_rows": (_RUNS, f"a whole number from 0 to {_MAX_ROWS}", _within(0, _MAX_ROWS)),
     "sandbox_tier": (_RUNS, f"a whole number from 1 to {_MAX_TIER}", _within(1, _MAX_TIER)),
     "require_dry_run": (_RUNS, 'nothing but "true"', lambda text: text == "true"),
+    "redact_pii": (_RUNS, 'nothing but "true"', lambda text: text == "true"),
     "label": ({ALLOW}, "labels of small letters, digits, _ and -, separated by commas", _all(_LABEL)),
 }

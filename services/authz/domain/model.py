@@ -226,7 +226,7 @@ class SuggestedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """What binds whoever runs the call: redact_fields, cap_rows, sandbox_tier or dry_run, and to what or how much."""
+    """What binds whoever runs the call: redact_fields, redact_pii, cap_rows, sandbox_tier or dry_run, and to what or how much."""
 
     kind: str
     values: tuple[str, ...] = ()

@@ -60,6 +60,7 @@ def test_the_version_is_the_digest_of_every_text(tmp_path: Path) -> None:
         permit("no-number").replace("@id", '@cap_rows("-1") @id'),
         permit("no-tier").replace("@id", '@sandbox_tier("high") @id'),
         permit("perhaps").replace("@id", '@require_dry_run("false") @id'),
+        permit("perhaps").replace("@id", '@redact_pii("email") @id'),
         permit("no-label").replace("@id", '@label("Top Secret") @id'),
         forbid("label-on-what-never-runs").replace("@id", '@label("a") @id'),
         forbid("obligation-on-what-never-runs").replace("@id", '@cap_rows("1") @id'),
@@ -102,13 +103,17 @@ def test_annotations_name_the_approvers(tmp_path: Path) -> None:
 
 
 def test_annotations_name_obligations_and_labels(tmp_path: Path) -> None:
-    notes = '@redact("/a, /b/*/c") @cap_rows("100") @sandbox_tier("2") @require_dry_run("true") @label("secret, pii")'
+    notes = (
+        '@redact("/a, /b/*/c") @cap_rows("100") @sandbox_tier("2") @require_dry_run("true") @redact_pii("true")'
+        ' @label("secret, pii")'
+    )
     (policy,) = load_policies(plant(tmp_path, permit("p").replace("@id", f"{notes} @id"))).policies.values()
     assert policy.notes.obligations == (
         Obligation("redact_fields", ("/a", "/b/*/c")),
         Obligation("cap_rows", ("100",)),
         Obligation("sandbox_tier", ("2",)),
         Obligation("dry_run"),
+        Obligation("redact_pii"),
     )
     assert policy.notes.labels == ("secret", "pii")
 

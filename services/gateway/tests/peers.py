@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import string
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
 from toolmesh.authz.v1.decision_pb2 import Decision
 from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
-from toolmesh.executor.v1.result_envelope_pb2 import RESULT_STATUS_SUCCEEDED, ResultEnvelope
+from toolmesh.executor.v1.result_envelope_pb2 import (
+    EFFECT_SOURCE_REPORTED,
+    RESULT_STATUS_SUCCEEDED,
+    ObservedEffect,
+    ResultEnvelope,
+)
 from toolmesh.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
 from toolmesh.registry.v1.tool_manifest_pb2 import MUTATION_CLASS_READ_ONLY
 from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
@@ -20,6 +26,7 @@ from libs.common.rpc.call import Call, serving
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.policy import AS_PEER, Policy, Row, for_caller
 from libs.common.rpc.server import RpcServer, Service
+from libs.common.rpc.status import envelope
 from libs.common.settings import ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
@@ -62,6 +69,29 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
             self.at_once -= 1
         result = ResultEnvelope(status=RESULT_STATUS_SUCCEEDED, structured_content=request.arguments)
         return executor_service_pb2.InvokeResponse(result=result)
+
+    async def InvokeGroup(self, request: Any, context: Any) -> Any:
+        outcomes = [
+            executor_service_pb2.GroupOutcome(error=envelope(MeshError(Reason.EXECUTION_FAILED)))
+            if call.request.tool == "fail"
+            else executor_service_pb2.GroupOutcome(result=ResultEnvelope(structured_content=call.request.arguments))
+            for call in request.calls
+        ]
+        return executor_service_pb2.InvokeGroupResponse(outcomes=outcomes)
+
+    async def PreviewInvocation(self, request: Any, context: Any) -> Any:
+        change = ObservedEffect(resource="file:a", operation="create", source=EFFECT_SOURCE_REPORTED)
+        return executor_service_pb2.PreviewInvocationResponse(
+            changes=[change], predicted_result=request.request.arguments, preview_token="t"
+        )
+
+    async def FetchResult(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        whole = string.ascii_lowercase.encode()
+        for place in range(request.offset, min(request.offset + request.max_bytes, len(whole)), 2):
+            until = min(place + 2, request.offset + request.max_bytes)
+            yield executor_service_pb2.FetchResultResponse(
+                content=whole[place:until], offset=place, size_bytes=len(whole)
+            )
 
     async def _act(self, tool: str) -> None:
         if tool == "slow":
@@ -153,7 +183,10 @@ def _row(*scopes: str) -> Row:
     return Row({"gateway": for_caller(*scopes)}, 30.0, True)
 
 
-EXECUTOR_POLICY: Policy = {"/toolmesh.executor.v1.ExecutorService/Invoke": _row("tools:call")}
+EXECUTOR_POLICY: Policy = {
+    f"/toolmesh.executor.v1.ExecutorService/{rpc}": _row("tools:call")
+    for rpc in ("Invoke", "InvokeGroup", "PreviewInvocation", "FetchResult")
+}
 REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
     for rpc in ("ListTools", "GetTool", "ResolveTool")

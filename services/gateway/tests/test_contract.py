@@ -31,6 +31,7 @@ def test_no_deadline_exceeds_what_a_caller_could_ask_for() -> None:
     ("method", "message", "renamed"),
     [
         ("tools.invoke", InvokeRequest, {}),
+        ("tools.preview", InvokeRequest, {}),
         ("tools.list", ListToolsRequest, {}),
         ("tools.get", GetToolRequest, {"tool": "name"}),
         ("tools.resolve", ResolveToolRequest, {"version": "version_constraint"}),
@@ -53,6 +54,13 @@ def test_what_the_table_allows_the_peers_contract_allows_too(
             assert (schema["minimum"], schema["maximum"]) == (rules.int32.gte + 1, rules.int32.lte)
         else:
             assert schema["maxItems"] == rules.repeated.max_items
+
+
+def test_a_call_of_a_group_takes_what_a_call_takes() -> None:
+    alone = schema_of(BY_NAME["tools.invoke"])["properties"]
+    grouped = schema_of(BY_NAME["tools.invoke_group"])["properties"]["calls"]["items"]["properties"]
+    assert grouped.keys() - {"depends_on", "on_failure"} == alone.keys() - {"timeout_ms"}
+    assert all(grouped[name] == alone[name] for name in grouped.keys() & alone.keys())
 
 
 def check(method: str, params: Any) -> Any:

@@ -11,6 +11,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toolmesh.executor.v1.executor_service_pb2 import (
+    SIBLING_FAILURE_CANCEL_SIBLINGS,
+    SIBLING_FAILURE_UNSPECIFIED,
+    PreviewInvocationResponse,
+)
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 from toolmesh.registry.v1.tool_manifest_pb2 import ExternalMapping, ToolKind, ToolManifest
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
@@ -119,7 +124,8 @@ def test_of_a_oneof_only_the_set_part_appears() -> None:
 def test_only_bytes_of_json_are_declared_as_such() -> None:
     names = {
         field.full_name
-        for descriptor in _reachable(ToolManifest.DESCRIPTOR) | _reachable(ResultEnvelope.DESCRIPTOR)
+        for message in (ToolManifest, ResultEnvelope, PreviewInvocationResponse)
+        for descriptor in _reachable(message.DESCRIPTOR)
         for field in descriptor.fields
         if field.type == FieldDescriptor.TYPE_BYTES
     }
@@ -150,3 +156,12 @@ def test_numbers_that_grow_when_written_out_cannot_exceed_the_hop() -> None:
     with pytest.raises(MeshError) as caught:
         convert.invoke_request({"tool": "echo", "arguments": {"n": [1e15] * 200_000}})
     assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+
+
+def test_a_group_carries_its_calls_and_what_they_depend_on() -> None:
+    calls = [{"tool": "a"}, {"tool": "b", "depends_on": [0], "on_failure": "cancel_siblings", "priority": 9}]
+    request = convert.group_request({"calls": calls})
+    assert [call.request.tool for call in request.calls] == ["a", "b"]
+    assert list(request.calls[1].depends_on) == [0]
+    assert [call.on_failure for call in request.calls] == [SIBLING_FAILURE_UNSPECIFIED, SIBLING_FAILURE_CANCEL_SIBLINGS]
+    assert request.calls[1].request.priority == 9

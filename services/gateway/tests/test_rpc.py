@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import orjson
 import pytest
 
 from libs.common.errors import Reason
+from services.gateway.policy import POLICY
 from services.gateway.tests.peers import HUGE
 
 # One gateway serves the whole module; each test sees only what it did itself.
@@ -388,10 +390,33 @@ async def test_a_reference_is_resolved(mesh: Any) -> None:
     assert mesh.peers.registry.seen[0].version_constraint == "^1"
 
 
+async def test_a_group_is_answered_call_by_call(mesh: Any) -> None:
+    calls = [{"tool": "echo", "arguments": {"n": 1}}, {"tool": "fail"}]
+    outcomes = (await mesh.client().call("tools.invoke_group", {"calls": calls})).json()["result"]["outcomes"]
+    assert outcomes[0]["result"]["structured_content"] == {"n": 1}
+    assert outcomes[0]["error"] is None
+    assert outcomes[1]["result"] is None
+    assert (outcomes[1]["error"]["code"], outcomes[1]["error"]["reason"]) == ("E3401", "EXECUTION_FAILED")
+
+
+async def test_a_preview_says_what_would_change(mesh: Any) -> None:
+    found = (await mesh.client().call("tools.preview", {"tool": "echo", "arguments": {"n": 1}})).json()["result"]
+    assert found["changes"] == [{"resource": "file:a", "operation": "create", "source": "reported"}]
+    assert found["predicted_result"] == {"n": 1}
+    assert found["preview_token"] == "t"
+
+
+async def test_a_stored_result_is_read_in_one_piece(mesh: Any) -> None:
+    asked = {"ref": f"results/{'0' * 36}", "access_token": "t", "offset": 2, "max_bytes": 5}
+    found = (await mesh.client().call("results.fetch", asked)).json()["result"]
+    assert base64.b64decode(found["content"]) == b"cdefg"
+    assert (found["offset"], found["size_bytes"]) == (2, 26)
+
+
 async def test_the_description_names_every_method_and_its_parameters(mesh: Any) -> None:
     document = (await mesh.client(token="").call("rpc.discover")).json()["result"]
     methods = {m["name"]: m for m in document["methods"]}
-    assert set(methods) == {"tools.invoke", "tools.list", "tools.get", "tools.resolve", "rpc.discover"}
+    assert set(methods) == set(POLICY)
     assert [p["name"] for p in methods["tools.resolve"]["params"]] == ["tool", "version"]
 
 

@@ -1,0 +1,116 @@
+"""The packs that ship as examples: their manifests are admitted, and every tool does what its own examples show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import protovalidate
+import pytest
+from toolmesh.registry.v1 import tool_version_pb2 as vpb
+
+from libs.common.ids import new_id
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.confined import ConfinedRunners, Terms
+from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
+from services.executor.adapters.versions import entry_of
+from services.executor.domain.model import Ran, Tool, Work
+from services.registry.adapters.json_schemas import JsonSchemaChecker
+from services.registry.domain.admission import violations
+from services.registry.domain.manifest import Manifest
+from services.registry.manifests import manifest_of, message_of
+
+PACKS = Path(__file__).resolve().parents[2] / "examples" / "packs"
+MANIFESTS = sorted(PACKS.glob("*/manifests/*.json"))
+
+
+def manifest(path: Path) -> Manifest:
+    return Manifest(json.loads(path.read_text()))
+
+
+def tool_of(path: Path) -> Tool:
+    read = manifest(path)
+    name = f"tools/{read.name.qualified}/versions/{read.version}"
+    tool = entry_of(vpb.ToolVersion(name=name, manifest=message_of(read), digest=read.digest)).tool
+    assert tool is not None
+    return tool
+
+
+def named(name: str) -> Tool:
+    return tool_of(PACKS / "textkit" / "manifests" / f"{name}.json")
+
+
+def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> Work:
+    filled = {default.argument: default.value for default in tool.defaults} | arguments
+    assert not tool.input.violations(filled)
+    return Work(new_id(), filled, 20.0, tenant="acme", subject="did:key:ada", preview=preview)
+
+
+@pytest.fixture
+async def runners(tmp_path: Path) -> AsyncIterator[ConfinedRunners]:
+    bubblewrap = Bubblewrap()
+    if why := await asyncio.to_thread(bubblewrap.unavailable):
+        pytest.skip(f"no bubblewrap here: {why}")
+    (tmp_path / "reports").mkdir()
+    terms = Terms(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
+    made = ConfinedRunners({"process": bubblewrap}, terms, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY)))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def run(runners: ConfinedRunners, tool: Tool, work: Work) -> Ran:
+    assert runners.by_kind[tool.runner].sandbox_for(tool) is not None
+    ran = await runners.by_kind[tool.runner].run(tool, work)
+    assert not tool.output.violations(ran.value)
+    return ran
+
+
+def test_there_are_some() -> None:
+    assert len(MANIFESTS) == 4
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_a_manifest_is_admitted(path: Path) -> None:
+    message = message_of(manifest(path))
+    protovalidate.validate(message)
+    assert violations(manifest_of(message), JsonSchemaChecker()) == []
+    assert manifest_of(message) == manifest(path)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+async def test_a_tool_does_what_its_examples_show(runners: ConfinedRunners, path: Path) -> None:
+    tool = tool_of(path)
+    for example in manifest(path).examples:
+        assert isinstance(example.arguments, dict)
+        ran = await run(runners, tool, asked(tool, example.arguments))
+        assert ran.value == example.result
+        if ran.drop is not None:
+            await ran.drop()
+
+
+async def test_a_report_is_previewed_written_and_undone(runners: ConfinedRunners, tmp_path: Path) -> None:
+    write, remove = named("write_report"), named("remove_report")
+    arguments = {"name": "weekly", "title": "Weekly", "body": "All is well."}
+    report = tmp_path / "reports" / "weekly.md"
+    forecast = (await run(runners, write, asked(write, arguments, preview=True))).forecast
+    assert forecast is not None
+    assert [(change.resource, change.operation) for change in forecast.changes] == [
+        ("file:reports/weekly.md", "create")
+    ]
+    assert not report.exists()
+    wrote = await run(runners, write, asked(write, arguments))
+    assert wrote.keep is not None
+    await wrote.keep()
+    assert report.read_text() == "# Weekly\n\nAll is well.\n"
+    assert wrote.undo is not None
+    removed = await run(runners, remove, asked(remove, wrote.undo))
+    assert removed.keep is not None
+    await removed.keep()
+    assert not report.exists()
+    # And back: what removing named is what writing needs.
+    assert removed.undo == arguments
