@@ -24,6 +24,8 @@ status: setup  ## Show the running mesh.
 	@$(BIN)/toolmesh status
 
 test: setup  ## Check the contract and the code, then run every test against real processes.
+	@# The tests of gVisor run wherever it can be had without asking anyone, and are skipped, with a word, elsewhere.
+	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-faults: setup  ## The slow half: long runs under load with processes killed at random moments.
