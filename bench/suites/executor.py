@@ -35,7 +35,7 @@ def run(stage: Stage) -> Iterator[Row]:
     yield _beside_floor(stage, "builtin tool, all governance", "echo", {"text": "hello"}).aimed("p50", "<=", 2.5)
     gvisor = _register(stage)
     yield _beside_floor(stage, "warm Python worker", "bench.words_process", WORDS).aimed("p50", "<=", 3.5)
-    yield _worker_memory(stage, idle)
+    yield _worker_memory(stage)
     yield _beside_floor(stage, "cold bubblewrap", "bench.outline_process", OUTLINE)
     if not gvisor:
         yield Row("executor", "gVisor is not on this machine; `make gvisor` fetches it")
@@ -68,9 +68,11 @@ def _reached(stage: Stage, body: Body) -> None:
         raise RuntimeError(f"the tool does not run: {row.more['failures']}")
 
 
-def _worker_memory(stage: Stage, idle: int) -> Row:
-    now = resident_bytes(family(stage.parts["executor"][1]))
-    return Row("executor", "one warm worker, with its sandbox", more={"MB": round((now - idle) / MEGABYTE, 1)})
+def _worker_memory(stage: Stage) -> Row:
+    """What lives below the executor now: the launcher that all sandboxes share, and one worker in its sandbox."""
+    below = family(stage.parts["executor"][1])[1:]
+    found = {"MB": round(resident_bytes(below) / MEGABYTE, 1), "processes": len(below)}
+    return Row("executor", "one warm worker, with sandbox and launcher", more=found)
 
 
 def _register(stage: Stage) -> bool:

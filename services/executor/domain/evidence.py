@@ -5,7 +5,7 @@ from __future__ import annotations
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Event, Payload, Record, Status
+from services.executor.domain.model import Event, Payload, Record, Status, Tool
 from services.executor.domain.states import State
 
 _EVENTS = {
@@ -92,15 +92,15 @@ def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> 
         state_path=invocation.track.path,
         effects=invocation.effects,
         violations=invocation.violations,
-        undone_by=_undone_by(invocation),
-        cost_micros=sum(micros for _, micros in invocation.costs),
+        undone_by=_undone_by(invocation, invocation.tool) if invocation.tool is not None else "",
+        cost_micros=sum(micros for _, micros in invocation.costs) if invocation.costs else 0,
     )
 
 
-def _undone_by(invocation: Invocation) -> str:
+def _undone_by(invocation: Invocation, tool: Tool) -> str:
     """The tool that takes back what was done, once something was."""
-    done = invocation.state is State.SUCCEEDED and not invocation.preview
-    return invocation.tool.compensation if done and invocation.tool is not None else ""
+    done = tool.compensation and invocation.state is State.SUCCEEDED and not invocation.preview
+    return tool.compensation if done else ""
 
 
 def ending(invocation: Invocation, error: MeshError) -> State:
