@@ -74,6 +74,12 @@ def test_a_failed_step_shows_its_reason(toolmesh: Any, log: Any) -> None:
     assert "PERMISSION_DENIED" in toolmesh("audit", "tail").stdout
 
 
+def test_a_preview_is_told_apart_from_a_call(toolmesh: Any, log: Any) -> None:
+    shown = audit_service_pb2.QueryRecordsResponse(records=[record(6, preview=True), record(5)])
+    log.answer("QueryRecords", shown)
+    assert ["(preview)" in line for line in toolmesh("audit", "tail").stdout.splitlines()] == [False, True]
+
+
 @pytest.mark.usefixtures("log")
 def test_records_as_json_are_one_document(toolmesh: Any) -> None:
     records = json.loads(toolmesh("audit", "tail", "--json", "-n", "3").stdout)["records"]

@@ -135,7 +135,8 @@ def _event(record: pb.AuditRecord) -> str:
 
     from toolmesh_sdk.cli.documents import word
 
-    return word(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class)
+    event = word(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class)
+    return f"{event} (preview)" if record.preview else event
 
 
 def _outcome(record: pb.AuditRecord) -> tuple[str, str]:
