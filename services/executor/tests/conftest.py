@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sealing import new_key
-from libs.common.settings import Address
+from libs.common.settings import Address, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
+from services.executor.config import Settings
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
@@ -81,3 +82,31 @@ async def engines(database: Callable[[str], str]) -> AsyncIterator[tuple[AsyncEn
     yield made
     for engine in made:
         await engine.dispose()
+
+
+@pytest.fixture
+def executor_settings(
+    database: Callable[[str], str],
+    process_environment: Callable[[str], dict[str, str]],
+    sealing_keys: Path,
+    valkey_url: str,
+    audit: AuditPeer,
+    authz: AuthzPeer,
+    registry: RegistryPeer,
+) -> Callable[..., Settings]:
+    """Return what makes the settings of a whole executor among these peers; all of them share one database."""
+    url = database("executor")
+
+    def make(**more: str) -> Settings:
+        environment = {
+            **process_environment("executor"),
+            "TOOLMESH_DATABASE_URL": url,
+            "TOOLMESH_REDIS_URL": valkey_url,
+            "TOOLMESH_SEALING_KEYS": str(sealing_keys),
+            "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
+            "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
+            "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
+        }
+        return load(Settings, environment | {f"TOOLMESH_{name}": value for name, value in more.items()})
+
+    return make

@@ -19,11 +19,11 @@ from libs.common.errors import Reason
 from libs.common.jsonio import dump, parse
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address, load
+from libs.common.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
-from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.tests.peers import AuditPeer, credentials
 from services.executor.wiring import build
 
 Group = Callable[..., Awaitable[pb.InvokeGroupResponse]]
@@ -39,29 +39,14 @@ async def guard(event: dict[str, Any]) -> Any:
 async def group(
     pki: Any,
     signer: Any,
-    database: Callable[[str], str],
-    process_environment: Callable[[str], dict[str, str]],
-    sealing_keys: Path,
-    valkey_url: str,
+    executor_settings: Callable[..., Settings],
     audit: AuditPeer,
-    authz: AuthzPeer,
-    registry: RegistryPeer,
     quiet: Log,
     tmp_path: Path,
 ) -> AsyncIterator[Group]:
     declared = {"name": "words", "phase": "pre", "tools": ["core.echo"], "kind": "plugin", "entry_point": _HERE}
     (tmp_path / "hooks.json").write_bytes(dump([declared]))
-    environment = {
-        **process_environment("executor"),
-        "TOOLMESH_DATABASE_URL": database("executor"),
-        "TOOLMESH_REDIS_URL": valkey_url,
-        "TOOLMESH_SEALING_KEYS": str(sealing_keys),
-        "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
-        "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
-        "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
-        "TOOLMESH_HOOKS": str(tmp_path / "hooks.json"),
-    }
-    application = await build(load(Settings, environment), quiet, Tracing())
+    application = await build(executor_settings(HOOKS=str(tmp_path / "hooks.json")), quiet, Tracing())
     await application.start()
     address = Address("127.0.0.1", application.server.port)
     async with channel_to("executor", address, credentials(pki, "gateway")) as channel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +22,12 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump, parse
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address, load
+from libs.common.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.tests.peers import AuditPeer, RegistryPeer, credentials
 from services.executor.wiring import compose
 
 SCHEMA: dict[str, Any] = {
@@ -69,28 +68,10 @@ class Lines:
 async def mesh(
     pki: Any,
     signer: Any,
-    database: Callable[[str], str],
-    process_environment: Callable[[str], dict[str, str]],
-    sealing_keys: Path,
-    valkey_url: str,
-    audit: AuditPeer,
-    authz: AuthzPeer,
-    registry: RegistryPeer,
+    executor_settings: Callable[..., Settings],
     quiet: Log,
 ) -> AsyncIterator[Any]:
-    settings = load(
-        Settings,
-        {
-            **process_environment("executor"),
-            "TOOLMESH_DATABASE_URL": database("executor"),
-            "TOOLMESH_REDIS_URL": valkey_url,
-            "TOOLMESH_SEALING_KEYS": str(sealing_keys),
-            "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
-            "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
-            "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
-            "TOOLMESH_RESULT_MAX_BYTES": "8000000",
-        },
-    )
+    settings = executor_settings(RESULT_MAX_BYTES="8000000")
     tools = {
         "lines": Lines(
             output=mpb.OutputContract(max_inline_bytes=10_000),

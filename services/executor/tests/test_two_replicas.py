@@ -18,11 +18,11 @@ from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address, load
+from libs.common.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
-from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.tests.peers import credentials
 from services.executor.wiring import compose
 from tests.harness import booking_executor
 from tests.harness.booking_executor import BookingRunner, bookings, entries
@@ -61,34 +61,16 @@ class Replicas:
 async def replicas(
     pki: Any,
     signer: Any,
-    database: Callable[[str], str],
-    process_environment: Callable[[str], dict[str, str]],
-    sealing_keys: Path,
-    valkey_url: str,
-    audit: AuditPeer,
-    authz: AuthzPeer,
-    registry: RegistryPeer,
+    executor_settings: Callable[..., Settings],
     quiet: Log,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Replicas]:
     monkeypatch.setattr(booking_executor, "_FAULTS", tmp_path)
-    url, stubs = database("executor"), []
+    stubs = []
     async with AsyncExitStack() as stack:
         for number in range(2):
-            settings = load(
-                Settings,
-                {
-                    **process_environment("executor"),
-                    "TOOLMESH_DATABASE_URL": url,
-                    "TOOLMESH_REDIS_URL": valkey_url,
-                    "TOOLMESH_SEALING_KEYS": str(sealing_keys),
-                    "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
-                    "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
-                    "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
-                    "TOOLMESH_INSTANCE_ID": f"executor-{number}",
-                },
-            )
+            settings = executor_settings(INSTANCE_ID=f"executor-{number}")
             application = compose(
                 settings, quiet, Tracing(), clock=SystemClock(), tools=bookings(), builtin_runner=BookingRunner
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +19,11 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump, parse
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address, load
+from libs.common.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
-from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials
+from services.executor.tests.peers import AuditPeer, AuthzPeer, credentials
 from services.executor.tests.waiting import until
 from services.executor.wiring import build
 
@@ -35,29 +34,11 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 async def executor(
     pki: Any,
     signer: Any,
-    database: Callable[[str], str],
-    process_environment: Callable[[str], dict[str, str]],
-    sealing_keys: Path,
-    valkey_url: str,
+    executor_settings: Callable[..., Settings],
     audit: AuditPeer,
-    authz: AuthzPeer,
-    registry: RegistryPeer,
     quiet: Log,
 ) -> AsyncIterator[Any]:
-    settings = load(
-        Settings,
-        {
-            **process_environment("executor"),
-            "TOOLMESH_DATABASE_URL": database("executor"),
-            "TOOLMESH_REDIS_URL": valkey_url,
-            "TOOLMESH_SEALING_KEYS": str(sealing_keys),
-            "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
-            "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
-            "TOOLMESH_AUDIT_ADDRESS": str(audit.address),
-            "TOOLMESH_INSTANCE_ID": "executor-test",
-            "TOOLMESH_AUDIT_WAIT_SECONDS": "0.6",
-        },
-    )
+    settings = executor_settings(INSTANCE_ID="executor-test", AUDIT_WAIT_SECONDS="0.6")
     application = await build(settings, quiet, Tracing())
     await application.start()
     address = Address("127.0.0.1", application.server.port)
