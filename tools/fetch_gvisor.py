@@ -29,6 +29,7 @@ class CannotFetchError(Exception):
 
 def fetch(folder: Path) -> Path:
     """Fetch the program into a folder and return where it is. What was there is replaced at once or not at all."""
+    folder = folder.absolute()
     with tempfile.TemporaryDirectory(prefix="toolmesh-fetch-") as place:
         program = program_in(_downloaded(Path(place)))
         folder.mkdir(parents=True, exist_ok=True)

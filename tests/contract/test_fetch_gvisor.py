@@ -60,10 +60,12 @@ def test_what_is_no_package_is_refused(tmp_path: Path, content: bytes) -> None:
         program_in(tmp_path / "p.deb")
 
 
-def test_what_was_fetched_can_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("absolute", [True, False])
+def test_what_was_fetched_can_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, absolute: bool) -> None:
+    monkeypatch.chdir(tmp_path)
     _apt(tmp_path / "bin", _package(tmp_path / "p.deb", content=b"#!/bin/sh\necho runsc version 1\n"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    found = fetch(tmp_path / "target" / "bin")
+    found = fetch((tmp_path if absolute else Path()) / "target" / "bin")
     assert subprocess.run([found], capture_output=True, check=True).stdout == b"runsc version 1\n"
     assert [path.name for path in found.parent.iterdir()] == ["runsc"]
 
