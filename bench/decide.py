@@ -20,7 +20,8 @@ from libs.common.settings import address
 from libs.common.telemetry.trace import continue_trace
 from services.executor.adapters.authorizer import PolicyAuthorizer
 from services.executor.adapters.schemas import input_contract, output_contract
-from services.executor.domain.model import Caller, Mutation, Question, TimeoutClass, Tool
+from services.executor.domain.model import Caller, Question
+from services.executor.domain.tool import Mutation, TimeoutClass, Tool
 
 SECONDS = 2.0
 _SCHEMA = b'{"type":"object"}'

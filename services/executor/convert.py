@@ -15,19 +15,8 @@ from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.jsonio import dump
 from libs.common.rpc.call import Call
 from services.executor.domain.fetch_result import Piece
-from services.executor.domain.model import (
-    PLAIN,
-    Caller,
-    Change,
-    Deprecation,
-    Effect,
-    Foreseen,
-    Request,
-    Result,
-    Shown,
-    Source,
-    Stored,
-)
+from services.executor.domain.model import PLAIN, Caller, Change, Foreseen, Request, Result, Shown, Source, Stored
+from services.executor.domain.tool import Deprecation, Effect
 
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
 # The unit of every cost in the mesh.

@@ -14,7 +14,7 @@ from libs.common.rpc.status import envelope
 from services.executor import convert
 from services.executor.domain.group import GroupOutcome
 from services.executor.domain.group_plan import GroupCall
-from services.executor.domain.model import SiblingFailure
+from services.executor.domain.tool import SiblingFailure
 
 _ON_FAILURE: dict[int, SiblingFailure] = {
     pb.SIBLING_FAILURE_IGNORE: SiblingFailure.IGNORE,

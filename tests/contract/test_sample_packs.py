@@ -18,7 +18,8 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.confined import ConfinedRunners, Terms
 from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
 from services.executor.adapters.versions import entry_of
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.admission import violations
 from services.registry.domain.manifest import Manifest

@@ -27,7 +27,8 @@ from services.executor.adapters.claims import PostgresClaims
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Claim, Ran, Settled, Tool, Work
+from services.executor.domain.model import Claim, Ran, Settled, Work
+from services.executor.domain.tool import Tool
 
 MOMENTS = ("before_claim", "after_claim", "before_effect", "after_effect", "before_settle", "after_settle")
 _FAULTS = Path(os.environ.get("BOOKING_FAULTS", "/nonexistent"))

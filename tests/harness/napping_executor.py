@@ -20,7 +20,8 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 from services.executor.wiring import compose, shipped
 
 _TEXT = {"type": "string", "maxLength": 1000, "description": "The path of a file."}

@@ -17,7 +17,8 @@ from libs.common.jsonio import dump
 from libs.common.rpc.status import from_rpc_error
 from services.executor.adapters.metrics import decisions
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Decision, Obligation, Question, SpendingLimit, Tool, Verdict
+from services.executor.domain.model import Caller, Decision, Obligation, Question, SpendingLimit, Verdict
+from services.executor.domain.tool import Tool
 
 REMEMBERED = 10_000
 # For callers without a deadline of their own; everyone else's deadline shrinks by one hop.

@@ -10,7 +10,7 @@ from libs.common.names import ToolName
 from libs.common.semver import Constraint, Version
 from services.executor.adapters.versions import Entry
 from services.executor.domain import errors
-from services.executor.domain.model import Tool
+from services.executor.domain.tool import Tool
 
 # Callers invent references; only so many answers are remembered.
 _REMEMBERED = 10_000

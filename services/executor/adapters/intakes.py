@@ -13,8 +13,8 @@ from services.executor.adapters.schemas import SchemaError, input_contract
 from services.executor.domain.argument_policies import policies_of
 from services.executor.domain.checks import check_of
 from services.executor.domain.intake import Fill, InnerDefault, Intake
-from services.executor.domain.model import Confinement
 from services.executor.domain.pointers import EVERY, steps_of
+from services.executor.domain.tool import Confinement
 
 FACT = "x-mesh"
 """Marks a property of a runtime schema that the mesh sets, with the fact that it sets it to."""

@@ -10,8 +10,8 @@ from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Tool
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 invocations = Counter(
     "toolmesh_tool_invocations_total", "Invocations that ended.", ["tool", "version", "status", "mutation_class"]

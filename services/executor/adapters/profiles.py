@@ -6,7 +6,7 @@ import re
 
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
-from services.executor.domain.model import Access, Confinement, Placement, Rendering, SiblingFailure
+from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
 
 _TIERS = {
     mpb.SANDBOX_TIER_IN_PROCESS: "in_process",

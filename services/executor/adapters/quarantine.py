@@ -14,8 +14,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.telemetry.log import Log
 from services.executor.domain import errors
-from services.executor.domain.model import Tool
 from services.executor.domain.ports import ToolView
+from services.executor.domain.tool import Tool
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _CALL_SECONDS = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 from libs.common.telemetry.metrics import SECONDS
-from services.executor.domain.model import Tool
 from services.executor.domain.scheduler import Scheduler
+from services.executor.domain.tool import Tool
 
 length = Gauge("toolmesh_executor_queue_length", "Calls that wait for their turn.")
 waits = Histogram(

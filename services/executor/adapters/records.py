@@ -13,7 +13,8 @@ import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.book import ScannerBook
-from services.executor.domain.model import Caller, Effect, Event, Record, Request, Status, Verdict
+from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
+from services.executor.domain.tool import Effect
 
 WRITER = "executor"
 _EVENTS = {event: event.value.lower() for event in Event}

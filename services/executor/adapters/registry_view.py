@@ -18,7 +18,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.catalog import Catalog
 from services.executor.adapters.versions import entry_of
 from services.executor.domain import errors
-from services.executor.domain.model import Tool
+from services.executor.domain.tool import Tool
 
 # Without a sign of life for this long, a withdrawn tool might still look available here.
 STALE_SECONDS = 30.0

@@ -11,7 +11,7 @@ from libs.common.errors import Violation
 from libs.common.jsonio import parse
 from libs.common.redaction.declared import Declared
 from libs.common.resources import ResourcePlaces
-from services.executor.domain.model import Contract, Default
+from services.executor.domain.tool import Contract, Default
 
 # Enough to repair a call; a caller that breaks more rules than this will come back anyway.
 _MAX_VIOLATIONS = 100

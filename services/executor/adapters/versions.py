@@ -16,7 +16,7 @@ from services.executor.adapters.intakes import intake_of
 from services.executor.adapters.profiles import confinement_of, placement_of, rendering_of
 from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract, resources_of
 from services.executor.domain.deadlines import CLASS_SECONDS
-from services.executor.domain.model import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
+from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
 
 # What fits into one message of the mesh beside its envelope.
 MAX_RESULT_BYTES = 3 * 1024 * 1024

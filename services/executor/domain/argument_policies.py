@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from libs.common.errors import Violation
 from services.executor.domain.intake import Rule
-from services.executor.domain.model import Confinement
 from services.executor.domain.pointers import places, steps_of
+from services.executor.domain.tool import Confinement
 
 VOLUMES = "/volumes"
 _LONGEST_PATH = 4096

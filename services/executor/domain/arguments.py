@@ -7,7 +7,8 @@ from typing import Any
 from libs.common.canonical import canonical, digest_bytes
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import Contract, Payload, Tool
+from services.executor.domain.model import Payload
+from services.executor.domain.tool import Contract, Tool
 
 SUMMARY_BYTES = 4096
 # Twice what a summary can hold: much of a longer value would have to be secret for the rest to fit.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from services.executor.domain.model import Caller, Mutation, Tool
+from services.executor.domain.model import Caller
+from services.executor.domain.tool import Mutation, Tool
 
 # The facts about a caller that a result may depend on and still be used again.
 _IN_KEY = frozenset({"tenant", "subject"})

@@ -12,8 +12,9 @@ from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
 from services.executor.domain.evidence import ending, outcome_record
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Record, Settled, UncertainOutcome
+from services.executor.domain.model import Claim, Record, Settled
 from services.executor.domain.ports import AuditTrail, Claims, Observer
+from services.executor.domain.tool import UncertainOutcome
 from services.executor.domain.uncertain import Overtaken
 
 # The log itself failed.

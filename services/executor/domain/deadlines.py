@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from services.executor.domain import errors
-from services.executor.domain.model import Request, TimeoutClass, Tool
+from services.executor.domain.model import Request
+from services.executor.domain.tool import TimeoutClass, Tool
 
 CLASS_SECONDS = {
     TimeoutClass.INTERACTIVE: 0.5,

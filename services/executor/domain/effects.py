@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from libs.common.globs import ANY, matches
-from services.executor.domain.model import Effect, Mutation, Tool
+from services.executor.domain.tool import Effect, Mutation, Tool
 
 # What a sandbox sees for itself. Whatever lies elsewhere, such as an order in somebody's books, can only be reported.
 SEEN_BY_SANDBOXES = ("file:",)

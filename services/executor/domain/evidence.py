@@ -5,8 +5,9 @@ from __future__ import annotations
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Event, Payload, Record, Status, Tool
+from services.executor.domain.model import Event, Payload, Record, Status
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 _EVENTS = {
     State.SUCCEEDED: Event.SUCCEEDED,

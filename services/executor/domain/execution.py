@@ -8,10 +8,11 @@ from libs.common.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.deadlines import limit_for
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
 from services.executor.domain.ports import Claims, Runner
 from services.executor.domain.spending import Accounts
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 
 class Execution:

@@ -17,8 +17,9 @@ from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from services.executor.domain import errors
 from services.executor.domain.group_plan import GroupCall, Step, plan
-from services.executor.domain.model import Request, Result, SiblingFailure, Tool
+from services.executor.domain.model import Request, Result
 from services.executor.domain.ports import ToolView
+from services.executor.domain.tool import SiblingFailure, Tool
 
 # What the results of a group may hold together: with their envelopes they must fit into one message.
 MAX_BYTES = 3 * 1024 * 1024

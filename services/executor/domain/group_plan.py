@@ -9,9 +9,10 @@ from heapq import heapify, heappop, heappush
 from libs.common.errors import MeshError, Violation
 from libs.common.jsonio import parse_object
 from services.executor.domain import errors
-from services.executor.domain.model import Request, SiblingFailure, Tool
+from services.executor.domain.model import Request
 from services.executor.domain.ports import ToolView
 from services.executor.domain.scopes import Footprint, footprint_of, in_the_way
+from services.executor.domain.tool import SiblingFailure, Tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from libs.common.errors import MeshError
 from libs.common.redaction.book import ScannerBook
 from services.executor.domain.hooks import NOTHING, Facts, Hooks, Phase, Verdicts
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Tool
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 # An error travels in the trailers of its call, twice, and those hold 8 KiB: this much of it may be the hooks'.
 MAX_ADDED, MAX_ADDED_LENGTH = 4, 300

@@ -20,7 +20,8 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.hook_answers import Answer, HookFailedError, answer_of
 from services.executor.domain.hook_inputs import Sight, changes_between, with_what_was_hidden
-from services.executor.domain.model import Caller, Change, Tool
+from services.executor.domain.model import Caller, Change
+from services.executor.domain.tool import Tool
 
 MAX_HOOKS = 64
 # Tools come and go; a process that lives long must not remember each it ever saw.

@@ -17,8 +17,9 @@ from libs.common.errors import MeshError, Violation
 from libs.common.jsonio import parse_object
 from services.executor.domain import errors
 from services.executor.domain.intake import Intake
-from services.executor.domain.model import Change, Tool
+from services.executor.domain.model import Change
 from services.executor.domain.pointers import escaped, places, pointer_of
+from services.executor.domain.tool import Tool
 
 _MAX_VIOLATIONS = 100
 # A number that may have been written as a double; only then can one stand where an integer is asked for.

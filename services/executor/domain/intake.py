@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from libs.common.errors import Violation
 
 if TYPE_CHECKING:
-    # A tool holds its intake, so the model knows this file and not the other way round.
+    # A tool holds its intake, so that file knows this one and not the other way round.
     from services.executor.domain.model import Change
 
 Rule = Callable[[dict[str, Any]], Iterable[Violation]]

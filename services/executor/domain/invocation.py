@@ -12,8 +12,9 @@ from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from services.executor.domain.deadlines import Deadline
-from services.executor.domain.model import Change, Claim, Decision, Effect, Payload, Request, Reservation, Tool
+from services.executor.domain.model import Change, Claim, Decision, Payload, Request, Reservation
 from services.executor.domain.states import State, Track
+from services.executor.domain.tool import Effect, Tool
 
 StartSpan = Callable[[str], AbstractContextManager[None]]
 

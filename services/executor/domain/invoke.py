@@ -17,10 +17,11 @@ from services.executor.domain import errors
 from services.executor.domain.caching import Flight, Kept, key_for
 from services.executor.domain.evidence import outcome_record
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Ran, Request, Result, Settled, Source, Tool
+from services.executor.domain.model import Claim, Ran, Request, Result, Settled, Source
 from services.executor.domain.parts import Parts
 from services.executor.domain.replaying import replay
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 from services.executor.domain.uncertain import Doubted, Overtaken, Uncertain, overtaken
 from services.executor.domain.verification import Answer
 from services.executor.domain.verify import examined

@@ -9,8 +9,9 @@ from libs.common.clock import Clock
 from libs.common.jsonio import parse_object
 from services.executor.domain.deadlines import limit_for
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Settled, Tool
+from services.executor.domain.model import Claim, Settled
 from services.executor.domain.ports import Claims
+from services.executor.domain.tool import Tool
 from services.executor.domain.uncertain import Doubted
 
 # Beyond the end of the run: how long the owner of a claim may take to say how it ended.

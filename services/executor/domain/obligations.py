@@ -9,8 +9,9 @@ from typing import Any
 
 from libs.common.redaction.scanner import UNEXAMINED, Scanner
 from services.executor.domain import errors
-from services.executor.domain.model import Obligation, Tool
+from services.executor.domain.model import Obligation
 from services.executor.domain.pointers import entries, escaped, is_whole, steps_of
+from services.executor.domain.tool import Tool
 
 # By strength, as tool manifests order them.
 _TIERS = {"in_process": 1, "process": 2, "kernel": 3, "machine": 4}

@@ -17,12 +17,13 @@ from services.executor.domain.evidence import decision_record
 from services.executor.domain.hooking import Hooking
 from services.executor.domain.inputs import call_input, prepare, recheck
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Decision, Payload, Question, Tool, Verdict
+from services.executor.domain.model import Decision, Payload, Question, Verdict
 from services.executor.domain.obligations import DRY_RUN
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, Runner, ToolView
 from services.executor.domain.previewing import facts_of
 from services.executor.domain.refusal import refusal_of
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 
 class Opening:

@@ -6,18 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.model import (
-    Caller,
-    Claim,
-    Decision,
-    Question,
-    Ran,
-    Record,
-    Reservation,
-    Settled,
-    Tool,
-    Work,
-)
+from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
+from services.executor.domain.tool import Tool
 
 
 class ToolView(Protocol):

@@ -18,8 +18,9 @@ from typing import Any
 from libs.common.jsonio import dump
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import PLAIN, Rendering, Shown
+from services.executor.domain.model import PLAIN, Shown
 from services.executor.domain.pointers import places, steps_of
+from services.executor.domain.tool import Rendering
 
 MODEL_BYTES = 16 * 1024
 UI_CHARACTERS = 500

@@ -5,11 +5,12 @@ from __future__ import annotations
 from services.executor.domain import errors
 from services.executor.domain.evidence import outcome_record
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Forecast, Foreseen, Ran, Request, Tool, Verdict
+from services.executor.domain.model import Forecast, Foreseen, Ran, Request, Verdict
 from services.executor.domain.parts import Parts
 from services.executor.domain.ports import PreviewTokens
 from services.executor.domain.previewing import facts_of
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 
 class Preview:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from libs.common.canonical import canonical, digest
-from services.executor.domain.model import Caller, Tool
+from services.executor.domain.model import Caller
+from services.executor.domain.tool import Tool
 
 
 def facts_of(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> str:

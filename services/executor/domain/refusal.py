@@ -10,9 +10,10 @@ from libs.common.errors import MeshError
 from libs.common.names import split_version_name
 from libs.common.semver import Version
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Decision, Tool, Verdict
+from services.executor.domain.model import Caller, Decision, Verdict
 from services.executor.domain.obligations import unmet
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 
 def refusal_of(

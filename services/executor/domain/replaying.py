@@ -9,9 +9,10 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.arguments import describe
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Result, Stored, Tool
+from services.executor.domain.model import Payload, Result, Stored
 from services.executor.domain.obligations import bind_results, fulfil
 from services.executor.domain.storing import Storing
+from services.executor.domain.tool import Tool
 from services.executor.domain.verify import as_seen, measured_as
 
 

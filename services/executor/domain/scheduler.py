@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 from libs.common.clock import Clock
 from services.executor.domain import errors
-from services.executor.domain.model import Tool
 from services.executor.domain.scopes import Footprint, footprint_of, in_the_way, touches_nothing
+from services.executor.domain.tool import Tool
 
 _IN_PROCESS = "builtin"
 _LEAST, _MOST = 1, 10

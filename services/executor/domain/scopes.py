@@ -13,7 +13,7 @@ from typing import Any
 
 from libs.common.globs import ANY, matches
 from libs.common.resources import UNKNOWN
-from services.executor.domain.model import Mutation, Tool
+from services.executor.domain.tool import Mutation, Tool
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 # `a/../b` and `a//b` are other spellings of something else; nobody here knows of what.

@@ -13,10 +13,11 @@ from services.executor.domain import errors
 from services.executor.domain.closing import Closing
 from services.executor.domain.hooking import Hooking
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Caller, Request, UncertainOutcome
+from services.executor.domain.model import Caller, Request
 from services.executor.domain.ports import Observer
 from services.executor.domain.running import Running
 from services.executor.domain.spending import Accounts
+from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.jsonio import dump
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Stored, Tool
+from services.executor.domain.model import Caller, Stored
+from services.executor.domain.tool import Tool
 
 PREVIEW_BYTES = 1024
 PIECE_BYTES = 256 * 1024

@@ -8,9 +8,9 @@ from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Tool
 from services.executor.domain.scheduler import Scheduler, Turn
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 # Versions come and go; a process that lives long must not remember each it ever saw.
 _MAX_REMEMBERED = 10_000

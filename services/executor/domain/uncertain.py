@@ -22,8 +22,9 @@ from libs.common.ids import new_id
 from libs.common.jsonio import dump, parse
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Mutation, Request, Result, Settled, Source, Tool, UncertainOutcome
+from services.executor.domain.model import Claim, Request, Result, Settled, Source
 from services.executor.domain.ports import Claims, ToolView
+from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 
 # A call whose owners died this often is what kills them, whatever its rule says about repeating.
 MOST_RUNS = 8

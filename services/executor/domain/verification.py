@@ -9,10 +9,11 @@ from services.executor.domain.closing import Closing
 from services.executor.domain.effects import complaint, merged, violations
 from services.executor.domain.hooking import Hooking
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Ran, Shown, Stored, Tool
+from services.executor.domain.model import Payload, Ran, Shown, Stored
 from services.executor.domain.opening import Opening
 from services.executor.domain.ports import Claims, Quarantine
 from services.executor.domain.storing import Storing
+from services.executor.domain.tool import Tool
 from services.executor.domain.verify import Examined, examined
 
 # How long a caller waits until every executor knows of a tool that broke its word. Here it is out of use at once.

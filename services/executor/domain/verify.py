@@ -12,9 +12,10 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.arguments import describe
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Shown, Tool
+from services.executor.domain.model import Payload, Shown
 from services.executor.domain.obligations import fulfil
 from services.executor.domain.present import presented
+from services.executor.domain.tool import Tool
 
 
 class Examined(NamedTuple):

@@ -19,23 +19,13 @@ from services.executor.domain import errors
 from services.executor.domain.hooks import Hook, Hooks
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.model import (
-    Caller,
-    Claim,
-    Decision,
-    Question,
-    Ran,
-    Record,
-    Reservation,
-    Settled,
-    Tool,
-    Work,
-)
+from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
 from services.executor.domain.parts import Parts, Ports
 from services.executor.domain.ports import AuditTrail
 from services.executor.domain.scheduler import Scheduler
 from services.executor.domain.serving import InFlight
 from services.executor.domain.storing import Storing
+from services.executor.domain.tool import Tool
 from services.executor.domain.turns import Turns
 from services.executor.domain.uncertain import Doubted, Overtaken
 from services.executor.tests.memory_results import MemoryResults

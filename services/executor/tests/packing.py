@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.ids import new_id
-from services.executor.domain.model import Access, Confinement, Tool, Work
+from services.executor.domain.model import Work
+from services.executor.domain.tool import Access, Confinement, Tool
 from services.executor.tests.samples import a_tool
 
 MIB = 1 << 20

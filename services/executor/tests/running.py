@@ -17,7 +17,8 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.confined import ConfinedRunners, Terms
 from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
 from services.executor.adapters.sandbox.egress import EgressProxy
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 
 PACKS = Path(__file__).parent / "packs"
 

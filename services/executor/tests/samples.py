@@ -16,19 +16,16 @@ from services.executor.domain.model import (
     Caller,
     Decision,
     Event,
-    Mutation,
-    Placement,
     Record,
     Request,
     Result,
     Source,
     Status,
-    TimeoutClass,
-    Tool,
     Verdict,
     Work,
 )
 from services.executor.domain.states import State
+from services.executor.domain.tool import Mutation, Placement, TimeoutClass, Tool
 
 INPUT: dict[str, Any] = {
     "type": "object",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.answers import MalformedError, answer_of, printable
-from services.executor.domain.model import Effect
+from services.executor.domain.tool import Effect
 
 
 def read(**frame: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.executor.domain.argument_policies import command_problem, path_problem, policies_of, url_problem
-from services.executor.domain.model import Confinement
+from services.executor.domain.tool import Confinement
 
 VOLUMES = frozenset({"reports", "inbox"})
 HOSTS, PORTS = ("api.example.com", "*.cdn.example.com", "10.1.2.3"), (80, 443)

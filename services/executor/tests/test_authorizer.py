@@ -19,7 +19,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, enter
 from libs.common.telemetry.trace import continue_trace
 from services.executor.adapters.authorizer import MAX_ARGUMENTS, PolicyAuthorizer
-from services.executor.domain.model import Decision, Question, SpendingLimit, Tool, Verdict
+from services.executor.domain.model import Decision, Question, SpendingLimit, Verdict
+from services.executor.domain.tool import Tool
 from services.executor.tests.peers import AuthzPeer
 from services.executor.tests.samples import a_caller, a_tool
 

@@ -16,7 +16,7 @@ from services.executor.adapters.intakes import intake_of
 from services.executor.adapters.versions import entry_of
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.domain.inputs import Prepared, prepare
-from services.executor.domain.model import Confinement, Tool
+from services.executor.domain.tool import Confinement, Tool
 from services.executor.tests.generated import Broken, at_the_bounds, breaking, keeping
 from services.executor.tests.peers import registered
 from services.executor.wiring import shipped

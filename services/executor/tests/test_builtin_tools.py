@@ -17,7 +17,7 @@ from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.domain.inputs import prepare
-from services.executor.domain.model import Mutation, TimeoutClass, Tool
+from services.executor.domain.tool import Mutation, TimeoutClass, Tool
 from services.executor.tests.peers import registered
 
 TOOLS: list[Any] = [Echo(), ClockNow(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))), Arithmetic()]

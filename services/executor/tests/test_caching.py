@@ -8,7 +8,7 @@ import pytest
 
 from services.executor.domain.caching import key_for
 from services.executor.domain.intake import Fill, Intake
-from services.executor.domain.model import Mutation
+from services.executor.domain.tool import Mutation
 from services.executor.tests.samples import a_caller, a_tool
 
 

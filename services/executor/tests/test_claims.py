@@ -15,7 +15,8 @@ from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.claims import LEASE_SECONDS, PostgresClaims
 from services.executor.adapters.tables import claims as table
-from services.executor.domain.model import Change, Deprecation, Settled
+from services.executor.domain.model import Change, Settled
+from services.executor.domain.tool import Deprecation
 from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken
 from services.executor.tests.keys import KEY, a_claim, age, rows, statements
 from services.executor.tests.samples import a_result

@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.trees import read_tree
-from services.executor.domain.model import Access, Effect
+from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, starting
 from services.executor.tests.waiting import until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Reason
-from services.executor.domain.model import Access, Effect
+from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import MIB, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until

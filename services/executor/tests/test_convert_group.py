@@ -16,7 +16,7 @@ from services.executor import convert
 from services.executor.convert_group import group_of, group_response_of
 from services.executor.domain import errors
 from services.executor.domain.group import GroupOutcome
-from services.executor.domain.model import SiblingFailure
+from services.executor.domain.tool import SiblingFailure
 from services.executor.tests.samples import a_result, a_tool
 
 ENDED = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.executor.domain.effects import complaint, merged, violations
-from services.executor.domain.model import Effect, Mutation, Tool
+from services.executor.domain.tool import Effect, Mutation, Tool
 from services.executor.tests.samples import a_tool, a_write_tool
 
 DECLARED = (Effect("file:data/reports/*", "create"), Effect("orders/{id}", "update"))

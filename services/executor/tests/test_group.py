@@ -12,7 +12,8 @@ from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
 from services.executor.domain.group import GroupOutcome, InvokeGroup
 from services.executor.domain.group_plan import GroupCall
-from services.executor.domain.model import Placement, Request, Result, SiblingFailure
+from services.executor.domain.model import Request, Result
+from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import KnownTools
 from services.executor.tests.samples import a_request, a_result, a_tool
 

@@ -11,8 +11,9 @@ from libs.common.clock import SystemClock
 from libs.common.errors import Reason
 from services.executor.domain.group import GroupOutcome, InvokeGroup
 from services.executor.domain.group_plan import GroupCall
-from services.executor.domain.model import Event, Placement, SiblingFailure
+from services.executor.domain.model import Event
 from services.executor.domain.states import State
+from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_request, a_tool, a_write_tool
 

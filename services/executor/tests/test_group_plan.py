@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from services.executor.domain.group_plan import GroupCall, plan
-from services.executor.domain.model import Effect, Mutation, Placement, SiblingFailure, Tool
+from services.executor.domain.tool import Effect, Mutation, Placement, SiblingFailure, Tool
 from services.executor.tests.fakes import KnownTools
 from services.executor.tests.samples import a_request, a_tool
 

@@ -14,7 +14,8 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.guards import Measured, Paced, Typed
 from services.executor.adapters.sandbox.contract import Confined, Plan
 from services.executor.domain.errors import out_of_memory
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool, work
 
 

@@ -13,7 +13,8 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.hook_answers import HookFailedError
 from services.executor.domain.hooks import NOTHING, Facts, Hook, Hooks, Phase
-from services.executor.domain.model import Change, Tool
+from services.executor.domain.model import Change
+from services.executor.domain.tool import Tool
 from services.executor.tests.samples import a_caller, a_tool
 
 WILLING = a_tool(hooks_may_change=True)

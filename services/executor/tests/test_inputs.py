@@ -11,7 +11,8 @@ from libs.common.jsonio import dump
 from services.executor.adapters.coercions import Coercer
 from services.executor.domain.inputs import call_input, prepare, recheck
 from services.executor.domain.intake import Coerced, Fill, InnerDefault, Intake
-from services.executor.domain.model import Change, Tool
+from services.executor.domain.model import Change
+from services.executor.domain.tool import Tool
 from services.executor.tests.samples import a_tool
 
 SCHEMA: dict[str, Any] = {

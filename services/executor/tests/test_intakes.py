@@ -14,7 +14,7 @@ from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.echo import Echo
 from services.executor.domain.inputs import call_input, prepare
 from services.executor.domain.intake import InnerDefault, Intake
-from services.executor.domain.model import Confinement
+from services.executor.domain.tool import Confinement
 from services.executor.tests.samples import a_manifest, a_tool
 
 

@@ -10,19 +10,9 @@ import pytest
 from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import parse
-from services.executor.domain.model import (
-    Change,
-    Deprecation,
-    Effect,
-    Event,
-    Obligation,
-    Payload,
-    Ran,
-    Source,
-    Status,
-    Verdict,
-)
+from services.executor.domain.model import Change, Event, Obligation, Payload, Ran, Source, Status, Verdict
 from services.executor.domain.states import State
+from services.executor.domain.tool import Deprecation, Effect
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
 

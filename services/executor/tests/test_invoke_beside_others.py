@@ -12,10 +12,11 @@ from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.hooks import Hook, Phase
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.model import Change, Event, Placement, Tool, Verdict
+from services.executor.domain.model import Change, Event, Verdict
 from services.executor.domain.parts import Parts
 from services.executor.domain.scheduler import Bounds, Scheduler
 from services.executor.domain.states import State
+from services.executor.domain.tool import Placement, Tool
 from services.executor.domain.turns import Turns
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool

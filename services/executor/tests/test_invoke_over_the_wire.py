@@ -15,8 +15,8 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.audit_stream import AuditStream
 from services.executor.adapters.records import RecordWriter
 from services.executor.adapters.trail import DurableTrail
-from services.executor.domain.model import Tool
 from services.executor.domain.serving import InFlight
+from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import ClosedOutbox, World, never_ends
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.samples import a_request, a_tool, a_write_tool

@@ -10,8 +10,9 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from services.executor.adapters.schemas import output_contract
-from services.executor.domain.model import Event, UncertainOutcome
+from services.executor.domain.model import Event
 from services.executor.domain.states import State
+from services.executor.domain.tool import UncertainOutcome
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_request, a_tool, a_write_tool
 

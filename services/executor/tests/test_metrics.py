@@ -13,8 +13,8 @@ from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters import metrics
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Tool
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 from services.executor.tests.samples import a_request, a_tool
 
 PATHS = {

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import PLAIN, Rendering, Shown
+from services.executor.domain.model import PLAIN, Shown
 from services.executor.domain.present import MODEL_BYTES, SEARCH_BYTES, UI_CHARACTERS, presented
+from services.executor.domain.tool import Rendering
 
 VALUE = {
     "name": "Ada",

@@ -8,20 +8,10 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.model import (
-    Effect,
-    Event,
-    Forecast,
-    Obligation,
-    Ran,
-    Request,
-    Status,
-    Tool,
-    Verdict,
-    Work,
-)
+from services.executor.domain.model import Event, Forecast, Obligation, Ran, Request, Status, Verdict, Work
 from services.executor.domain.preview import Preview
 from services.executor.domain.states import State
+from services.executor.domain.tool import Effect, Tool
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
 

@@ -8,7 +8,7 @@ import pytest
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
 from services.executor.adapters.profiles import confinement_of, placement_of, rendering_of
-from services.executor.domain.model import Access, Confinement, Placement, Rendering, SiblingFailure
+from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
 
 
 def manifest(**execution: Any) -> pb.ToolManifest:

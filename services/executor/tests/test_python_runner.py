@@ -11,7 +11,7 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.pool import Limits
-from services.executor.domain.model import Effect
+from services.executor.domain.tool import Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until

@@ -12,9 +12,10 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump, parse
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Obligation, Rendering, Result, Shown
+from services.executor.domain.model import Obligation, Result, Shown
 from services.executor.domain.replaying import replay
 from services.executor.domain.storing import Storing
+from services.executor.domain.tool import Rendering
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_result, a_tool
 

@@ -15,7 +15,7 @@ from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.confined import ConfinedRunners, Terms
 from services.executor.adapters.sandbox.contract import Sandbox
-from services.executor.domain.model import Access, Effect
+from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import command_tool, confined, python_tool, work
 from services.executor.tests.running import PACKS, Running, processes_with
 from services.executor.tests.sandboxes import sandbox

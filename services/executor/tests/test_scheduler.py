@@ -11,8 +11,8 @@ import pytest
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
 from libs.common.resources import ResourcePlaces
-from services.executor.domain.model import Effect, Mutation, Placement, Tool
 from services.executor.domain.scheduler import Bounds, Scheduler
+from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError
 from libs.common.resources import ResourcePlaces
-from services.executor.domain.model import Effect, Mutation, Placement, Tool
 from services.executor.domain.scheduler import Bounds, Scheduler, Turn
 from services.executor.domain.scopes import in_the_way
+from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 AGING = 1.0

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from libs.common.globs import matches
 from libs.common.resources import ResourcePlaces
-from services.executor.domain.model import Effect, Mutation, Placement, Tool
 from services.executor.domain.scopes import MAX_PATTERNS, footprint_of, in_the_way, overlap, touches_nothing
+from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 SAFE = Placement(concurrency_safe=True)

@@ -10,9 +10,9 @@ import pytest
 from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Placement, Tool
 from services.executor.domain.scheduler import Bounds, Scheduler
 from services.executor.domain.states import State
+from services.executor.domain.tool import Placement, Tool
 from services.executor.domain.turns import Turns
 from services.executor.tests.samples import a_caller, a_request, a_tool
 

@@ -11,7 +11,8 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.jsonio import dump, parse
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Mutation, Request, Result, Settled, Source, Tool, UncertainOutcome
+from services.executor.domain.model import Claim, Request, Result, Settled, Source
+from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken, Uncertain, overtaken
 from services.executor.tests.fakes import KnownTools, MemoryClaims
 from services.executor.tests.keys import a_claim

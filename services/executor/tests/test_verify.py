@@ -13,7 +13,8 @@ from libs.common.jsonio import dump, parse
 from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.schemas import output_contract
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import PLAIN, Obligation, Rendering, Tool
+from services.executor.domain.model import PLAIN, Obligation
+from services.executor.domain.tool import Rendering, Tool
 from services.executor.domain.verify import Examined, examined
 from services.executor.tests.samples import a_decision, a_request, a_tool
 

@@ -13,7 +13,7 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.jsonio import dump
 from services.executor.adapters.versions import MAX_RESULT_BYTES, entry_of
-from services.executor.domain.model import Deprecation, Mutation, TimeoutClass, Tool
+from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import OUTPUT, a_manifest
 

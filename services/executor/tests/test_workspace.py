@@ -16,7 +16,7 @@ from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.keeping import keep_changes
 from services.executor.adapters.runners.trees import FOLDER, STAGING, read_tree
 from services.executor.adapters.runners.workspace import Volumes, Workspace, difference
-from services.executor.domain.model import Access
+from services.executor.domain.tool import Access
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
 

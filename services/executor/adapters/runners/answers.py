@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.errors import MeshError, Violation
 from services.executor.domain import errors
-from services.executor.domain.model import Effect
+from services.executor.domain.tool import Effect
 
 _OPERATIONS = ("create", "update", "delete")
 _MAX_MESSAGE = 500

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
 from services.executor.domain.ports import Runner
+from services.executor.domain.tool import Tool
 
 
 class RunnersByKind:

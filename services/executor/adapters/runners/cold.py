@@ -8,7 +8,8 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.answers import Answer
 from services.executor.adapters.runners.outcomes import tell
 from services.executor.adapters.runners.workspace import Volumes, Workspace
-from services.executor.domain.model import Effect, Forecast, Ran, Tool, Work
+from services.executor.domain.model import Forecast, Ran, Work
+from services.executor.domain.tool import Effect, Tool
 
 Attempt = Callable[[Workspace], Awaitable[Answer]]
 """Runs a process to its end, with what the workspace shows it, and returns what it said."""

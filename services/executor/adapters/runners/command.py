@@ -26,7 +26,8 @@ from services.executor.adapters.sandbox.egress import error_of as refused
 from services.executor.adapters.sandbox.endings import error_of
 from services.executor.adapters.sandbox.gates import Gate
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 
 _PIECE = 64 * 1024
 _REMEMBERED = 4096

@@ -16,7 +16,7 @@ from services.executor.adapters.sandbox.contract import Sandbox
 from services.executor.adapters.sandbox.egress import EgressProxy
 from services.executor.adapters.sandbox.folders import OwnFolder
 from services.executor.adapters.sandbox.gates import Gate
-from services.executor.domain.model import Tool
+from services.executor.domain.tool import Tool
 
 _SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
 

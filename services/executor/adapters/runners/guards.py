@@ -10,8 +10,9 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners import measures
 from services.executor.adapters.sandbox.contract import Confined, Plan, Sandbox
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
 from services.executor.domain.ports import Runner
+from services.executor.domain.tool import Tool
 
 _WITHOUT_SANDBOX = "none"
 

@@ -8,7 +8,8 @@ from services.executor.adapters.runners.frames import FrameError
 from services.executor.adapters.sandbox.contract import End, Ending
 from services.executor.adapters.sandbox.endings import error_of
 from services.executor.domain.errors import result_invalid, result_too_large, worker_lost
-from services.executor.domain.model import Tool, Work
+from services.executor.domain.model import Work
+from services.executor.domain.tool import Tool
 
 _COMPLAINT = 2000
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from services.executor.adapters.runners.packs import Pack
 from services.executor.adapters.sandbox.contract import Plan
 from services.executor.adapters.sandbox.layout import interpreter
-from services.executor.domain.model import Tool
+from services.executor.domain.tool import Tool
 
 PACKS, VOLUMES, WORKER = "/packs", "/volumes", "/toolmesh"
 # No packages, no environment, no bytecode: a cold start that is as short and as bare as it can be.

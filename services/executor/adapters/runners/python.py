@@ -24,7 +24,8 @@ from services.executor.adapters.runners.workspace import Workspace
 from services.executor.adapters.sandbox.contract import Sandbox
 from services.executor.adapters.sandbox.egress import error_of as refused
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Tool, Work
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
 
 # What an answer says beside its result.
 _NOTES_BYTES = 1 << 20

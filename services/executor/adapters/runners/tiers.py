@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from services.executor.adapters.sandbox.contract import Sandbox
 from services.executor.domain.errors import sandbox_missing
-from services.executor.domain.model import Tool
+from services.executor.domain.tool import Tool
 
 # What does for each demand, in order. A tool of a pack never runs inside the executor, whatever it says.
 _ENOUGH = {

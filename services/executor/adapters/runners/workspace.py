@@ -19,7 +19,7 @@ from services.executor.adapters.runners import trees
 from services.executor.adapters.runners.keeping import Change, keep_changes
 from services.executor.adapters.runners.plans import VOLUMES
 from services.executor.domain import errors
-from services.executor.domain.model import Effect, Tool
+from services.executor.domain.tool import Effect, Tool
 
 _LOOK_SECONDS = 0.1
 T = TypeVar("T")
