@@ -7,6 +7,7 @@ its machine no longer answers, or when it has not said anything for half a minut
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 from typing import Any
@@ -30,6 +31,7 @@ update relay_positions set position = greatest(position, %s), holder = %s, moved
 """
 
 Connection = psycopg.AsyncConnection[Any]
+_PARTING_SECONDS = 1.0
 
 
 class PostgresSeat:
@@ -66,6 +68,10 @@ class PostgresSeat:
     async def release(self) -> None:
         """Keep the promise of the port: the lock goes with the session."""
         if self._connection is not None:
+            with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+                # At once, where the server answers: by itself it ends a session some time after its client has left.
+                async with asyncio.timeout(_PARTING_SECONDS):
+                    await self._connection.execute("select pg_advisory_unlock_all()")
             with contextlib.suppress(psycopg.Error, OSError):
                 await self._connection.close()
         self._connection = None
