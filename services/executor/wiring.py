@@ -99,14 +99,13 @@ def compose(
     verifier = verifier_from(authz, settings, log)
     view = RegistryView(registry, clock, log)
     usable = QuarantiningView(view, registry, log)
-    cache = MemoryResultCache(clock, max_bytes=settings.result_cache_bytes)
-    view.listen(cache.forget)
+    cache = cache_of(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
     hooks = hooks_file(settings.hooks)
     confined = confined_runners(settings, log)
     scheduler = scheduler_of(settings, clock)
     trail = durable_trail(settings, audit, database, log, in_flight)
-    claims = PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
+    claims = claims_in(database, settings)
     spending = SpendingWhenNeeded(settings.redis_url)
     registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
@@ -130,11 +129,8 @@ def compose(
     )
     parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
     verifier.view.listen(lambda: withdraw(parts.serving, verifier.view, log))
-    claims.listen(parts.serving.overtaken)
-    invoke = Invoke(parts)
-    handlers = ExecutorHandlers(
-        invoke, InvokeGroup(invoke, usable, clock), Preview(parts, ports.previews), FetchResult(store)
-    )
+    claims.listen(parts.serving.overtaken, lambda cause: log.error("keys were not renewed", cause=cause))
+    handlers = handlers_of(parts, ports, store)
     return RpcApplication(
         settings,
         log,
@@ -146,9 +142,7 @@ def compose(
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
-            sweeping(claims, "idempotency keys", log),
-            sweeping(store, "stored results", log),
-            Resource(stop=claims.stop),
+            *keeping(claims, store, log),
             Resource(stop=spending.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
@@ -158,6 +152,22 @@ def compose(
             Resource(confined.start, confined.stop),
         ],
     )
+
+
+def handlers_of(parts: Parts, ports: Ports, store: PostgresResultStore) -> ExecutorHandlers:
+    """The use cases behind the RPCs."""
+    invoke = Invoke(parts)
+    group = InvokeGroup(invoke, ports.tools, ports.clock)
+    return ExecutorHandlers(invoke, group, Preview(parts, ports.previews), FetchResult(store))
+
+
+def keeping(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> list[Resource]:
+    """What looks after the tables: forgets what is over, and renews keys for as long as their calls are alive."""
+    return [
+        sweeping(claims, "idempotency keys", log),
+        sweeping(store, "stored results", log),
+        Resource(stop=claims.stop),
+    ]
 
 
 def withdraw(serving: Serving, view: RevocationView, log: Log) -> None:
@@ -204,6 +214,18 @@ def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
     )
     terms = Terms(settings.tool_packs, dict(settings.volumes), workers, settings.cold_starts, settings.result_max_bytes)
     return ConfinedRunners(sandboxes, terms, log, egress=lambda: EgressProxy(settings.egress_internal))
+
+
+def claims_in(database: AsyncEngine, settings: Settings) -> PostgresClaims:
+    """The memory of idempotency keys."""
+    return PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
+
+
+def cache_of(settings: Settings, view: RegistryView, clock: Clock) -> MemoryResultCache:
+    """Results that may be used again, as long as nothing about their tool changes."""
+    cache = MemoryResultCache(clock, max_bytes=settings.result_cache_bytes)
+    view.listen(cache.forget)
+    return cache
 
 
 def scheduler_of(settings: Settings, clock: Clock) -> Scheduler:

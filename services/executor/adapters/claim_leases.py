@@ -34,10 +34,11 @@ class ClaimLeases:
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._loosened: Callable[[str], None] = lambda invocation_id: None
+        self._failed: Callable[[Exception], None] = lambda cause: None
 
-    def listen(self, loosened: Callable[[str], None]) -> None:
-        """Be told the invocation whose key may now be somebody else's, while its call still works."""
-        self._loosened = loosened
+    def listen(self, loosened: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
+        """Be told the invocation whose key may now be somebody else's, while its call still works; and why keys could not be renewed."""
+        self._loosened, self._failed = loosened, failed
 
     def begin(self, claim: Claim, since: float) -> None:
         """Hold a key whose lease was asked for at this moment of the monotonic clock: it lasts no longer than counted from there."""
@@ -86,8 +87,9 @@ class ClaimLeases:
         try:
             async with asyncio.timeout(self._beat):
                 kept = await self._rows.renew([hold.claim for hold in due], self._lease)
-        except Exception:
+        except Exception as cause:
             # The database is away or slow. Nobody else can take the keys over there either, but it may come back to others first.
+            self._failed(cause)
             self._doubt([hold for hold in due if self._monotonic() >= hold.until - self._beat])
             return
         for hold in due:

@@ -66,9 +66,9 @@ class PostgresClaims:
         """Say whether nobody else can hold the key at this moment."""
         return self._leases.sure(claim)
 
-    def listen(self, loosened: Callable[[str], None]) -> None:
-        """Be told the invocation whose key may now be somebody else's, while its call still works."""
-        self._leases.listen(loosened)
+    def listen(self, loosened: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
+        """Be told the invocation whose key may now be somebody else's, while its call still works; and why keys could not be renewed."""
+        self._leases.listen(loosened, failed)
 
     async def settle(self, claim: Claim, settled: Settled) -> None:
         """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""

@@ -35,7 +35,8 @@ class Bench:
         self.clock, self.table = Clock(), ClaimRows(engine, "executor-0")
         self.leases = ClaimLeases(self.table, LEASE, monotonic=self.clock)
         self.loosened: list[str] = []
-        self.leases.listen(self.loosened.append)
+        self.failures: list[Exception] = []
+        self.leases.listen(self.loosened.append, self.failures.append)
 
     async def hold(self, **changes: Any) -> Claim:
         claim = a_claim(**changes)
@@ -154,6 +155,7 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
     assert bench.leases.sure(claim)
+    assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
 async def test_a_key_that_its_call_forgot_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:

@@ -97,6 +97,7 @@ async def test_a_kill_may_come_at_any_moment(gvisor: Gvisor) -> None:
     for moment in (0.0, 0.01, 0.03, 0.05, 0.08, 0.12):
         others = set(descendants(os.getpid()))
         process = await gvisor.start(python(BUSY))
+        # The moment is what is tried out; nothing waits for it.
         await asyncio.sleep(moment)
         family = [pid for pid in descendants(os.getpid()) if pid not in others]
         assert (await process.kill()).kind is End.KILLED

@@ -24,7 +24,7 @@ class Claimed:
         return self._missing
 
     async def start(self, plan: Plan) -> Confined:
-        raise NotImplementedError
+        raise AssertionError("choosing a sandbox starts nothing")
 
     async def close(self) -> None:
         self.closed = True
