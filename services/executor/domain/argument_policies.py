@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from libs.common.errors import Violation
+from services.executor.domain.hosts import NUMERIC_LABEL, Hosts
 from services.executor.domain.intake import Rule
 from services.executor.domain.pointers import places, steps_of
-from services.executor.domain.tool import Confinement
+from services.executor.domain.tool import VOLUMES, Confinement
 
-VOLUMES = "/volumes"
 _LONGEST_PATH = 4096
 _LONGEST_URL = 8192
 _SEPARATORS = re.compile(r"[/\\]")
@@ -25,7 +25,6 @@ _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z
 _PORTS = {"http": 80, "https": 443}
 # Readers of URLs disagree about these, so one of them would go elsewhere than the other looked.
 _UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]")
-_NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 Problem = tuple[str, str]
 """Which rule is broken, and a sentence about it."""
@@ -33,10 +32,10 @@ Problem = tuple[str, str]
 
 def policies_of(matchers: Sequence[tuple[str, str]], confinement: Confinement) -> tuple[Rule, ...]:
     """Return the policies of the arguments that a manifest says are paths, URLs or commands, for a run that is confined so."""
-    volumes = frozenset((*confinement.reads, *confinement.writes))
+    volumes, hosts = frozenset((*confinement.reads, *confinement.writes)), Hosts(confinement.hosts)
     looks: dict[str, Callable[[Any], Problem | None]] = {
         "path": lambda value: path_problem(value, volumes),
-        "url": lambda value: url_problem(value, confinement.hosts, confinement.ports),
+        "url": lambda value: url_problem(value, hosts, confinement.ports),
     }
     rules = [_text_rule(pointer, looks[target]) for target, pointer in matchers if target in looks]
     return (*rules, *(_command_rule(pointer) for target, pointer in matchers if target == "command"))
@@ -56,7 +55,7 @@ def path_problem(path: Any, volumes: frozenset[str]) -> Problem | None:
     return None
 
 
-def url_problem(url: Any, hosts: Sequence[str], ports: Sequence[int]) -> Problem | None:
+def url_problem(url: Any, hosts: Hosts, ports: Sequence[int]) -> Problem | None:
     """Return what is wrong with a URL. It names one of the tool's hosts, by name, without a login."""
     if not isinstance(url, str) or len(url) > _LONGEST_URL or _UNCLEAR.search(url):
         return "url.form", "is not a URL that every reader understands alike"
@@ -69,11 +68,11 @@ def url_problem(url: Any, hosts: Sequence[str], ports: Sequence[int]) -> Problem
     if "@" in authority:
         return "url.login", "holds a login"
     host, colon, port = authority.partition(":")
-    if "[" in authority or _NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]):
+    if "[" in authority or NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]):
         return "url.address", "names an address instead of a host"
     if not _HOST.fullmatch(host) or (colon and not (port.isascii() and port.isdecimal() and len(port) <= 5)):
         return "url.form", "names no host that every reader understands alike"
-    if not any(_is_host(host, allowed) for allowed in hosts):
+    if host not in hosts:
         return "url.host", "is at a host that the tool may not reach"
     if (int(port) if port else _PORTS[scheme]) not in ports:
         return "url.port", "is at a port that the tool may not reach"
@@ -136,10 +135,3 @@ def _in_volume(path: str, volumes: frozenset[str]) -> bool:
         elif step not in ("", "."):
             kept.append(step)
     return len(kept) >= 2 and f"/{kept[0]}" == VOLUMES and kept[1] in volumes
-
-
-def _is_host(host: str, allowed: str) -> bool:
-    """`*.example.com` covers one level, and not example.com itself."""
-    if allowed.startswith("*."):
-        return host.partition(".")[2] == allowed[2:]
-    return host == allowed

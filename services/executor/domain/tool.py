@@ -12,6 +12,9 @@ from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.intake import Intake
 
+VOLUMES = "/volumes"
+"""Where a tool sees its volumes, each in a folder of its name."""
+
 
 class Mutation(StrEnum):
     """What a tool does to the world."""

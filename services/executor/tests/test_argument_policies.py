@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.executor.domain.argument_policies import command_problem, path_problem, policies_of, url_problem
+from services.executor.domain.hosts import Hosts
 from services.executor.domain.tool import Confinement
 
 VOLUMES = frozenset({"reports", "inbox"})
@@ -103,12 +104,12 @@ def test_without_volumes_no_absolute_path_is_taken() -> None:
     ],
 )
 def test_a_url_names_a_host_of_the_tool(url: Any, rule: str) -> None:
-    found = url_problem(url, HOSTS, PORTS)
+    found = url_problem(url, Hosts(HOSTS), PORTS)
     assert (found[0] if found else "") == rule
 
 
 def test_a_tool_that_reaches_nothing_takes_no_url() -> None:
-    assert url_problem("https://api.example.com/", (), PORTS) is not None
+    assert url_problem("https://api.example.com/", Hosts(()), PORTS) is not None
 
 
 @pytest.mark.parametrize(

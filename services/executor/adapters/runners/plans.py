@@ -10,7 +10,7 @@ from services.executor.adapters.sandbox.contract import Plan
 from services.executor.adapters.sandbox.layout import interpreter
 from services.executor.domain.tool import Tool
 
-PACKS, VOLUMES, WORKER = "/packs", "/volumes", "/toolmesh"
+PACKS, WORKER = "/packs", "/toolmesh"
 # No packages, no environment, no bytecode: a cold start that is as short and as bare as it can be.
 PYTHON = (interpreter(), "-I", "-S", "-B")
 _BOOT = f"import sys; sys.path.append({WORKER!r}); from toolmesh_tool.worker import main; main()"

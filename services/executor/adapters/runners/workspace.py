@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 
 from services.executor.adapters.runners import trees
 from services.executor.adapters.runners.keeping import Change, keep_changes
-from services.executor.adapters.runners.plans import VOLUMES
 from services.executor.domain import errors
-from services.executor.domain.tool import Effect, Tool
+from services.executor.domain.tool import VOLUMES, Effect, Tool
 
 _LOOK_SECONDS = 0.1
 T = TypeVar("T")

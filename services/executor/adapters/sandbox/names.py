@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from services.executor.domain.hosts import NUMERIC_LABEL, Hosts
+
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-# What resolvers would take for a number, and so for an address in one of its older notations.
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _LONGEST = 253
 _SHOWN = 80
@@ -52,19 +52,14 @@ def shown(text: str) -> str:
 
 
 class Reach:
-    """The places that one plan names: hosts exactly, or one level below `*.host`; and ports."""
+    """The places that one plan names: hosts, and ports."""
 
     def __init__(self, hosts: Iterable[str], ports: Iterable[int]) -> None:
-        named = [host.lower().removesuffix(".") for host in hosts]
-        self._exact = frozenset(host for host in named if not host.startswith("*."))
-        self._above = frozenset(host[2:] for host in named if host.startswith("*."))
-        self._ports = frozenset(ports)
+        self._hosts, self._ports = Hosts(hosts), frozenset(ports)
 
     def refusal(self, place: Place) -> str:
         """Say why a place is out of reach; empty if it is named."""
-        below = place.host.partition(".")[2]
-        # A pattern is about names: nothing is one level below a part of an address.
-        if place.host not in self._exact and (below not in self._above or _NUMBER.fullmatch(below.rpartition(".")[2])):
+        if place.host not in self._hosts:
             return HOST_NOT_ALLOWED
         return "" if place.port in self._ports else PORT_NOT_ALLOWED
 
@@ -74,7 +69,7 @@ def _host(text: str) -> str:
     labels = host.split(".")
     if len(host) > _LONGEST or not all(_LABEL.fullmatch(label) for label in labels):
         raise NotAPlaceError(shown(text))
-    if _NUMBER.fullmatch(labels[-1]):
+    if NUMERIC_LABEL.fullmatch(labels[-1]):
         return _version_four(host)
     return host
 
