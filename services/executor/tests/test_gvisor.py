@@ -15,7 +15,8 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.sandbox.contract import End, Plan
 from services.executor.adapters.sandbox.gvisor import Gvisor
-from services.executor.adapters.sandbox.kin import descendants, gone
+from services.executor.adapters.sandbox.kin import gone
+from services.executor.adapters.sandbox.tree import descendants
 from services.executor.tests.sandboxes import attempt, missing, python
 
 MIB = 1 << 20

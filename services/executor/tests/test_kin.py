@@ -1,4 +1,4 @@
-"""Processes that descend from one process."""
+"""Waiting for processes that somebody else started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 
-from services.executor.adapters.sandbox.kin import descendants, gone, processor_seconds
+from services.executor.adapters.sandbox.kin import gone
+from services.executor.adapters.sandbox.tree import descendants
+from services.executor.adapters.sandbox.usage import cpu_seconds
 
 FAMILY = "import os, sys\nif os.fork() == 0:\n os.fork()\nprint('here', flush=True)\nsys.stdin.read()"
 BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint('here', flush=True)\nimport sys; sys.stdin.read()"
@@ -36,10 +38,10 @@ async def test_who_is_gone_already_is_gone() -> None:
     process.communicate()
     assert descendants(process.pid) == []
     assert await gone([process.pid], 10)
-    assert processor_seconds([process.pid]) == 0.0
+    assert cpu_seconds(process.pid) == 0.0
 
 
 def test_processor_time_is_counted() -> None:
     process = _started(BUSY, 1)
-    assert processor_seconds([process.pid]) >= 0.15
+    assert cpu_seconds(process.pid) >= 0.15
     process.communicate()

@@ -18,7 +18,9 @@ from typing import Any
 from services.executor.adapters.sandbox.cgroups import Cgroup
 from services.executor.adapters.sandbox.contract import Ending, Plan
 from services.executor.adapters.sandbox.diagnosis import diagnose
-from services.executor.adapters.sandbox.kin import descendants, gone, processor_seconds
+from services.executor.adapters.sandbox.kin import gone
+from services.executor.adapters.sandbox.tree import children, descendants
+from services.executor.adapters.sandbox.usage import cpu_seconds
 
 COMPLAINT_BYTES = 4096
 _FATAL = 128
@@ -87,7 +89,8 @@ class Contained:
 
     def _strike(self) -> None:
         """Kill what runs the process. Its parent sees that and clears away, so that nothing is left for anyone else to wait for."""
-        _unthrottle(self._started.group)
+        if self._started.group is not None:
+            self._started.group.hurry()
         if runner := self._runner():
             with suppress(ProcessLookupError):
                 os.kill(runner, signal.SIGKILL)
@@ -170,7 +173,7 @@ class Contained:
         group = self._started.group
         if group is not None and group.controllers & {"cpu", "cpuacct"}:
             return group.cpu_seconds()
-        spent = await asyncio.to_thread(lambda: processor_seconds(descendants(self._started.process.pid)))
+        spent = await asyncio.to_thread(lambda: sum(map(cpu_seconds, children(self._started.process.pid))))
         self._seen_seconds = max(self._seen_seconds, spent)
         return self._seen_seconds
 
@@ -202,11 +205,3 @@ def _failure(log: Path) -> str:
             return str(json.loads(entries[-1])["msg"])[:500] if entries else ""
         return entries[-1][:500]
     return ""
-
-
-def _unthrottle(group: Cgroup | None) -> None:
-    """Let a group that is to end use all the processor: what waits for its next share cannot even die."""
-    for folder in group.folders if group is not None else ():
-        for name, unlimited in (("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")):
-            with suppress(OSError):
-                (Path(folder) / name).open("r+").write(unlimited)
