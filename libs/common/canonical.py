@@ -7,6 +7,7 @@ Integers are written with all their digits, also past 2^53 where RFC 8785 would 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import orjson
@@ -14,13 +15,21 @@ import rfc8785
 
 from libs.common.errors import MeshError, Reason
 
+# What a float may have become: a fraction, an exponent, or the null of what is no number.
+_MAY_BE_FLOAT = re.compile(rb"[0-9][.eE]|null")
+
 
 def canonical(value: Any) -> bytes:
     """Return the one byte string that every equal value has."""
     # orjson's sorted form equals RFC 8785 except for floats and for keys beyond the basic plane; see the tests.
-    if _plain(value):
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    return _write(value)
+    try:
+        form = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return _write(value)
+    # Quickly told for most values; a text that only looks like one of these is looked at more closely.
+    if form.isascii() and not _MAY_BE_FLOAT.search(form):
+        return form
+    return form if _plain(value) else _write(value)
 
 
 def digest(value: Any) -> str:

@@ -24,6 +24,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
 # 18 digits always fit into 64 bits; only longer runs need a closer look.
 _LONG_DIGITS = re.compile(rb"[0-9]{19}")
 _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+_FLAT = frozenset({dict, list})
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
 
@@ -40,7 +41,8 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
     except orjson.JSONDecodeError as error:
         raise MeshError(Reason.INVALID_JSON, message=f"not valid JSON: {error.msg}") from None
     keys = _measure(value, max_depth)
-    if keys and _STRING.findall(payload).count(b":") != keys:
+    # Every member has a colon, so as many colons as keys means no key twice; more may be in texts, and are looked at more closely.
+    if keys != payload.count(b":") and _STRING.findall(payload).count(b":") != keys:
         raise MeshError(Reason.INVALID_JSON, message="an object has the same key twice")
     if _LONG_DIGITS.search(payload):
         _refuse_wide_integers(payload)
@@ -65,6 +67,8 @@ def dump(value: Any) -> bytes:
 
 def _measure(value: JsonValue, max_depth: int) -> int:
     """Count the keys of all objects, level by level, and refuse what is nested too deeply."""
+    if type(value) is dict and max_depth > 0 and _FLAT.isdisjoint(map(type, value.values())):
+        return len(value)
     keys, depth = 0, 0
     level: list[Any] = [value]
     while level:

@@ -63,7 +63,9 @@ def caller_of(identity: Identity, session_id: str, peer: str) -> Caller:
 
 def response_of(result: Result) -> pb.InvokeResponse:
     """Return the answer."""
-    return pb.InvokeResponse(result=_envelope_fields(result))
+    response = pb.InvokeResponse()
+    _fill(response.result, result)
+    return response
 
 
 def preview_of(foreseen: Foreseen) -> pb.PreviewInvocationResponse:
@@ -97,52 +99,62 @@ def piece_of(piece: Piece) -> pb.FetchResultResponse:
 
 def envelope_of(result: Result) -> epb.ResultEnvelope:
     """Return a result as its envelope."""
-    return epb.ResultEnvelope(**_envelope_fields(result))
+    envelope = epb.ResultEnvelope()
+    _fill(envelope, result)
+    return envelope
 
 
-def _envelope_fields(result: Result) -> Any:
-    """The fields of an envelope, as nested dictionaries: message objects for its parts would each be built and copied."""
-    created = _stamp(result.created)
-    fields: dict[str, Any] = {
-        "result_id": result.result_id,
-        "invocation_id": result.invocation_id,
-        "status": epb.RESULT_STATUS_SUCCEEDED,
-        "structured_content": result.content,
-        "provenance": {
-            "tool_version": result.tool_version,
-            "tool_digest": result.tool_digest,
-            "source": _SOURCES[result.source],
-            "retrieve_time": created if result.retrieved is None else _stamp(result.retrieved),
-        },
-        "execution": {
-            "total": _duration(result.total),
-            "phases": [{"phase": name, "duration": _duration(taken)} for name, taken in result.phases],
-            "attempts": result.attempts,
-            "sandbox_ref": result.sandbox,
-            "result_size_bytes": len(result.content) if result.stored is None else result.stored.size,
-        },
-        "replayed": result.replayed,
-        "redaction_state": epb.REDACTION_STATE_PARTIAL if result.changed else epb.REDACTION_STATE_NONE,
-        "adjusted_result": result.changed,
-        "evidence_refs": result.evidence,
-        "policy_refs": result.policies,
-        "trace_id": result.trace_id,
-        "create_time": created,
-    }
+def _fill(envelope: epb.ResultEnvelope, result: Result) -> None:
+    """Write a result into an envelope, field by field and in place: parts built apart would each be copied."""
+    envelope.result_id = result.result_id
+    envelope.invocation_id = result.invocation_id
+    envelope.status = epb.RESULT_STATUS_SUCCEEDED
+    envelope.structured_content = result.content
+    envelope.trace_id = result.trace_id
+    envelope.redaction_state = epb.REDACTION_STATE_PARTIAL if result.changed else epb.REDACTION_STATE_NONE
+    envelope.evidence_refs.extend(result.evidence)
+    envelope.policy_refs.extend(result.policies)
+    provenance, created = envelope.provenance, result.created
+    provenance.tool_version = result.tool_version
+    provenance.tool_digest = result.tool_digest
+    provenance.source = _SOURCES[result.source]
+    _set_moment(provenance.retrieve_time, result.retrieved or created)
+    _set_moment(envelope.create_time, created)
+    _fill_execution(envelope.execution, result)
+    if result.replayed:
+        envelope.replayed = True
+    if result.shown is not PLAIN:
+        envelope.model_facing_content = result.shown.model
+        envelope.ui_facing_summary = result.shown.ui
+        envelope.transcript_search_text = result.shown.search
+    if seldom := _seldom(result):
+        envelope.MergeFrom(epb.ResultEnvelope(**seldom))
+
+
+def _fill_execution(execution: epb.ExecutionMetadata, result: Result) -> None:
+    _set_seconds(execution.total, result.total)
+    for name, taken in result.phases:
+        phase = execution.phases.add()
+        phase.phase = name
+        _set_seconds(phase.duration, taken)
+    execution.attempts = result.attempts
+    execution.sandbox_ref = result.sandbox
+    execution.result_size_bytes = len(result.content) if result.stored is None else result.stored.size
+    for category, micros in result.costs:
+        execution.costs.add(category=category, amount_micros=micros, currency=CURRENCY)
+
+
+def _seldom(result: Result) -> dict[str, Any]:
+    """The fields that most results do not have."""
+    fields: dict[str, Any] = {}
+    if result.changed:
+        fields["adjusted_result"] = result.changed
     if result.deprecation is not None:
         fields["deprecation"] = _notice(result.deprecation)
     if result.changes:
         fields["adjusted_arguments"] = [change.path for change in result.changes]
         fields["argument_changes"] = [
             {"path": change.path, "source": change.source, "reason": change.reason} for change in result.changes
-        ]
-    if result.shown is not PLAIN:
-        fields["model_facing_content"] = result.shown.model
-        fields["ui_facing_summary"] = result.shown.ui
-        fields["transcript_search_text"] = result.shown.search
-    if result.costs:
-        fields["execution"]["costs"] = [
-            {"category": category, "amount_micros": micros, "currency": CURRENCY} for category, micros in result.costs
         ]
     if result.context:
         fields["additional_context"] = result.context
@@ -245,9 +257,15 @@ def _timestamp(moment: datetime) -> Timestamp:
     return Timestamp(**_stamp(moment))
 
 
-def _duration(seconds: float) -> dict[str, int]:
+def _set_moment(stamp: Timestamp, moment: datetime) -> None:
+    stamp.seconds = int(moment.timestamp())
+    stamp.nanos = moment.microsecond * 1000
+
+
+def _set_seconds(duration: Duration, seconds: float) -> None:
     whole = int(seconds)
-    return {"seconds": whole, "nanos": int((seconds - whole) * 1e9)}
+    duration.seconds = whole
+    duration.nanos = int((seconds - whole) * 1e9)
 
 
 def _seconds(duration: Duration) -> float:

@@ -181,7 +181,7 @@ def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, gr
     return (
         authz_channel(settings.authz_address, settings, repeatable=["Check"]),
         channel_to("registry", settings.registry_address, settings),
-        channel_to("audit", settings.audit_address, settings),
+        channel_to("audit", settings.audit_address, settings, for_callers=False),
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+from libs.common.auth.identity import Identity
 from libs.common.auth.peers import peer_of
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
@@ -29,15 +30,24 @@ class CallerCheck:
         call.peer = peer_of(self._trust_domain, context.peer_identity_key(), context.peer_identities())
         bearer, call.token = call.token, ""
         access = self._access(call)
-        return self._identify(call, context, access, bearer) if access.needs_caller else None
-
-    async def _identify(self, call: Call, context: Any, access: Access, bearer: str) -> None:
+        if not access.needs_caller:
+            return None
         scheme, call.token = _credential(bearer)
-        call.identity = await self._verifier.verify(call.token)
-        if call.identity.confirmation or scheme == _DPOP:
-            self._prove(call, call.identity, context)
-        missing = access.scopes - call.identity.scopes
-        if missing:
+        known = self._verifier.known(call.token)
+        if known is None:
+            return self._verify(call, context, access, scheme)
+        self._identify(call, context, access, scheme, known)
+        return None
+
+    async def _verify(self, call: Call, context: Any, access: Access, scheme: str) -> None:
+        self._identify(call, context, access, scheme, await self._verifier.verify(call.token))
+
+    def _identify(self, call: Call, context: Any, access: Access, scheme: str, identity: Identity) -> None:
+        call.identity = identity
+        if identity.confirmation or scheme == _DPOP:
+            self._prove(call, identity, context)
+        if not access.scopes <= identity.scopes:
+            missing = access.scopes - identity.scopes
             raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
         if self._policy[call.method].deadline is None:
             self._open.begin(call)

@@ -125,25 +125,34 @@ class ChainedMethods(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(inner_stream, **codecs)
 
     def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
+        enters = [stage.enter for stage in self._chain.stages]
+
         async def unary(request: Any, context: Context) -> Any:
-            call, entered, response = self._begin(method, context), [0], None
+            call, entered, response = self._begin(method, context), 0, None
             error: BaseException | None = None
             try:
-                await self._enter(call, context, entered)
+                for enter_stage in enters:
+                    waiting = enter_stage(call, context)
+                    if waiting is not None:
+                        await waiting
+                    entered += 1
                 response = await inner(self._checked(request, incoming_stream), context)
             except BaseException as raised:
                 error = raised
-            await self._leave(call, context, entered[0], error)
+            await self._leave(call, context, entered, error)
             return response
 
         return unary
 
     def _stream(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            call, entered = self._begin(method, context), [0]
+            call, entered = self._begin(method, context), 0
             error: BaseException | None = None
             try:
-                await self._enter(call, context, entered)
+                for stage in self._chain.stages:
+                    if (waiting := stage.enter(call, context)) is not None:
+                        await waiting
+                    entered += 1
                 responses = inner(self._checked(request, incoming_stream), context)
                 if hasattr(responses, "__aiter__"):
                     async for response in responses:
@@ -153,7 +162,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
                     await responses
             except BaseException as raised:
                 error = raised
-            await self._leave(call, context, entered[0], error)
+            await self._leave(call, context, entered, error)
 
         return stream
 
@@ -161,13 +170,6 @@ class ChainedMethods(grpc.GenericRpcHandler):
         call = Telemetry.begin(method, context, self._chain.sample_ratio)
         enter(call)
         return call
-
-    async def _enter(self, call: Call, context: Context, entered: list[int]) -> None:
-        for stage in self._chain.stages:
-            waiting = stage.enter(call, context)
-            if waiting is not None:
-                await waiting
-            entered[0] += 1
 
     async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
         for stage in reversed(self._chain.stages[:entered]):

@@ -28,9 +28,16 @@ class Credentials(Protocol):
 
 
 def channel_to(
-    peer: str, address: Address, credentials: Credentials, *, retry: Iterable[str] = (), service: str = ""
+    peer: str,
+    address: Address,
+    credentials: Credentials,
+    *,
+    retry: Iterable[str] = (),
+    service: str = "",
+    for_callers: bool = True,
 ) -> grpc.aio.Channel:
-    """Open a channel to the peer of this name. `retry` names the methods of `service` that may be repeated safely."""
+    """Open a channel to the peer of this name. `retry` names the methods of `service` that may be repeated safely. One that is not
+    for callers carries nothing of the call that is being served: it is this process's own business, and cheaper."""
     tls = grpc.ssl_channel_credentials(
         credentials.tls_ca.read_bytes(), credentials.tls_key.read_bytes(), credentials.tls_cert.read_bytes()
     )
@@ -49,9 +56,8 @@ def channel_to(
         ("grpc.min_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 1_000),
     ]
-    return grpc.aio.secure_channel(
-        str(address), tls, options=options, interceptors=[PropagateUnary(), PropagateUnaryStream(), PropagateStreams()]
-    )
+    propagating = [PropagateUnary(), PropagateUnaryStream(), PropagateStreams()] if for_callers else None
+    return grpc.aio.secure_channel(str(address), tls, options=options, interceptors=propagating)
 
 
 def service_config(service: str, retry: Iterable[str]) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from prometheus_client import Counter
 
 from libs.common.rpc.call import Call
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
+from libs.common.telemetry.tallies import Number
 from libs.common.telemetry.trace import continue_trace
 
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
@@ -33,7 +33,7 @@ class Meters:
     def __init__(self, method: str) -> None:
         self.in_flight = calls_in_flight.labels(method)
         self._method, self._seconds = method, call_seconds.labels(method)
-        self._totals: dict[str, Counter] = {}
+        self._totals: dict[str, Number] = {}
 
     def ended(self, code: str, elapsed: float) -> None:
         """Count a call that is over."""
@@ -91,18 +91,19 @@ class Telemetry:
                 self._write(call, name, elapsed, moment)
 
     def _write(self, call: Call, code: str, elapsed: float, moment: float) -> None:
+        trace = call.trace
         self._log.info(
             "call",
             ts=datetime.fromtimestamp(moment, UTC),
-            trace_id=call.trace.trace_id,
+            trace_id=trace.trace_id,
             method=call.method,
             code=code,
             ms=round(elapsed * 1000, 3),
             deadline_ms=None if call.offered is None else round(call.offered * 1000, 3),
             peer=call.peer,
             subject=call.identity.subject if call.identity else "",
-            span_id=call.trace.span_id,
-            parent_id=call.trace.parent_id,
+            span_id=trace.span_id,
+            parent_id=trace.parent_id,
             request_id=call.request_id,
         )
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from libs.common.telemetry.tallies import Counts, Levels, Spreads
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 300.0)
 
-calls_total = Counter("toolmesh_calls_total", "Calls that ended, by method and status.", ["method", "code"])
-call_seconds = Histogram("toolmesh_call_seconds", "How long calls took.", ["method"], buckets=SECONDS)
-calls_in_flight = Gauge("toolmesh_calls_in_flight", "Calls under way.", ["method"])
-peer_calls_total = Counter(
-    "toolmesh_peer_calls_total", "Calls made to peers, by method and status.", ["method", "code"]
-)
+calls_total = Counts("toolmesh_calls_total", "Calls that ended, by method and status.", ["method", "code"])
+call_seconds = Spreads("toolmesh_call_seconds", "How long calls took.", ["method"], buckets=SECONDS)
+calls_in_flight = Levels("toolmesh_calls_in_flight", "Calls under way.", ["method"])
+peer_calls_total = Counts("toolmesh_peer_calls_total", "Calls made to peers, by method and status.", ["method", "code"])

@@ -22,6 +22,11 @@ class Tracing:
         self._provider = provider
         self._tracer = provider.get_tracer("toolmesh") if provider else None
 
+    @property
+    def recording(self) -> bool:
+        """False where nobody takes spans, so that nobody has to make any."""
+        return self._tracer is not None
+
     def server_span(self, call: Call) -> Any:
         """Begin the span of a call; None when the call is not sampled."""
         if self._tracer is None or not call.trace.sampled:

@@ -11,7 +11,9 @@ import jwt
 import pytest
 
 from libs.common.auth import tokens
+from libs.common.auth.revocations import RevocationView, Revoked
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
 
 ISSUER = "https://authz.toolmesh.local"
@@ -81,6 +83,37 @@ async def test_a_remembered_token_still_expires(
     now = time.time()
     monkeypatch.setattr(tokens.time, "time", lambda: now + 700)
     assert await reason(verifier, token) is Reason.TOKEN_EXPIRED
+
+
+async def test_what_is_known_without_waiting_is_what_verifying_would_say(
+    signer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    view = RevocationView(clock)
+    view.apply((), policy_set_version="1", snapshot=True)
+    verifier = TokenVerifier(signer.fetch_jwks, issuer=ISSUER, audience="toolmesh", revocations=view)
+    token = signer.mint()
+    assert verifier.known(token) is None
+    identity = await verifier.verify(token)
+    assert verifier.known(token) is identity
+    assert verifier.known(token + "x") is None
+    clock.advance(view.max_silence + 1)
+    assert verifier.known(token) is None, "nobody knows what was revoked meanwhile"
+    revoked = Revoked("token", identity.token_id, 0.0, 9e9)
+    view.apply([revoked], policy_set_version="1", snapshot=False)
+    assert verifier.known(token) is None
+    view.apply((), policy_set_version="1", snapshot=True)
+    assert verifier.known(token) is identity
+    now = time.time()
+    monkeypatch.setattr(tokens.time, "time", lambda: now + 700)
+    assert verifier.known(token) is None
+
+
+async def test_nothing_is_known_once_the_keys_are_due_to_be_looked_at(signer: Any) -> None:
+    verifier = TokenVerifier(signer.fetch_jwks, issuer=ISSUER, audience="toolmesh", refresh_seconds=0.0)
+    token = signer.mint()
+    await verifier.verify(token)
+    assert verifier.known(token) is None
 
 
 async def test_a_removed_key_is_forgotten_with_every_token_it_signed(signer: Any) -> None:

@@ -2,8 +2,8 @@
 
 One message carries many records, and one message is under way at a time: a message costs as much with one record in it
 as with thirty. While a message is under way, records gather for the next. When several calls are active the next one
-also lingers a little, because company is about to arrive; a call that is alone never waits. Only a backlog is compressed:
-what gathers in a moment is sent sooner than it is squeezed.
+also lingers, until most of them have joined or a moment has passed; a call that is alone never waits. Only a backlog is
+compressed: what gathers in a moment is sent sooner than it is squeezed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,7 @@ BACKLOG_BYTES, CLEARED_BYTES = 128 * 1024, 16 * 1024
 ACK_SECONDS = 15.0
 FLUSH_SECONDS = 1.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_FOREVER = float("inf")
 _REFUSALS = frozenset({Reason.AUDIT_RECORD_INVALID, Reason.INVALID_REQUEST})
 
 
@@ -49,6 +50,8 @@ class Entry:
     record_id: str
     fragment: bytes
     waiter: asyncio.Future[None] | None
+    patience: float = _FOREVER
+    """Until when somebody waits, on the loop's clock."""
     kept: bool = False
     """True if it is durable elsewhere too, and whoever keeps it wants to know once the log has it or refused it."""
     stored: bool = False
@@ -83,10 +86,12 @@ class AuditStream:
         """True while the last that was heard of the log is that it is behind."""
         self._doubtful = 0
         """So many records at the head of the queue were refused together; they go one by one, to find the culprit."""
-        self._stream: object | None = None
-        """The stream that may take batches; what is left of an older one must not."""
         self._due, self._empty = asyncio.Event(), asyncio.Event()
-        self._lingering: asyncio.TimerHandle | None = None
+        self._lingering: asyncio.Handle | None = None
+        self._joined = 0
+        """How many waited when the queue was last looked at."""
+        self._watch: asyncio.TimerHandle | None = None
+        """Rings when the first of those who wait gives up: one timer for all of them, because nearly nobody ever does."""
         self._patience: asyncio.Timeout | None = None
         self._number = 0
         self._acknowledged = 0
@@ -129,11 +134,11 @@ class AuditStream:
         waiter = entry.waiter
         if waiter is None:
             raise ValueError("nobody may wait for what was left")
-        timer = asyncio.get_running_loop().call_later(within, self._give_up, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
+        loop = waiter.get_loop()
+        entry.patience = loop.time() + within
+        if self._watch is None or entry.patience < self._watch.when():
+            self._watch_until(entry.patience, loop)
+        await waiter
 
     def leave(self, record: Record) -> None:
         """Take a record that nobody waits for."""
@@ -170,22 +175,46 @@ class AuditStream:
         self._queue.append(entry)
         self._queued_bytes += len(entry.fragment)
 
-    def _give_up(self, waiter: asyncio.Future[None]) -> None:
-        if not waiter.done():
-            waiter.set_exception(errors.log_behind() if self._behind else errors.not_recorded())
+    def _watch_until(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = loop.call_at(moment, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send away whoever has waited long enough, and look again when the next one has."""
+        self._watch = None
+        # A loop whose clock is coarser than its timers may ring a little early.
+        now, first = loop.time() + 0.001, _FOREVER
+        for entry in self.unsent():
+            waiter = entry.waiter
+            if waiter is None or waiter.done():
+                continue
+            if entry.patience <= now:
+                waiter.set_exception(errors.log_behind() if self._behind else errors.not_recorded())
+            else:
+                first = min(first, entry.patience)
+        if first < _FOREVER:
+            self._watch_until(first, loop)
 
     def _prompt(self) -> None:
         """Have the queue sent: at once when alone, a little later when others are about to join."""
-        if self._linger and self._active() > COMPANY:
-            if self._lingering is None:
-                self._lingering = asyncio.get_running_loop().call_later(self._linger, self._lingered)
-        elif not self._sent:
+        if self._sent:
+            return
+        if self._active() <= COMPANY:
             self._due.set()
+        elif self._lingering is None:
+            self._joined = 0
+            self._lingering = asyncio.get_running_loop().call_soon(self._lingered)
 
     def _lingered(self) -> None:
         self._lingering = None
-        if not self._sent:
+        if self._sent or not self._queue:
+            return
+        if len(self._queue) == self._joined:
             self._due.set()
+            return
+        self._joined = len(self._queue)
+        self._lingering = asyncio.get_running_loop().call_soon(self._lingered)
 
     async def _run_forever(self) -> None:
         pause = _FIRST_PAUSE
@@ -208,31 +237,32 @@ class AuditStream:
 
     async def _converse(self) -> None:
         """Send batches and take their acknowledgements until the stream ends, or one of them stays away too long."""
-        stream = self._stream = object()
         self._number = 0
         self._changing = False
         self._due.set()
         compression = grpc.Compression.Gzip if self._compressing else grpc.Compression.NoCompression
-        call = self._open(self._batches(stream), compression=compression)
+        call = self._open(compression=compression)
+        sending = asyncio.ensure_future(self._send(call))
         try:
             async with asyncio.timeout(None) as self._patience:
-                async for ack in call:
+                while (ack := await call.read()) is not grpc.aio.EOF:
                     self._acknowledge(ack.batch)
         finally:
-            self._stream = self._patience = None
-            self._due.set()
+            self._patience = None
+            sending.cancel()
             call.cancel()
+            # What a broken stream says to the sender it says to the reader too.
+            await asyncio.gather(sending, return_exceptions=True)
 
-    async def _batches(self, stream: object) -> AsyncIterator[bytes]:
+    async def _send(self, call: Any) -> None:
         while True:
             await self._due.wait()
-            if self._stream is not stream:
-                return
             self._due.clear()
             if self._queue and not self._sent:
                 if self._wants_change():
+                    await call.done_writing()
                     return
-                yield self._next_batch()
+                await call.write(self._next_batch())
 
     def _wants_change(self) -> bool:
         """Compression is a matter of a whole stream, so a backlog gets one of its own. True if this one should end for that."""

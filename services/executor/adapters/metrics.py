@@ -9,14 +9,15 @@ from prometheus_client import Counter, Histogram
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
+from libs.common.telemetry.tallies import Counts, Number, Spread, Spreads
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
-invocations = Counter(
+invocations = Counts(
     "toolmesh_tool_invocations_total", "Invocations that ended.", ["tool", "version", "status", "mutation_class"]
 )
-latency = Histogram(
+latency = Spreads(
     "toolmesh_tool_invocation_latency_seconds",
     "How long invocations took.",
     ["tool", "version", "timeout_class"],
@@ -29,7 +30,7 @@ validation_failures = Counter(
     "toolmesh_tool_schema_validation_failures_total", "Arguments or results that broke their schema.", ["tool", "phase"]
 )
 
-decisions = Counter(
+decisions = Counts(
     "toolmesh_executor_decisions_total", "Decisions by where they came from: remembered, or asked of authz.", ["source"]
 )
 reservations = Counter(
@@ -63,8 +64,8 @@ class Metrics:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._labels: dict[str, _Labels] = {}
-        self._counters: dict[tuple[_Labels, str], Counter] = {}
-        self._histograms: dict[_Labels, Histogram] = {}
+        self._counters: dict[tuple[_Labels, str], Number] = {}
+        self._histograms: dict[_Labels, Spread] = {}
 
     def ended(self, invocation: Invocation, seconds: float) -> None:
         """Count an invocation that is over."""

@@ -15,5 +15,7 @@ class SampledSpans:
 
     def begin(self) -> StartSpan | None:
         """Return what starts a span for a phase of the present call; None when the call is not sampled."""
+        if not self._tracing.recording:
+            return None
         call = current_call()
         return self._tracing.phase if call is not None and call.trace.sampled else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
+from libs.common.facts import fact
 from services.executor.domain import errors
 from services.executor.domain.model import Request
 from services.executor.domain.tool import TimeoutClass, Tool
@@ -21,7 +21,7 @@ CLASS_SECONDS = {
 _FOREVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Limit:
     """How many seconds a run gets, and what it means when they are over."""
 

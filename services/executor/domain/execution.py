@@ -32,9 +32,12 @@ class Execution:
         invocation.enter(State.RUNNING)
         invocation.attempts = 1
         invocation.ran_from = self._clock.monotonic()
+        work = _work(invocation, limit.seconds)
         try:
+            if self._runner.at_once(tool):
+                return await self._runner.run(tool, work)
             async with asyncio.timeout(limit.seconds):
-                return await self._runner.run(tool, _work(invocation, limit.seconds))
+                return await self._runner.run(tool, work)
         except TimeoutError:
             raise limit.exceeded() from None
         finally:

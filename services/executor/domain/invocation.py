@@ -67,7 +67,7 @@ class Invocation:
         self.clock = clock
         self.began = clock.monotonic()
         self.deadline = Deadline(request, self.began)
-        self.track = Track(clock.now())
+        self.track = Track()
         self.phases = Phases(clock, start_span)
         self.tool: Tool | None = None
         self.arguments: dict[str, Any] = {}
@@ -107,7 +107,7 @@ class Invocation:
 
     def enter(self, state: State) -> None:
         """Move on to a state that the table allows."""
-        self.track.enter(state, self.clock.now())
+        self.track.enter(state)
 
     def elapsed(self) -> float:
         """Seconds since it was asked for."""

@@ -11,6 +11,7 @@ from typing import Any
 from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import Descent
 from libs.common.errors import MeshError, Reason
+from libs.common.facts import fact
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool
 
@@ -51,7 +52,7 @@ class Source(StrEnum):
     REPLAY = "REPLAY"
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Caller:
     """Who stands behind a call."""
 
@@ -74,7 +75,7 @@ class Caller:
     """What its authority falls with when that is revoked."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Request:
     """One call, as it was asked for."""
 
@@ -107,7 +108,7 @@ class Change:
     """Which rule, hook or approver."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Question:
     """What policy is asked about one call."""
 
@@ -175,7 +176,7 @@ class Decision:
     cost_micros: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Work:
     """One run, as a runner gets it."""
 
@@ -202,7 +203,7 @@ class Forecast:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Ran:
     """What a run brought back. Its effects may still wait to be made real, until somebody has looked at them."""
 
@@ -220,7 +221,7 @@ class Ran:
     """Throws its effects away. Exactly one of the two is called, where they are set."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Payload:
     """Arguments or a result as evidence shows them."""
 
@@ -228,7 +229,7 @@ class Payload:
     summary: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Record:
     """One step of one call, to be made durable."""
 
@@ -302,7 +303,7 @@ class Foreseen:
     trace_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Result:
     """A result that satisfied its contract, with where it comes from and what it took."""
 

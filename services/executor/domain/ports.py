@@ -56,6 +56,10 @@ class Runner(Protocol):
         """Name the sandbox that the tool would run in; None if this executor cannot run it."""
         ...
 
+    def at_once(self, tool: Tool) -> bool:
+        """Say whether a run of the tool takes but a moment and waits for nothing, so that nobody has to watch its time."""
+        ...
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the tool and return what it brought back. When canceled, everything it started is gone within 100 ms. Raises
         MeshError and nothing else."""

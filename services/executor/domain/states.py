@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 
 
@@ -77,36 +76,36 @@ class Track:
 
     __slots__ = ("_steps",)
 
-    def __init__(self, at: datetime) -> None:
-        self._steps = [(State.PLANNED, at)]
+    def __init__(self) -> None:
+        self._steps = [State.PLANNED]
 
     @property
     def state(self) -> State:
         """Where it is."""
-        return self._steps[-1][0]
+        return self._steps[-1]
 
     @property
     def previous(self) -> State | None:
         """Where it came from; None at the very beginning."""
-        return self._steps[-2][0] if len(self._steps) > 1 else None
+        return self._steps[-2] if len(self._steps) > 1 else None
 
     @property
-    def steps(self) -> tuple[tuple[State, datetime], ...]:
-        """Every state and when it was entered."""
+    def steps(self) -> tuple[State, ...]:
+        """Every state that it was in."""
         return tuple(self._steps)
 
     @property
     def path(self) -> str:
         """The names of the states, in order, separated by spaces."""
-        return " ".join([state for state, _ in self._steps])
+        return " ".join(self._steps)
 
     def leads_to(self, state: State) -> bool:
         """Say whether the state can be entered now."""
         return state in TRANSITIONS[self.state]
 
-    def enter(self, state: State, at: datetime) -> None:
+    def enter(self, state: State) -> None:
         """Move on; raises IllegalTransitionError and changes nothing if the table has no such way."""
-        present = self._steps[-1][0]
+        present = self._steps[-1]
         if state not in TRANSITIONS[present]:
             raise IllegalTransitionError(present, state)
-        self._steps.append((state, at))
+        self._steps.append(state)

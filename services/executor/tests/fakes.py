@@ -138,6 +138,9 @@ class ScriptedRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "in_process" if self.knows_tool else None
 
+    def at_once(self, tool: Tool) -> bool:
+        return False
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         self.calls.append(work.arguments)
         self._steps.append("ran")

@@ -210,9 +210,9 @@ async def test_a_backlog_goes_compressed_and_what_follows_does_not(opened: OpenS
     asked: list[grpc.Compression] = []
     opening = stream._open
 
-    def listening(batches: Any, *, compression: grpc.Compression) -> Any:
+    def listening(*, compression: grpc.Compression) -> Any:
         asked.append(compression)
-        return opening(batches, compression=compression)
+        return opening(compression=compression)
 
     stream._open = listening
     audit.acknowledging.clear()

@@ -28,6 +28,9 @@ class Behaving:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/x python kit@sha256:abc"
 
+    def at_once(self, tool: Tool) -> bool:
+        return False
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         return await self._behave()
 

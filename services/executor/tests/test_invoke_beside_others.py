@@ -49,7 +49,7 @@ def world(tool: Tool, *hooks: tuple[Phase, Any], **bounds: Any) -> World:
 
 
 def path(made: World, place: int = -1) -> list[State]:
-    return [state for state, _ in made.watcher.seen.ended[place].track.steps]
+    return list(made.watcher.seen.ended[place].track.steps)
 
 
 async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:

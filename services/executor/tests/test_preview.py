@@ -28,6 +28,9 @@ class Foreseeing:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/bubblewrap"
 
+    def at_once(self, tool: Tool) -> bool:
+        return False
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         self.work.append(work)
         return Ran({"said": "hello"}, (Effect("file:b", "update", True),), forecast=self.forecast, drop=self._drop)

@@ -25,8 +25,12 @@ class BuiltinRunner:
         """Name the sandbox, if this build ships the version."""
         return SANDBOX if tool.name in self._tools else None
 
+    def at_once(self, tool: Tool) -> bool:
+        """They are bounded to a moment, so there is nothing to interrupt."""
+        return True
+
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Call the tool. These tools are bounded to a moment, so there is nothing to interrupt."""
+        """Call the tool."""
         try:
             return Ran(self._tools[tool.name].call(work.arguments))
         except MeshError:

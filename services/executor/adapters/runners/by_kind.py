@@ -20,6 +20,10 @@ class RunnersByKind:
         runner = self._runners.get(tool.runner)
         return None if runner is None else runner.sandbox_for(tool)
 
+    def at_once(self, tool: Tool) -> bool:
+        """Ask the runner of the tool's kind."""
+        return self._runners[tool.runner].at_once(tool)
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the tool where its kind runs."""
         return await self._runners[tool.runner].run(tool, work)

@@ -57,6 +57,10 @@ class CommandRunner:
         spot = self._spot(tool)
         return None if spot is None else spot.sandbox
 
+    def at_once(self, tool: Tool) -> bool:
+        """A process may take any time."""
+        return False
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the program once. Raises INJECTION_DETECTED before anything starts, if an argument could be more than a value."""
         spot = self._spot(tool)

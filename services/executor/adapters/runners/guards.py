@@ -28,6 +28,10 @@ class Measured:
         """Ask the runner."""
         return self._runner.sandbox_for(tool)
 
+    def at_once(self, tool: Tool) -> bool:
+        """Ask the runner."""
+        return self._runner.at_once(tool)
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the tool, and count it."""
         began, ending = time.monotonic(), "succeeded"
@@ -56,6 +60,10 @@ class Typed:
     def sandbox_for(self, tool: Tool) -> str | None:
         """Ask the runner."""
         return self._runner.sandbox_for(tool)
+
+    def at_once(self, tool: Tool) -> bool:
+        """Ask the runner."""
+        return self._runner.at_once(tool)
 
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Run the tool."""

@@ -57,6 +57,10 @@ class PythonRunner:
         spot = self._spot(tool)
         return None if spot is None else spot.sandbox
 
+    def at_once(self, tool: Tool) -> bool:
+        """A process may take any time."""
+        return False
+
     async def run(self, tool: Tool, work: Work) -> Ran:
         """Answer a call, in a worker that only this tenant's calls to this version ever see."""
         spot, sandbox = self._spot(tool), self._ground.tiers.need(tool)
