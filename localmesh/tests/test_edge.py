@@ -220,6 +220,12 @@ def test_every_call_is_in_the_log_with_its_subject_and_trace(edge: Edge) -> None
     assert (entry["subject"], entry["status"], entry["route"]) == ("did:web:a", 200, "jsonrpc")
 
 
+def test_an_ordinary_call_leaves_the_script_of_the_edge_without_an_error(edge: Edge) -> None:
+    request = edge.rpc(edge.headers()).headers["x-request-id"]
+    assert eventually(lambda: _logged(edge.log, request))
+    assert [line for line in last_lines(edge.log, 2000) if "[error][lua]" in line] == []
+
+
 def _logged(log: Path, request: str) -> dict[str, Any] | None:
     lines = [line for line in last_lines(log, 2000) if request in line]
     found: dict[str, Any] | None = json.loads(lines[0]) if lines else None

@@ -67,7 +67,6 @@ class Settings(ProcessSettings):
     registry_address: Address = setting("REGISTRY_ADDRESS", address)
     authz_address: Address = setting("AUTHZ_ADDRESS", address)
     audit_address: Address = setting("AUDIT_ADDRESS", address)
-    audit_linger_ms: float = setting("AUDIT_LINGER_MS", number(0, 50), default=2.5)
     audit_wait_seconds: float = setting("AUDIT_WAIT_SECONDS", number(0.05, 30), default=5.0)
     outbox_limit: int = setting("OUTBOX_LIMIT", whole(1, 1_000_000), default=10_000)
     redaction_rules: ScannerBook = setting("REDACTION_RULES", book_file, default=ScannerBook())

@@ -193,8 +193,7 @@ def durable_trail(
     # A name for this one life: a successor under the same instance must wait for the lease like anybody else.
     owner = f"{instance_id(settings)}/{new_id()}"
     outbox = Outbox(database, writer, log, owner=owner, limit=settings.outbox_limit)
-    linger = settings.audit_linger_ms / 1000
-    stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, linger=linger, settled=outbox.settled)
+    stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, settled=outbox.settled)
     outbox.attach(stream)
     return DurableTrail(stream, outbox, log)
 

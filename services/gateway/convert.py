@@ -1,11 +1,10 @@
-"""Parameters to requests, responses to JSON. The result of a call is written by hand, because every call pays for it."""
+"""Parameters to requests, responses to JSON."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import orjson
-from toolmesh.executor.v1 import result_envelope_pb2 as results
 from toolmesh.executor.v1.executor_service_pb2 import (
     FetchResultRequest,
     FetchResultResponse,
@@ -17,6 +16,7 @@ from toolmesh.executor.v1.executor_service_pb2 import (
     PreviewInvocationResponse,
     SiblingFailure,
 )
+from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 from toolmesh.registry.v1.registry_service_pb2 import (
     GetToolRequest,
     GetToolResponse,
@@ -29,7 +29,7 @@ from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_envelope
 from services.gateway.domain.answer import envelope
-from services.gateway.protojson import MessageJson, blob, fragment, milliseconds, timestamp, words
+from services.gateway.protojson import MessageJson, blob
 
 Json = Any
 Params = dict[str, Any]
@@ -51,10 +51,6 @@ JSON_FIELDS = frozenset(
     }
 )
 _as_json = MessageJson(JSON_FIELDS)
-_STATUS = words(results.ResultStatus.DESCRIPTOR)
-_ROLE = words(results.ContentRole.DESCRIPTOR)
-_SOURCE = words(results.ResultSource.DESCRIPTOR)
-_REDACTION = words(results.RedactionState.DESCRIPTOR)
 
 
 def invoke_request(params: Params) -> InvokeRequest:
@@ -127,36 +123,9 @@ def resolve_request(params: Params) -> ResolveToolRequest:
     return ResolveToolRequest(tool=params["tool"], version_constraint=params.get("version", ""))
 
 
-def result_json(result: results.ResultEnvelope) -> Json:
-    """Return the result envelope; the rule of `protojson`, field by field."""
-    return {
-        "result_id": result.result_id,
-        "invocation_id": result.invocation_id,
-        "status": _STATUS.get(result.status, result.status),
-        "structured_content": fragment(result.structured_content),
-        "content": [_content(part) for part in result.content],
-        "model_facing_content": result.model_facing_content,
-        "ui_facing_summary": result.ui_facing_summary,
-        "transcript_search_text": result.transcript_search_text,
-        "provenance": _provenance(result.provenance) if result.HasField("provenance") else None,
-        "execution": _execution(result.execution) if result.HasField("execution") else None,
-        "replayed": result.replayed,
-        "adjusted_arguments": list(result.adjusted_arguments),
-        "deprecation": _as_json(result.deprecation) if result.HasField("deprecation") else None,
-        "redaction_state": _REDACTION.get(result.redaction_state, result.redaction_state),
-        "adjusted_result": list(result.adjusted_result),
-        "persisted": [_as_json(kept) for kept in result.persisted],
-        "resource_refs": list(result.resource_refs),
-        "artifact_refs": list(result.artifact_refs),
-        "evidence_refs": list(result.evidence_refs),
-        "policy_refs": list(result.policy_refs),
-        "trace_id": result.trace_id,
-        "create_time": timestamp(result.create_time) if result.HasField("create_time") else None,
-        "argument_changes": [{"path": c.path, "source": c.source, "reason": c.reason} for c in result.argument_changes],
-        "additional_context": list(result.additional_context),
-        "effects": [_as_json(effect) for effect in result.effects],
-        "compensation": _as_json(result.compensation) if result.HasField("compensation") else None,
-    }
+def result_json(result: ResultEnvelope) -> Json:
+    """Return the result envelope."""
+    return _as_json(result)
 
 
 def group_json(response: InvokeGroupResponse) -> Json:
@@ -187,42 +156,6 @@ def piece_json(pieces: list[FetchResultResponse]) -> Json:
         "size_bytes": first.size_bytes,
         "digest": first.digest,
         "media_type": first.media_type,
-    }
-
-
-def _content(part: results.ContentPart) -> Json:
-    kind = part.WhichOneof("part")
-    shown: dict[str, Json] = {}
-    if kind is not None:
-        shown[kind] = blob(part.blob) if kind == "blob" else getattr(part, kind)
-    shown["media_type"] = part.media_type
-    shown["role"] = _ROLE.get(part.role, part.role)
-    return shown
-
-
-def _provenance(provenance: results.Provenance) -> Json:
-    return {
-        "tool_version": provenance.tool_version,
-        "tool_digest": provenance.tool_digest,
-        "source": _SOURCE.get(provenance.source, provenance.source),
-        "retrieve_time": timestamp(provenance.retrieve_time) if provenance.HasField("retrieve_time") else None,
-        "content_version": provenance.content_version,
-    }
-
-
-def _execution(execution: results.ExecutionMetadata) -> Json:
-    return {
-        "total_ms": milliseconds(execution.total) if execution.HasField("total") else None,
-        "phases": [
-            {"phase": p.phase, "duration_ms": milliseconds(p.duration) if p.HasField("duration") else None}
-            for p in execution.phases
-        ],
-        "attempts": execution.attempts,
-        "sandbox_ref": execution.sandbox_ref,
-        "costs": [
-            {"category": c.category, "amount_micros": c.amount_micros, "currency": c.currency} for c in execution.costs
-        ],
-        "result_size_bytes": execution.result_size_bytes,
     }
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
 
 import orjson
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -25,10 +26,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def timestamp(value: Timestamp) -> str:
     """Return RFC 3339 in UTC, with as many digits as the value has."""
-    text = (_EPOCH + timedelta(seconds=value.seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    text, nanos = _second(value.seconds), value.nanos
+    return f"{text}.{nanos:09d}".rstrip("0") + "Z" if nanos else text + "Z"
+
+
+@lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    """Return the text of a second. Those of one moment share it, and to make it costs more than all the rest of a result."""
     # strftime does not pad the years before 1000 on every platform.
-    text = text.rjust(19, "0")
-    return f"{text}.{value.nanos:09d}".rstrip("0").rstrip(".") + "Z" if value.nanos else text + "Z"
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
 
 
 def milliseconds(value: Duration) -> float:
@@ -53,50 +59,59 @@ def words(enum: EnumDescriptor) -> Mapping[int, str]:
     return {value.number: value.name.removeprefix(prefix).lower() for value in enum.values}
 
 
+class _Plan(NamedTuple):
+    unset: dict[str, Json]
+    fields: dict[FieldDescriptor, tuple[str, Read | None]]
+
+
 class MessageJson:
-    """Turns messages into JSON. The plan of each type is made once; `json_fields` names the bytes that hold JSON."""
+    """Turns messages into JSON. `json_fields` names the bytes that hold JSON.
+
+    The plan of each type is made once: the object of a message in which nothing is set, and how each field is read. A message
+    then costs what is set in it, and not what could be.
+    """
 
     def __init__(self, json_fields: Collection[str]) -> None:
         self._json_fields = frozenset(json_fields)
-        self._plans: dict[str, list[Callable[[Message, dict[str, Json]], None]]] = {}
+        self._plans: dict[Descriptor, _Plan] = {}
 
     def __call__(self, message: Message) -> dict[str, Json]:
         """Return the JSON object of a message."""
-        shown: dict[str, Json] = {}
-        for step in self._plan(cast(Descriptor, message.DESCRIPTOR)):
-            step(message, shown)
+        descriptor = cast(Descriptor, message.DESCRIPTOR)
+        unset, fields = self._plans.get(descriptor) or self._planned(descriptor)
+        shown = unset.copy()
+        for field, value in message.ListFields():
+            key, read = fields[field]
+            shown[key] = value if read is None else read(value)
         return shown
 
-    def _plan(self, descriptor: Descriptor) -> list[Callable[[Message, dict[str, Json]], None]]:
-        plan = self._plans.get(descriptor.full_name)
-        if plan is None:
-            plan = self._plans[descriptor.full_name] = [self._step(field) for field in descriptor.fields]
+    def _planned(self, descriptor: Descriptor) -> _Plan:
+        fields = {field: (self._key(field), self._reader(field)) for field in descriptor.fields}
+        unset = {key: self._unset(field, read) for field, (key, read) in fields.items() if not _of_several(field)}
+        plan = self._plans[descriptor] = _Plan(unset, fields)
         return plan
 
-    def _step(self, field: FieldDescriptor) -> Callable[[Message, dict[str, Json]], None]:
-        name, key, read = field.name, self._key(field), self._reader(field)
+    @staticmethod
+    def _unset(field: FieldDescriptor, read: Read | None) -> Json:
         if field.is_repeated:
-            return lambda message, shown: shown.__setitem__(key, read(getattr(message, name)))
-        if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
-            return lambda message, shown: (
-                shown.__setitem__(key, read(getattr(message, name))) if message.HasField(name) else None
-            )
+            # Shared by all messages of the type: what is shown is written out, never changed.
+            return {} if _entry_of(field) is not None else ()
         if field.has_presence:
-            return lambda message, shown: shown.__setitem__(
-                key, read(getattr(message, name)) if message.HasField(name) else None
-            )
-        return lambda message, shown: shown.__setitem__(key, read(getattr(message, name)))
+            return None
+        return field.default_value if read is None else read(field.default_value)
 
-    def _reader(self, field: FieldDescriptor) -> Read:
+    def _reader(self, field: FieldDescriptor) -> Read | None:
+        """Return how a field is read; None for one that is JSON as it is."""
         if not field.is_repeated:
             return self._scalar(field)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            each = self._scalar(field.message_type.fields_by_name["value"])
-            return lambda entries: {str(key): each(entries[key]) for key in sorted(entries)}
-        each = self._scalar(field)
-        return lambda items: [each(item) for item in items]
+        entry = _entry_of(field)
+        if entry is not None:
+            each = self._scalar(entry.fields_by_name["value"])
+            return lambda entries: {str(key): each(entries[key]) if each else entries[key] for key in sorted(entries)}
+        read = self._scalar(field)
+        return list if read is None else lambda items: [read(item) for item in items]
 
-    def _scalar(self, field: FieldDescriptor) -> Read:
+    def _scalar(self, field: FieldDescriptor) -> Read | None:
         if field.message_type is not None:
             return _WELL_KNOWN.get(field.message_type.full_name, self)
         if field.enum_type is not None:
@@ -105,12 +120,23 @@ class MessageJson:
             return lambda number: known.get(number, number)
         if field.type == FieldDescriptor.TYPE_BYTES:
             return fragment if field.full_name in self._json_fields else blob
-        return lambda value: value
+        return None
 
     @staticmethod
     def _key(field: FieldDescriptor) -> str:
         is_duration = field.message_type is not None and field.message_type.full_name == "google.protobuf.Duration"
         return f"{field.name}_ms" if is_duration else field.name
+
+
+def _entry_of(field: FieldDescriptor) -> Descriptor | None:
+    """Return the type of the entries of a map; None for a field that is none."""
+    kind = field.message_type
+    return kind if kind is not None and kind.GetOptions().map_entry else None
+
+
+def _of_several(field: FieldDescriptor) -> bool:
+    """Say whether the field is one of the parts of a oneof, of which only the set one appears."""
+    return field.containing_oneof is not None and len(field.containing_oneof.fields) > 1
 
 
 _WELL_KNOWN: Mapping[str, Read] = {

@@ -34,4 +34,4 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     authzen = AuthzenEndpoint(evaluations, load, telemetry, log, settings.trace_sample_ratio)
     app = App(endpoint, authzen, KeySet(peers.fetch_jwks, SystemClock()), load, log)
     server = HttpServer(settings, app, load, PEERS, log)
-    return GatewayApplication(settings, server, load, peers.close)
+    return GatewayApplication(settings, server, load, telemetry, peers.close)

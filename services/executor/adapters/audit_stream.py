@@ -1,9 +1,9 @@
 """The one stream to the log that all calls share.
 
 One message carries many records, and one message is under way at a time: a message costs as much with one record in it
-as with thirty. While a message is under way, records gather for the next. When several calls are active the next one
-also lingers, until most of them have joined or a moment has passed; a call that is alone never waits. Only a backlog is
-compressed: what gathers in a moment is sent sooner than it is squeezed.
+as with thirty. While a message is under way, records gather for the next. When several calls are active it also waits for
+a turn of the event loop in which nobody joined: as long as there is other work nothing is lost by that, and a timer would
+wait where there is none. Only a backlog is compressed: what gathers in a moment is sent sooner than it is squeezed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class AuditStream:
         log: Log,
         *,
         active: Callable[[], int],
-        linger: float,
         settled: Callable[[str, bool], None] = lambda record_id, stored: None,
         capacity: int = 10_000,
         ack_seconds: float = ACK_SECONDS,
@@ -76,7 +75,7 @@ class AuditStream:
         # Batches are bytes already, so nothing is left to serialise.
         self._open: Any = channel.stream_stream(METHOD, response_deserializer=pb.AppendRecordsResponse.FromString)
         self._writer, self._log, self._active = writer, log, active
-        self._linger, self._capacity, self._ack_seconds = linger, capacity, ack_seconds
+        self._capacity, self._ack_seconds = capacity, ack_seconds
         self._settled = settled
         self._queue: deque[Entry] = deque()
         self._queued_bytes = 0
@@ -110,7 +109,6 @@ class AuditStream:
         """Send what is left, as far as the log takes it in a moment, and end."""
         if self._running is None:
             return
-        self._linger = 0.0
         self._due.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
@@ -197,7 +195,7 @@ class AuditStream:
             self._watch_until(first, loop)
 
     def _prompt(self) -> None:
-        """Have the queue sent: at once when alone, a little later when others are about to join."""
+        """Have the queue sent: at once when alone, and when nobody joins any more where others are about to."""
         if self._sent:
             return
         if self._active() <= COMPANY:
@@ -207,6 +205,7 @@ class AuditStream:
             self._lingering = asyncio.get_running_loop().call_soon(self._lingered)
 
     def _lingered(self) -> None:
+        """Send if nobody joined since the last turn of the loop."""
         self._lingering = None
         if self._sent or not self._queue:
             return

@@ -24,12 +24,12 @@ OpenStream = Callable[..., Any]
 
 @pytest.fixture
 async def opened(reach: Callable[..., Any], quiet: Log) -> AsyncIterator[OpenStream]:
-    """Return a factory of started streams: `await opened(address, active=..., linger=...)`."""
+    """Return a factory of started streams: `await opened(address, active=...)`."""
     streams: list[AuditStream] = []
 
-    async def start(address: Address, *, active: int = 1, linger: float = 0.0, **changes: Any) -> AuditStream:
+    async def start(address: Address, *, active: int = 1, **changes: Any) -> AuditStream:
         channel = await reach("audit", address)
-        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: active, linger=linger, **changes)
+        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: active, **changes)
         await stream.start()
         streams.append(stream)
         return stream
@@ -68,7 +68,7 @@ async def test_records_that_gather_while_a_batch_is_under_way_share_the_next(
 
 
 async def test_with_company_a_batch_lingers_for_it(opened: OpenStream, audit: AuditPeer) -> None:
-    stream = await opened(audit.address, active=16, linger=0.2)
+    stream = await opened(audit.address, active=16)
     await stream.append(a_record(), within=10)
 
     async def a_moment_later(n: int) -> None:
@@ -81,13 +81,13 @@ async def test_with_company_a_batch_lingers_for_it(opened: OpenStream, audit: Au
 
 
 async def test_a_call_that_is_alone_never_waits_for_company(opened: OpenStream, audit: AuditPeer) -> None:
-    stream = await opened(audit.address, active=1, linger=3600.0)
+    stream = await opened(audit.address, active=1)
     await stream.append(a_record(), within=10)
     assert audit.batches == [1]
 
 
 async def test_a_batch_is_bounded(opened: OpenStream, audit: AuditPeer) -> None:
-    stream = await opened(audit.address, active=9, linger=0.1)
+    stream = await opened(audit.address, active=9)
     await asyncio.gather(*(stream.append(a_record(), within=20) for _ in range(1200)))
     assert sum(audit.batches) == 1200
     assert max(audit.batches) <= 500
@@ -167,7 +167,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_stream_and_not_the_r
 
 
 async def test_a_record_that_the_log_refuses_does_not_hold_up_the_others(opened: OpenStream, audit: AuditPeer) -> None:
-    stream = await opened(audit.address, active=9, linger=0.05)
+    stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(6)]
     audit.refused = {records[3].record_id}
     outcomes = await asyncio.gather(*(stream.append(r, within=20) for r in records), return_exceptions=True)
@@ -243,7 +243,7 @@ async def test_a_record_that_nobody_waits_for_arrives_too(opened: OpenStream, au
 
 
 async def test_stopping_sends_what_is_left(opened: OpenStream, audit: AuditPeer) -> None:
-    stream = await opened(audit.address, active=9, linger=3600.0)
+    stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(3)]
     for record in records:
         stream.leave(record)

@@ -27,7 +27,7 @@ def given(process_environment: Callable[[str], dict[str, str]], sealing_keys: Pa
 
 def test_the_defaults_are_those_that_were_measured(given: dict[str, str]) -> None:
     settings = load(Settings, given)
-    assert (settings.audit_linger_ms, settings.audit_wait_seconds) == (2.5, 5.0)
+    assert settings.audit_wait_seconds == 5.0
     assert str(settings.audit_address) == "audit:3"
     assert "hunter2" not in str(describe(settings))
 
@@ -40,10 +40,10 @@ def test_nothing_starts_without_its_peers(given: dict[str, str], missing: str) -
     assert len(caught.value.problems) == 1
 
 
-@pytest.mark.parametrize("linger", ["-1", "51", "soon"])
-def test_a_linger_out_of_bounds_is_refused(given: dict[str, str], linger: str) -> None:
+@pytest.mark.parametrize("wait", ["0", "601", "soon"])
+def test_a_wait_out_of_bounds_is_refused(given: dict[str, str], wait: str) -> None:
     with pytest.raises(SettingsError):
-        load(Settings, {**given, "TOOLMESH_AUDIT_LINGER_MS": linger})
+        load(Settings, {**given, "TOOLMESH_AUDIT_WAIT_SECONDS": wait})
 
 
 def test_large_results_and_the_cache_are_bounded_unless_told_otherwise(given: dict[str, str]) -> None:

@@ -34,7 +34,7 @@ async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) ->
 
     def make(tool: Tool | None = None, *, audit_wait: float = 20.0) -> World:
         def trail(in_flight: InFlight) -> DurableTrail:
-            stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: in_flight.count, linger=0.0)
+            stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: in_flight.count)
             streams.append(DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink)))
             return streams[-1]
 

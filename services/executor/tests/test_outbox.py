@@ -74,7 +74,6 @@ async def replica(
             writer,
             quiet,
             active=lambda: 1,
-            linger=0.0,
             settled=outbox.settled,
             ack_seconds=ack_seconds,
         )

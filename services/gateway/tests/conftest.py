@@ -70,6 +70,7 @@ class Mesh:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return what the gateway logged in this test so far."""
+        self.application.telemetry.tell()
         self._log.flush()
         return [orjson.loads(line) for line in self._lines.read_bytes()[self._before :].splitlines()]
 
@@ -84,6 +85,8 @@ class Mesh:
         await self.idle()
         self.clients.clear()
         self.peers.forget()
+        self.application.telemetry.tell()
+        self._log.flush()
         self._before = self._lines.stat().st_size
 
 
@@ -95,17 +98,17 @@ def _environment(pki: Any, name: str) -> dict[str, str]:
         "TOOLMESH_TLS_CERT": str(identity.cert),
         "TOOLMESH_TLS_KEY": str(identity.key),
         "TOOLMESH_TLS_CA": str(pki.ca),
-        "TOOLMESH_DRAIN_SECONDS": "4",
         "TOOLMESH_MAX_CONCURRENT_CALLS": "9",
     }
 
 
 @asynccontextmanager
-async def run_mesh(pki: Any, signer: Any, folder: Path) -> AsyncIterator[Mesh]:
+async def run_mesh(pki: Any, signer: Any, folder: Path, *, drain_seconds: str = "4") -> AsyncIterator[Mesh]:
     """Run a gateway in this process."""
     peers = Peers(lambda name: _environment(pki, name), signer)
     await peers.start()
-    settings = load(Settings, {**_environment(pki, "gateway"), **peers.addresses()})
+    environment = {**_environment(pki, "gateway"), **peers.addresses(), "TOOLMESH_DRAIN_SECONDS": drain_seconds}
+    settings = load(Settings, environment)
     lines = folder / "log"
     with lines.open("wb") as file:
         log = Log("gateway", descriptor=file.fileno())

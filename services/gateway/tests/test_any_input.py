@@ -27,6 +27,7 @@ from services.gateway.transport.app import App
 from services.gateway.transport.authzen import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.transport.calls import Calls
 from services.gateway.transport.load import Load
+from services.gateway.transport.presence import Presence
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.telemetry import Telemetry
 
@@ -101,7 +102,8 @@ def ask() -> Ask:
             sent.append(event)
 
         given_headers = [(b"content-type", b"application/json")] if headers is None else headers
-        await app({"path": path, "method": method, "headers": given_headers, "state": {"peer": "edge"}}, receive, send)
+        state = {"peer": "edge", "presence": Presence()}
+        await app({"path": path, "method": method, "headers": given_headers, "state": state}, receive, send)
         assert [event["type"] for event in sent] == ["http.response.start", "http.response.body"]
         return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 

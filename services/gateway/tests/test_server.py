@@ -128,3 +128,12 @@ async def test_what_was_accepted_is_finished_while_health_says_goodbye(pki: Any,
         with pytest.raises(httpx.ConnectError):
             await late.http.get("/healthz")
         await late.http.aclose()
+
+
+async def test_what_does_not_end_in_time_is_ended(pki: Any, signer: Any, tmp_path: Path) -> None:
+    async with run_mesh(pki, signer, tmp_path, drain_seconds="0") as mesh:
+        slow = asyncio.create_task(mesh.client().invoke("slow"))
+        await mesh.peers.executor.reached(1)
+        await asyncio.wait_for(mesh.application.server.drain(), 20)
+        await asyncio.wait_for(mesh.peers.executor.canceled.wait(), 10)
+        assert (await slow).status_code == 500

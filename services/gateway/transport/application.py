@@ -8,15 +8,21 @@ from libs.common.ops import OpsServer
 from libs.common.settings import ProcessSettings
 from services.gateway.transport.load import Load
 from services.gateway.transport.server import HttpServer
+from services.gateway.transport.telemetry import Telemetry
 
 
 class GatewayApplication:
     """Ready from the moment the listener answers until the process begins to end."""
 
     def __init__(
-        self, settings: ProcessSettings, server: HttpServer, load: Load, release: Callable[[], Awaitable[None]]
+        self,
+        settings: ProcessSettings,
+        server: HttpServer,
+        load: Load,
+        telemetry: Telemetry,
+        release: Callable[[], Awaitable[None]],
     ) -> None:
-        self.server, self.load = server, load
+        self.server, self.load, self.telemetry = server, load, telemetry
         self.ops = OpsServer(settings.ops_listen, lambda: load.serving)
         self._release = release
 
@@ -28,5 +34,6 @@ class GatewayApplication:
     async def stop(self) -> None:
         """Let what was accepted finish, then release everything."""
         await self.server.drain()
+        self.telemetry.tell()
         await self._release()
         self.ops.stop()

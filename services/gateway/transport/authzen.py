@@ -66,7 +66,7 @@ class AuthzenEndpoint:
         self, scope: Scope, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
     ) -> tuple[Reply, MeshError | None]:
         try:
-            with self._load.place():
+            with self._load:
                 answer = await self._answer(scope, headers, arrival, call, receive)
             return Reply(200, [], dump(answer)), None
         except (DisconnectedError, asyncio.CancelledError):
@@ -96,7 +96,7 @@ class AuthzenEndpoint:
         if call.deadline <= time.monotonic():
             raise MeshError(Reason.DEADLINE_EXCEEDED)
         answering, trace_id = self._answering[scope["path"]], arrival.trace.trace_id
-        return await while_connected(receive, lambda: answering(payload, arrival.token, trace_id))
+        return await while_connected(scope["state"]["presence"], answering(payload, arrival.token, trace_id))
 
 
 class _WrongFormError(Exception):

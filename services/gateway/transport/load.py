@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from libs.common.errors import MeshError, Reason
 
 
 class Load:
-    """Counts requests. Beyond the limit a new one is refused before its body is read, so memory stays bounded."""
+    """Counts requests: `with load` holds a place for one. Beyond the limit a new one is refused before its body is read, so memory
+    stays bounded."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,19 +19,17 @@ class Load:
         self.serving = False
         """True from the first moment that calls are welcome to the moment that the process begins to end."""
 
-    @contextmanager
-    def place(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Hold a place while a request is under way; raises OVERLOADED when there is none."""
         if self._under_way >= self._limit:
             raise MeshError(Reason.OVERLOADED, retry_after=0.1)
         self._under_way += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
+
+    def __exit__(self, *failure: object) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
 
     async def drained(self, seconds: float) -> None:
         """Return when nothing is under way, or when the time is over."""

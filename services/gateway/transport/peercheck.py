@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from libs.common.auth.peers import peer_name
 from libs.common.telemetry.log import Log
+from services.gateway.transport.presence import Presence
 
 GOODBYE_SECONDS = 0.5
 
@@ -26,8 +27,14 @@ def protocol_for(trust_domain: str, allowed: Collection[str], log: Log) -> type[
                 log.warning("peer refused", peer=name, client=str(self.client))
                 transport.abort()
                 return
+            self._presence = Presence()
             # Each request receives a copy of this as its scope's state.
-            self.app_state = {**self.app_state, "peer": name}
+            self.app_state = {**self.app_state, "peer": name, "presence": self._presence}
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if not self._refused:
+                self._presence.end()
 
         def data_received(self, data: bytes) -> None:
             # What had arrived with the handshake may still be delivered.

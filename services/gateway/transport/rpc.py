@@ -35,8 +35,8 @@ class RpcEndpoint:
         call = begin_call(arrival)
         enter(call)
         try:
-            with self._load.place():
-                reply = await self._reply(scope["method"], headers, arrival, call, receive)
+            with self._load:
+                reply = await self._reply(scope, headers, arrival, call, receive)
                 await respond(send, reply, *self._marks(arrival))
         except DisconnectedError:
             return
@@ -44,9 +44,9 @@ class RpcEndpoint:
             await respond(send, self._refused(call, error), *self._marks(arrival))
 
     async def _reply(
-        self, verb: str, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
+        self, scope: Scope, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
     ) -> Reply:
-        if verb != "POST":
+        if scope["method"] != "POST":
             error = MeshError(Reason.INVALID_REQUEST, message="JSON-RPC is called with POST")
             return self._refused(call, error, status=405, headers=[(b"allow", b"POST")])
         if not is_json(headers):
@@ -56,7 +56,7 @@ class RpcEndpoint:
             message = parse(await read_body(receive, headers, MAX_BYTES, arrival.deadline_ms))
         except MeshError as error:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
-        answers = await while_connected(receive, lambda: self._answers(message, call, arrival))
+        answers = await while_connected(scope["state"]["presence"], self._answers(message, call, arrival))
         return reply_to(answers, batch=message.batch, trace_id=arrival.trace.trace_id)
 
     async def _answers(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
