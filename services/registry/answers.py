@@ -8,7 +8,7 @@ by a change of this process at once. A log that was not looked at lately vouches
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 
@@ -19,17 +19,14 @@ from services.registry.domain.ports import Bell, ChangeFeed
 MAX_ANSWERS = 4096
 MAX_BYTES = 32 * 1024 * 1024
 
-M = TypeVar("M", bound=Message)
-
 
 class _Known(NamedTuple):
-    message: Any
-    size: int
+    written: bytes
     until: float
 
 
 class Answers:
-    """Remembers messages. What it hands out is shared: nobody may change it."""
+    """Remembers answers in the form they are sent in: writing one out takes longer than to remember it."""
 
     def __init__(self, feed: ChangeFeed, clock: Clock, *, max_bytes: int = MAX_BYTES) -> None:
         self._feed, self._clock, self._max_bytes = feed, clock, max_bytes
@@ -38,19 +35,22 @@ class Answers:
         self._seen: Position | None = None
         self._writes = 0
 
-    async def recall(self, key: Hashable, make: Callable[[], Awaitable[tuple[M, float]]]) -> M:
-        """Return the answer that is known under a key, or make it. `make` also says until when it holds, whatever happens
-        to the log. A failure is never remembered."""
-        seen = self._current()
+    def known(self, key: Hashable) -> bytes | None:
+        """Return the answer that is known under a key, if one is and still holds."""
+        self._current()
         known = self._known.get(key)
-        if known is not None and known.until > self._clock.now().timestamp():
-            return known.message  # type: ignore[no-any-return]
-        writes = self._writes
+        return known.written if known is not None and known.until > self._clock.now().timestamp() else None
+
+    async def make(self, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
+        """Make an answer and keep it under a key. `make` also says until when it holds, whatever happens to the log. A failure
+        is never remembered."""
+        seen, writes = self._current(), self._writes
         message, until = await make()
+        written = message.SerializeToString()
         # Read before a change and kept after it, the answer would outlive what it was read from.
         if seen is not None and seen == self._current() and writes == self._writes:
-            self._keep(key, _Known(message, message.ByteSize(), until))
-        return message
+            self._keep(key, _Known(written, until))
+        return written
 
     def forget(self) -> None:
         """Forget everything: this process has changed the registry, and whoever did must see it."""
@@ -68,10 +68,10 @@ class Answers:
 
     def _keep(self, key: Hashable, made: _Known) -> None:
         old = self._known.pop(key, None)
-        self._bytes += made.size - (old.size if old else 0)
+        self._bytes += len(made.written) - (len(old.written) if old else 0)
         self._known[key] = made
         while len(self._known) > MAX_ANSWERS or self._bytes > self._max_bytes:
-            self._bytes -= self._known.pop(next(iter(self._known))).size
+            self._bytes -= len(self._known.pop(next(iter(self._known))).written)
 
 
 class ForgetfulBell:

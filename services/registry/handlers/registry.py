@@ -67,27 +67,29 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
         return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
 
-    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
-        async def make() -> tuple[pb.ListToolsResponse, float]:
-            page = await list_tools(
-                convert.selection_of(request),
-                request.page_size,
-                request.page_token,
-                catalogue=self._catalogue,
-                clock=self._clock,
-            )
-            return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
+        key = ("ListTools", request.SerializeToString(deterministic=True))
+        return self._answers.known(key) or await self._answers.make(key, lambda: self._listed(request))
 
-        return await self._answers.recall(("ListTools", request.SerializeToString(deterministic=True)), make)
+    async def _listed(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
+        page = await list_tools(
+            convert.selection_of(request),
+            request.page_size,
+            request.page_token,
+            catalogue=self._catalogue,
+            clock=self._clock,
+        )
+        return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
 
-    async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> pb.ResolveToolResponse:
-        async def make() -> tuple[pb.ResolveToolResponse, float]:
-            version = await resolve_tool(
-                request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
-            )
-            return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.holds_until([version])
+    async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> Any:
+        key = ("ResolveTool", request.tool, request.version_constraint)
+        return self._answers.known(key) or await self._answers.make(key, lambda: self._resolved(request))
 
-        return await self._answers.recall(("ResolveTool", request.tool, request.version_constraint), make)
+    async def _resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
+        version = await resolve_tool(
+            request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
+        )
+        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.holds_until([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(
