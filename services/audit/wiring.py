@@ -48,6 +48,7 @@ from services.audit.domain.evidence.verify_range import VerifyRange
 from services.audit.domain.export_records import ExportRecords
 from services.audit.domain.note import Origin
 from services.audit.domain.ports import LogReader, RelaySink
+from services.audit.domain.recent import RecentReader
 from services.audit.domain.relay import Relay
 from services.audit.domain.tail import Tail
 from services.audit.domain.usage.count_records import CountRecords
@@ -73,8 +74,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     watch = WatchRecords(reader, tail)
     handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin)
 
-    usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(PostgresBook(engine), log)
-    relay, relay_state = _relay(settings, log, reader, tail)
+    usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(engine, tail, log)
+    relay, relay_state = _relay(settings, log, RecentReader(reader, tail.recent), tail)
 
     async def announce() -> None:
         log.info("log open", verifier_key=await evidence.checkpoints.verifier_key())
@@ -156,12 +157,12 @@ def _stores(engine: AsyncEngine) -> tuple[PostgresReader, PostgresShards, Postgr
     return PostgresReader(engine), PostgresShards(engine), PostgresTrees(engine), PostgresCheckpoints(engine)
 
 
-def _counting(book: PostgresBook, log: Log) -> CountRecords:
+def _counting(engine: AsyncEngine, tail: Tail, log: Log) -> CountRecords:
     def failed(error: Exception) -> None:
         metrics.usage_failures_total.inc()
         log.error("usage was not counted", cause=error)
 
-    return CountRecords(book, failed=failed)
+    return CountRecords(PostgresBook(engine, recent=tail.recent), failed=failed)
 
 
 def _relay(settings: Settings, log: Log, reader: LogReader, tail: Tail) -> tuple[Resource, Callable[[], str]]:

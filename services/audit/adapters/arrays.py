@@ -1,7 +1,7 @@
-"""Columns as PostgreSQL arrays, packed for the wire.
+"""Values as PostgreSQL's binary format has them, packed for the wire.
 
 psycopg finds out the type of every element of every list. The columns of the log have fixed types, so they are packed
-directly, at half the cost: 42 instead of 87 microseconds for the twelve columns of eight records, on every commit.
+directly, at less than half the cost, on every commit.
 """
 
 from __future__ import annotations
@@ -9,56 +9,65 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import lru_cache
+from itertools import chain
 
-import psycopg
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
-
-_BYTEA, _TEXT, _TIMESTAMPTZ = 17, 25, 1184
+_INT2, _INT8, _BYTEA, _TEXT, _TIMESTAMPTZ = 21, 20, 17, 25, 1184
 _ARRAY = struct.Struct("!iiIii")
-_LENGTH = struct.Struct("!i")
-_MOMENT = struct.Struct("!q")
+_length = struct.Struct("!i").pack
+_small = struct.Struct("!h").pack
+_NUMBER = struct.Struct("!q")
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class PackedArray(bytes):
-    """An array in PostgreSQL's binary format. The statement must cast it to its type."""
+def number(value: int) -> bytes:
+    """Pack a bigint."""
+    return _NUMBER.pack(value)
 
 
-class _PackedArrayDumper(Dumper):
-    format = Format.BINARY
-
-    def dump(self, obj: Any) -> bytes:
-        return bytes(obj)
+def moment_of(packed: bytes) -> datetime:
+    """Return the moment that a packed timestamptz is."""
+    return _POSTGRES_EPOCH + timedelta(microseconds=_NUMBER.unpack(packed)[0])
 
 
-def accept_packed_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Let statements of this connection take packed arrays as parameters."""
-    connection.adapters.register_dumper(PackedArray, _PackedArrayDumper)
-
-
-def byte_strings(column: Sequence[bytes]) -> PackedArray:
+def byte_strings(column: Sequence[bytes]) -> bytes:
     """Pack a column as bytea[]."""
     return _packed(_BYTEA, column)
 
 
-def texts(column: Iterable[str]) -> PackedArray:
+def texts(column: Iterable[str]) -> bytes:
     """Pack a column as text[]."""
     return _packed(_TEXT, [item.encode() for item in column])
 
 
-def moments(column: Iterable[datetime]) -> PackedArray:
+def common_texts(column: Sequence[str]) -> bytes:
+    """Pack a column as text[] whose values are mostly the same few."""
+    return _ARRAY.pack(1, 0, _TEXT, len(column), 1) + b"".join(map(_element, column))
+
+
+@lru_cache(maxsize=512)
+def _element(text: str) -> bytes:
+    packed = text.encode()
+    return _length(len(packed)) + packed
+
+
+def moments(column: Iterable[datetime]) -> bytes:
     """Pack a column as timestamptz[]."""
-    return _packed(_TIMESTAMPTZ, [_MOMENT.pack((item - _POSTGRES_EPOCH) // _MICROSECOND) for item in column])
+    return _packed(_TIMESTAMPTZ, [_NUMBER.pack((item - _POSTGRES_EPOCH) // _MICROSECOND) for item in column])
 
 
-def _packed(element_type: int, items: Sequence[bytes]) -> PackedArray:
-    # One dimension that counts from 1, and no element that is null.
-    parts = [_ARRAY.pack(1, 0, element_type, len(items), 1)]
-    length = _LENGTH.pack
-    for item in items:
-        parts.append(length(len(item)))
-        parts.append(item)
-    return PackedArray(b"".join(parts))
+def numbers(column: Iterable[int]) -> bytes:
+    """Pack a column as bigint[]."""
+    return _packed(_INT8, [_NUMBER.pack(item) for item in column])
+
+
+def small_numbers(column: Iterable[int]) -> bytes:
+    """Pack a column as smallint[]."""
+    return _packed(_INT2, [_small(item) for item in column])
+
+
+def _packed(element_type: int, items: Sequence[bytes]) -> bytes:
+    # One dimension that counts from 1, and no element that is null; each element behind its length.
+    elements = chain.from_iterable(zip(map(_length, map(len, items)), items, strict=True))
+    return _ARRAY.pack(1, 0, element_type, len(items), 1) + b"".join(elements)

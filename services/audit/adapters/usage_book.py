@@ -31,15 +31,17 @@ from services.audit.adapters.usage_tables import (
     usage_pages,
     usage_position,
 )
+from services.audit.domain.recent import Recent
+from services.audit.domain.slices import in_slices
 from services.audit.domain.usage.call import Evidence, Outcome, Stretch
 from services.audit.domain.usage.cells import Cell, Rollup
-from services.audit.domain.usage.slices import in_slices
 from services.audit.domain.usage.tally import Tally
 
 TURN_RECORDS = 2000
 TURN_BYTES = 4 * 1024 * 1024
 
 _AT_ONCE = 400
+_SIZE = select(tree_head.c.size)
 _CHANGING = [column.name for column in TALLY_COLUMNS]
 _KEEP = text(
     f"""
@@ -68,8 +70,8 @@ _FIND = select(
 class PostgresBook:
     """The counts of one database."""
 
-    def __init__(self, engine: AsyncEngine, *, records: int = TURN_RECORDS) -> None:
-        self._engine, self._records = engine, records
+    def __init__(self, engine: AsyncEngine, *, recent: Recent | None = None, records: int = TURN_RECORDS) -> None:
+        self._engine, self._recent, self._records = engine, recent or Recent(), records
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[PostgresTurn | None]:
@@ -80,7 +82,7 @@ class PostgresBook:
             await connection.execute(text("set local synchronous_commit = off"))
             held = select(usage_position.c.counted).with_for_update(skip_locked=True)
             position = (await connection.execute(held)).scalar()
-            turn = None if position is None else PostgresTurn(connection, position, self._records)
+            turn = None if position is None else PostgresTurn(connection, self._recent, position, self._records)
             yield turn
         if turn is not None:
             metrics.usage_records_total.inc(turn.counted)
@@ -90,14 +92,16 @@ class PostgresBook:
 class PostgresTurn:
     """One transaction of counting."""
 
-    def __init__(self, connection: AsyncConnection, position: int, limit: int) -> None:
-        self._connection, self._position, self._limit = connection, position, limit
+    def __init__(self, connection: AsyncConnection, recent: Recent, position: int, limit: int) -> None:
+        self._connection, self._recent, self._position, self._limit = connection, recent, position, limit
         self.counted = self.behind = 0
 
     async def stretch(self) -> Stretch:
         """Keep the promise of the port. What lies in a shard that was archived before it was counted is passed over."""
         # The size is read first: whatever is below it can be seen by everything that is asked afterwards.
-        size = (await self._connection.execute(select(tree_head.c.size))).scalar_one()
+        size = (await self._connection.execute(_SIZE)).scalar_one()
+        if self._recent.holds(self._position, size):
+            return await self._remembered(size)
         ahead = and_(records.c.sequence >= self._position, records.c.sequence < size)
         first = (await self._connection.execute(select(func.min(records.c.sequence)).where(ahead))).scalar()
         if first is None:
@@ -108,6 +112,19 @@ class PostgresTurn:
             end = rows[-1].sequence + 1
         self.behind = size - end
         evidence = [_evidence(row) async for row in in_slices(rows)]
+        return Stretch(self._position, end, evidence, more=end < size)
+
+    async def _remembered(self, size: int) -> Stretch:
+        """Return the next records from memory, where all of them still are."""
+        end = min(self._position + self._limit, size)
+        self.behind = size - end
+        parts = self._recent.between(self._position, end)
+        # Those that may end a call have a status.
+        ended = ((stored, place) for stored, places in parts for place in places if stored.entries[place].status)
+        evidence = [
+            Evidence(stored.first_sequence + place, orjson.loads(stored.entries[place].canonical), stored.log_time)
+            async for stored, place in in_slices(ended)
+        ]
         return Stretch(self._position, end, evidence, more=end < size)
 
     async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from libs.common.sql.engine import transaction
 from services.audit.adapters.tables import tree_head
 from services.audit.adapters.usage_tables import TALLY_COLUMNS, tally_of, usage_cells, usage_position
+from services.audit.domain.slices import in_slices
 from services.audit.domain.usage.call import ERRORS, OTHER, Outcome
 from services.audit.domain.usage.cells import Rollup
 from services.audit.domain.usage.model import (
@@ -29,7 +30,6 @@ from services.audit.domain.usage.model import (
     ToolFound,
     Wanted,
 )
-from services.audit.domain.usage.slices import in_slices
 from services.audit.domain.usage.tally import Tally
 
 _cells = usage_cells.c

@@ -1,8 +1,8 @@
-"""The end of the log in PostgreSQL, in a thread and on a connection of its own.
+"""The end of the log in PostgreSQL, on a connection of its own.
 
-A blocking connection costs a third of an asynchronous one for a small statement; its thread keeps the event loop free.
-A commit is one statement (commit.py). Only what is rare takes more: another replica came first, a shard is full, or a record
-is so old that a closed shard may hold it already.
+A commit is one statement (commit.py), which the event loop waits for (quick.py). Only what is rare takes more: another
+replica came first, a shard is full, a record came twice, or is so old that a closed shard may hold it already. All of that
+happens in a thread, where it may take its time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import TypeVar
 
 import psycopg
@@ -19,24 +18,19 @@ from psycopg.errors import UniqueViolation
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.audit.adapters.commit import Connection, connect, insert, read_head
+from services.audit.adapters.commit import Connection, connect, draft, insert, read_head
+from services.audit.adapters.places import appended, in_older_shards, perhaps_older, places_of, without
+from services.audit.adapters.quick import Line
 from services.audit.domain.errors import log_unavailable
 from services.audit.domain.evidence.errors import refused
 from services.audit.domain.evidence.model import ShardLimits, ShardLink
 from services.audit.domain.evidence.ports import Scribe
 from services.audit.domain.merkle import CompactRange
-from services.audit.domain.model import EPOCH, Appended, Entry, TreeHead
+from services.audit.domain.model import Appended, Entry, Stored, TreeHead
 from services.audit.domain.note import Origin
 
-# How far a writer's clock may be ahead. A record of a later moment than this behind a shard's opening was made after it,
-# and cannot be in an older shard.
-SKEW = timedelta(hours=1)
 _DUPLICATE = "_record_id_key"
 _REFUSED = "TM001"
-_PLACES = "select record_id, sequence from records where record_id = any(%s::text[])"
-_OLDER_PLACES = f"""
-{_PLACES} and shard = any(array(select number from shards where close_time >= %s and drop_time is null))
-"""  # noqa: S608  (a constant)
 
 T = TypeVar("T")
 
@@ -50,23 +44,56 @@ class PostgresWriter:
         self._url, self._log, self._scribe, self._clock = url, log, scribe, clock
         self._limits, self._origin = limits, origin
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
+        self._turn = asyncio.Lock()
         self._connection: Connection | None = None
+        self._line: Line | None = None
         self._head: TreeHead | None = None
 
     async def start(self) -> None:
         """Connect and learn the head."""
-        await self._in_thread(self._ready)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._ready)
 
     async def stop(self) -> None:
         """Let go of the connection."""
-        await self._in_thread(self._forget)
+        await self._alone(self._forget)
         self._thread.shutdown(wait=False)
 
     # ---- appending
 
     async def append(self, entries: Sequence[Entry]) -> Appended:
         """Keep the promise of the port."""
-        return await self._in_thread(lambda: self._guarded(lambda: self._append(entries)))
+        async with self._turn:
+            done = await self._quickly(entries)
+        if done is not None:
+            return done
+        return await self._alone(lambda: self._append(entries))
+
+    async def _quickly(self, entries: Sequence[Entry]) -> Appended | None:
+        """Commit with one statement, if that is all it takes; None if it takes more, and nothing was stored."""
+        connection, head = self._connection, self._head
+        if connection is None or head is None or self._full(head) or perhaps_older(head, entries):
+            return None
+        if len({entry.record_id for entry in entries}) < len(entries):
+            return None
+        drafted = draft(head, entries)
+        try:
+            if self._line is None:
+                self._line = Line(connection.pgconn)
+            result = await self._line.execute_prepared(drafted.statement, drafted.parameters)
+            made = drafted.made(result)
+        except UniqueViolation:
+            return None
+        except psycopg.Error as error:
+            self._leave_line()
+            raise self._failure(error) from error
+        except BaseException:
+            # What becomes of the statement is not known, nor is what the connection would say next.
+            self._leave_line()
+            self._forget()
+            raise
+        # Without a result, another replica came first; the head is read anew.
+        self._head, stored = made or (None, None)
+        return appended(entries, {}, stored, self._head.size) if self._head else None
 
     def _append(self, entries: Sequence[Entry]) -> Appended:
         given: dict[str, Entry] = {}
@@ -74,44 +101,40 @@ class PostgresWriter:
             given.setdefault(entry.record_id, entry)
         fresh: Mapping[str, Entry] = given
         places: dict[str, int] = {}
+        stored: Stored | None = None
         while fresh:
             try:
-                known, first = self._commit(fresh)
-                fresh = _without(fresh, known)
+                known, stored = self._commit(fresh)
                 places.update(known)
-                places.update((record_id, sequence) for sequence, record_id in enumerate(fresh, start=first))
                 break
             except UniqueViolation as error:
                 # Somebody sent these before. That is rare, so nobody looks for it until it shows.
-                found = self._places_of(fresh) if str(error.diag.constraint_name).endswith(_DUPLICATE) else {}
+                ids = fresh if str(error.diag.constraint_name).endswith(_DUPLICATE) else ()
+                found = places_of(self._ready()[0], ids)
                 if not found:
                     raise
                 places.update(found)
-                fresh = _without(fresh, found)
-        return Appended([places[entry.record_id] for entry in entries], len(fresh), self._ready()[1].size)
+                fresh = without(fresh, found)
+        return appended(entries, places, stored, self._ready()[1].size)
 
-    def _commit(self, fresh: Mapping[str, Entry]) -> tuple[dict[str, int], int]:
-        """Store what is new; return the places of what older shards hold, and the place of the first that is new."""
+    def _commit(self, fresh: Mapping[str, Entry]) -> tuple[dict[str, int], Stored | None]:
+        """Store what is new; return the places of what older shards hold, and what was stored."""
         connection, head = self._ready()
         if not self._full(head):
-            known = _in_older_shards(connection, head, fresh)
-            grown = _stored(connection, head, _without(fresh, known))
-            if grown is not None:
-                self._head = grown
-                return known, head.size
+            known = in_older_shards(connection, head, fresh)
+            stored = _stored(connection, head, without(fresh, known))
+            if stored is not None:
+                self._head = stored[0]
+                return known, stored[1]
         # A busy replica would win every race against one that first has to read the head; the lock gives it its turn.
         with connection.transaction():
             head = read_head(connection, lock=True)
             if self._full(head):
                 head = self._opened(connection, head)
-            known = _in_older_shards(connection, head, fresh)
-            grown = _locked(_stored(connection, head, _without(fresh, known)))
+            known = in_older_shards(connection, head, fresh)
+            grown, new = _locked(_stored(connection, head, without(fresh, known)))
         self._head = grown
-        return known, head.size
-
-    def _places_of(self, fresh: Mapping[str, Entry]) -> dict[str, int]:
-        connection, _ = self._ready()
-        return dict(connection.execute(_PLACES, (list(fresh),)).fetchall())
+        return known, new
 
     # ---- shards
 
@@ -129,13 +152,13 @@ class PostgresWriter:
         if row is None:
             raise psycopg.DataError("the shard was not opened")
         begun = TreeHead(head.log_id, CompactRange(), head.shard + 1, head.size, row[0])
-        return _locked(insert(connection, begun, [self._scribe.shard_opened(link)]))
+        return _locked(insert(connection, begun, [self._scribe.shard_opened(link)]))[0]
 
     # ---- keeping
 
     async def close_shard(self, number: int) -> int:
         """Keep the promise of the port."""
-        return await self._in_thread(lambda: self._guarded(lambda: self._close_shard(number)))
+        return await self._alone(lambda: self._close_shard(number))
 
     async def place_hold(self, entry: Entry) -> int:
         """Keep the promise of the port."""
@@ -170,7 +193,7 @@ class PostgresWriter:
         return grown.first_sequence
 
     async def _change(self, entry: Entry, statement: str, before: str = "") -> int:
-        return await self._in_thread(lambda: self._guarded(lambda: self._recorded(entry, statement, before)))
+        return await self._alone(lambda: self._recorded(entry, statement, before))
 
     def _recorded(self, entry: Entry, statement: str, before: str) -> int:
         """Append the entry and make the change that it records, which finds it by its place."""
@@ -179,15 +202,30 @@ class PostgresWriter:
             if before:
                 connection.execute(before)
             head = read_head(connection, lock=True)
-            grown = _locked(insert(connection, head, [entry]))
+            grown, _ = _locked(insert(connection, head, [entry]))
             connection.execute(statement, (head.size,))
         self._head = grown
         return head.size
 
     # ---- the connection
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _alone(self, work: Callable[[], T]) -> T:
+        """Work in the thread, with the connection to itself until the work is done, whether or not somebody still waits."""
+        await self._turn.acquire()
+        self._leave_line()
+        working = asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
+        working.add_done_callback(self._over)
+        return await asyncio.shield(working)
+
+    def _leave_line(self) -> None:
+        if self._line is not None:
+            self._line.leave()
+        self._line = None
+
+    def _over(self, work: asyncio.Future[T]) -> None:
+        # Asked for, so that a failure that nobody waits for any more is not taken for one that was forgotten.
+        work.exception()
+        self._turn.release()
 
     def _guarded(self, work: Callable[[], T]) -> T:
         try:
@@ -216,25 +254,13 @@ class PostgresWriter:
         self._connection = self._head = None
 
 
-def _in_older_shards(connection: Connection, head: TreeHead, fresh: Mapping[str, Entry]) -> dict[str, int]:
-    """Return the places of those entries that shards before the open one hold; they are asked only when they could."""
-    if not head.shard:
-        return {}
-    old = {record_id: e.event_time for record_id, e in fresh.items() if e.event_time <= head.open_time + SKEW}
-    if not old:
-        return {}
-    return dict(connection.execute(_OLDER_PLACES, (list(old), max(min(old.values()), EPOCH) - SKEW)).fetchall())
+def _stored(
+    connection: Connection, head: TreeHead, fresh: Mapping[str, Entry]
+) -> tuple[TreeHead, Stored | None] | None:
+    return insert(connection, head, list(fresh.values())) if fresh else (head, None)
 
 
-def _stored(connection: Connection, head: TreeHead, fresh: Mapping[str, Entry]) -> TreeHead | None:
-    return insert(connection, head, list(fresh.values())) if fresh else head
-
-
-def _without(fresh: Mapping[str, Entry], known: Mapping[str, int]) -> Mapping[str, Entry]:
-    return {record_id: entry for record_id, entry in fresh.items() if record_id not in known} if known else fresh
-
-
-def _locked(grown: TreeHead | None) -> TreeHead:
-    if grown is None:
+def _locked(stored: T | None) -> T:
+    if stored is None:
         raise psycopg.DataError("the head of the tree moved under its lock")
-    return grown
+    return stored

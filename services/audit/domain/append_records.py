@@ -1,8 +1,9 @@
-"""Group commit: everything that arrives while one commit runs goes into the next, whichever stream it came from."""
+"""Group commit: what arrives while one commit runs goes into the next, whichever stream it came from."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from services.audit.domain.tail import Tail
 
 WAITING_BYTES = 64 * 1024 * 1024
 PATIENCE_SECONDS = 10.0
+# A commit takes no further batch once it has so many records: a larger one would be hardly cheaper for each record, and
+# making it ready would keep the event loop from everybody else.
+GROUP_RECORDS = 512
 
 
 class _Waiting(NamedTuple):
@@ -37,15 +41,21 @@ class Turn:
 
 
 class AppendRecords:
-    """Acknowledges a batch only when it is durable. Batches of different streams share commits and never wait in line for
-    more than the commit that is under way."""
+    """Acknowledges a batch only when it is durable. Batches of different streams share commits, in the order in which they
+    came."""
 
     def __init__(
-        self, log: LogWriter, tail: Tail, *, waiting_bytes: int = WAITING_BYTES, patience: float = PATIENCE_SECONDS
+        self,
+        log: LogWriter,
+        tail: Tail,
+        *,
+        waiting_bytes: int = WAITING_BYTES,
+        patience: float = PATIENCE_SECONDS,
+        group: int = GROUP_RECORDS,
     ) -> None:
         self._log, self._tail = log, tail
-        self._limit, self._patience = waiting_bytes, patience
-        self._queue: list[_Waiting] = []
+        self._limit, self._patience, self._group = waiting_bytes, patience, group
+        self._queue: deque[_Waiting] = deque()
         self._weight = 0
         self._arrived = asyncio.Event()
         self._ending = False
@@ -71,23 +81,35 @@ class AppendRecords:
         weight = sum(len(entry.canonical) for entry in batch)
         if self._queue and self._weight + weight > self._limit:
             raise log_behind()
-        waiting = _Waiting(batch, weight, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(batch, weight, loop.create_future())
         self._queue.append(waiting)
         self._weight += weight
         self._arrived.set()
+        patience = loop.call_later(self._patience, _give_up, waiting.last_sequence)
         try:
-            async with asyncio.timeout(self._patience):
-                return await waiting.last_sequence
-        except TimeoutError:
-            raise log_unavailable() from None
+            return await waiting.last_sequence
+        finally:
+            patience.cancel()
 
     async def _commit_forever(self) -> None:
         while self._queue or not self._ending:
-            await self._arrived.wait()
-            self._arrived.clear()
-            group, self._queue, self._weight = self._queue, [], 0
+            if not self._queue:
+                self._arrived.clear()
+                await self._arrived.wait()
+            group = self._next_group()
             if group:
                 await self._commit(group)
+
+    def _next_group(self) -> list[_Waiting]:
+        """Take what waits, in its order, up to as much as one commit should hold."""
+        group, records = [], 0
+        while self._queue and records < self._group:
+            waiting = self._queue.popleft()
+            self._weight -= waiting.weight
+            records += len(waiting.batch)
+            group.append(waiting)
+        return group
 
     async def _commit(self, group: Sequence[_Waiting]) -> None:
         try:
@@ -98,9 +120,14 @@ class AppendRecords:
                 if not waiting.last_sequence.done():
                     waiting.last_sequence.set_exception(error)
             return
-        self._tail.reached(appended.size)
+        self._tail.reached(appended.size, appended.stored)
         end = 0
         for waiting in group:
             end += len(waiting.batch)
             if not waiting.last_sequence.done():
                 waiting.last_sequence.set_result(appended.sequences[end - 1])
+
+
+def _give_up(last_sequence: asyncio.Future[int]) -> None:
+    if not last_sequence.done():
+        last_sequence.set_exception(log_unavailable())

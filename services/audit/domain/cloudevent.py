@@ -6,7 +6,7 @@ The data of the event is the record's canonical form, byte for byte, so that who
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -130,7 +130,13 @@ def _name(logged: LoggedRecord) -> str:
 
 
 def _moment(logged: LoggedRecord) -> str:
-    return logged.log_time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return _moment_text(logged.log_time)
+
+
+@lru_cache(maxsize=64)
+def _moment_text(moment: datetime) -> str:
+    # Remembered because the records of a commit share their moment.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _body(attributes: dict[str, Any], logged: LoggedRecord) -> bytes:

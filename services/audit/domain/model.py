@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -36,15 +37,6 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """What became of a commit: each entry's place in the log, in the order given, and how the log grew."""
-
-    sequences: list[int]
-    added: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class LoggedRecord:
     """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
 
@@ -55,6 +47,43 @@ class LoggedRecord:
     log_time: datetime
     shard: int = 0
     erased_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Entries as one commit stored them: side by side, from `first_sequence` on, at one moment of the database's clock."""
+
+    log_id: str
+    shard: int
+    first_sequence: int
+    log_time: datetime
+    entries: Sequence[Entry]
+    leaves: Sequence[bytes]
+
+    @property
+    def end(self) -> int:
+        """The sequence behind the last of them."""
+        return self.first_sequence + len(self.entries)
+
+    @property
+    def weight(self) -> int:
+        """How many bytes were hashed."""
+        return sum(len(entry.canonical) for entry in self.entries)
+
+    def logged(self, place: int) -> LoggedRecord:
+        """Return one of them as its readers see it."""
+        canonical, sequence = self.entries[place].canonical, self.first_sequence + place
+        return LoggedRecord(self.log_id, sequence, canonical, self.leaves[place], self.log_time, self.shard)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of a commit: each entry's place in the log, in the order given, how the log grew, and by what."""
+
+    sequences: list[int]
+    added: int
+    size: int
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from libs.common.clock import Clock
 from services.audit.domain.cloudevent import cloud_event
 from services.audit.domain.model import Page, RecordFilter, Span, Standing
 from services.audit.domain.ports import LogReader, RelaySeat, RelaySink, RelayWatch
+from services.audit.domain.slices import in_slices
 from services.audit.domain.tail import Tail
 
-PAGE_SIZE = 1000
-REST = 4
+PAGE_SIZE = 500
+REST = 9
 _EVERYTHING = RecordFilter()
 
 
@@ -29,7 +30,7 @@ class Rhythm:
     """Between two looks for records of other replicas."""
     pace: float = 0.5
     """Between two looks on a busy log, so that records travel in company. A look costs what several calls do, and whoever
-    appends pays for it: the relay also rests four times as long as it works, even when it is behind, while the log grows. It
+    appends pays for it: the relay also rests nine times as long as it works, even when it is behind, while the log grows. It
     catches up when the log is quiet, without a rest; how far behind it is can be seen."""
     stand_by: float = 2.0
     """Between two attempts to take the seat."""
@@ -116,7 +117,7 @@ class Relay:
             return position
         if missing := page.records[0].sequence - position:
             self._watch.missed(missing)
-        await self._sink.publish([cloud_event(record, self._trust_domain) for record in page.records])
+        await self._sink.publish([cloud_event(each, self._trust_domain) async for each in in_slices(page.records)])
         behind = page.records[-1].sequence + 1
         await self._seat.advance(behind)
         self._watch.relayed(len(page.records))

@@ -89,6 +89,19 @@ async def test_what_arrives_during_a_commit_shares_the_next(log: HeldLog, begin:
     assert log.commits == [[a.record_id], [b.record_id, c.record_id, d.record_id]]
 
 
+async def test_a_commit_takes_no_further_batch_once_it_has_enough(log: HeldLog) -> None:
+    append = AppendRecords(log, Tail(), group=3)
+    await append.start()
+    blocker = await sent(append, an_entry())
+    await log.under_way()
+    batches = [await sent(append, *(an_entry() for _ in range(count))) for count in (2, 2, 1, 5, 1)]
+    for _ in range(4):
+        log.finish.release()
+    assert [await task for task in (blocker, *batches)] == [0, 2, 4, 5, 10, 11]
+    assert [len(commit) for commit in log.commits] == [1, 4, 6, 1]
+    await append.stop()
+
+
 async def test_nothing_is_acknowledged_before_its_commit_has_ended(log: HeldLog, begin: Begin) -> None:
     append = await begin()
     task = await sent(append, an_entry())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import orjson
@@ -305,13 +305,12 @@ async def test_a_refusal_leaves_no_trace_and_the_log_goes_on(audit: Replica) -> 
 async def test_a_caller_needs_the_scope_of_administration(audit: Replica, signer: Any) -> None:
     await audit.append(a_record())
 
-    def calls(scope: str) -> list[Awaitable[Any]]:
+    def calls(scope: str) -> Iterator[Awaitable[Any]]:
+        # One after the other: a call begins when it is made, and these would overtake each other.
         metadata = (("authorization", f"Bearer {signer.mint(scope=scope)}"),)
         stub = audit.log("edge")
-        return [
-            reply(stub.CloseShard(pb.CloseShardRequest(shard=0), metadata=metadata)),
-            reply(stub.ErasePayload(pb.ErasePayloadRequest(sequence=0, reason=WHY), metadata=metadata)),
-        ]
+        yield reply(stub.CloseShard(pb.CloseShardRequest(shard=0), metadata=metadata))
+        yield reply(stub.ErasePayload(pb.ErasePayloadRequest(sequence=0, reason=WHY), metadata=metadata))
 
     assert {await reason_of(call) for call in calls("audit:read")} == {Reason.SCOPE_MISSING}
     for call in calls("audit:admin"):

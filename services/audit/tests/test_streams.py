@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import pytest
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
-from libs.common.errors import Reason
+from libs.common.errors import MeshError, Reason
+from services.audit.streams import OpenStreams
 from services.audit.tests.database import head_locked, writer_waits
 from services.audit.tests.replicas import Start, answer, reason_of
 from services.audit.tests.sample import a_record
@@ -37,3 +40,63 @@ async def test_a_batch_that_was_taken_is_acknowledged_although_the_process_ends(
     assert (await answer(writing)).last_sequence == 0
     assert await reason_of(answer(writing)) is Reason.SERVICE_UNAVAILABLE
     await stopping
+
+
+async def one_item_then_nothing(waits: asyncio.Event) -> AsyncIterator[int]:
+    yield 1
+    waits.set()
+    await asyncio.Event().wait()
+
+
+async def waiting_stream(streams: OpenStreams) -> asyncio.Task[None]:
+    """Return a stream that has had its item and waits for another."""
+    waits = asyncio.Event()
+
+    async def take() -> None:
+        async for _ in streams.until_closed(one_item_then_nothing(waits)):
+            pass
+
+    task = asyncio.ensure_future(take())
+    await waits.wait()
+    return task
+
+
+async def test_a_stream_that_waits_is_told_that_the_process_ends() -> None:
+    streams = OpenStreams()
+    task = await waiting_stream(streams)
+    streams.close()
+    with pytest.raises(MeshError) as caught:
+        await asyncio.wait_for(task, 5)
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+    with pytest.raises(MeshError):
+        await anext(aiter(streams.until_closed(one_item_then_nothing(asyncio.Event()))))
+
+
+async def test_a_caller_who_leaves_is_not_told_of_the_process() -> None:
+    streams = OpenStreams()
+    before, meanwhile = await waiting_stream(streams), await waiting_stream(streams)
+    before.cancel()
+    await asyncio.wait([before], timeout=5)
+    meanwhile.cancel()
+    streams.close()
+    await asyncio.wait([meanwhile], timeout=5)
+    assert before.cancelled()
+    assert meanwhile.cancelled()
+
+
+async def test_a_stream_that_is_at_work_finishes_that_first() -> None:
+    streams, working, finish, done = OpenStreams(), asyncio.Event(), asyncio.Event(), []
+
+    async def work() -> None:
+        async for item in streams.until_closed(one_item_then_nothing(asyncio.Event())):
+            working.set()
+            await finish.wait()
+            done.append(item)
+
+    task = asyncio.ensure_future(work())
+    await working.wait()
+    streams.close()
+    finish.set()
+    with pytest.raises(MeshError):
+        await asyncio.wait_for(task, 5)
+    assert done == [1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from services.audit.domain.model import Stored
 from services.audit.domain.tail import Tail
+from services.audit.tests.sample import an_entry
 
 
 async def test_growth_wakes_all_who_wait_for_it() -> None:
@@ -30,6 +32,14 @@ async def test_growth_that_does_not_reach_far_enough_wakes_nobody() -> None:
     assert not waiting.done()
     tail.reached(6)
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_what_was_stored_is_remembered() -> None:
+    tail, entry = Tail(), an_entry()
+    tail.reached(5)
+    assert not tail.recent.holds(4, 5)
+    tail.reached(6, Stored("a-log", 0, 5, entry.event_time, [entry], [b""]))
+    assert tail.recent.holds(5, 6)
 
 
 async def test_the_wait_ends_when_its_time_is_up() -> None:

@@ -18,6 +18,7 @@ from services.audit.adapters import usage_book
 from services.audit.adapters.usage_book import PostgresBook
 from services.audit.convert.audit import entries_of
 from services.audit.domain.evidence.model import ShardLimits
+from services.audit.domain.recent import Recent
 from services.audit.domain.usage.call import OTHER
 from services.audit.domain.usage.cells import LIMITS, Rollup
 from services.audit.domain.usage.count_records import CountRecords
@@ -78,6 +79,27 @@ async def test_turns_of_any_length_come_to_the_same_as_counting_from_scratch(
     await count_all(PostgresBook(engine, records=records), idle.url, 80)
     assert stored_cells(idle.url) == plain_cells(idle.url)
     assert sum(tally.calls for cell, tally in stored_cells(idle.url).items() if cell.rollup is Rollup.ALL) == 40
+
+
+@pytest.mark.parametrize("records", [7, 2000])
+async def test_what_is_still_in_memory_is_not_read_back(
+    idle: Replica, engine: AsyncEngine, records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, recent = a_writer(idle.url), Recent()
+    await writer.start()
+    for first in range(0, 80, 10):
+        batch = pb.AppendRecordsRequest(batch=1, records=many(40)[first : first + 10])
+        stored = (await writer.append(entries_of(batch, "executor"))).stored
+        assert stored is not None
+        recent.appended(stored)
+    await writer.stop()
+
+    def read_back(*span: int) -> Any:
+        raise AssertionError(span)
+
+    monkeypatch.setattr(usage_book, "_weighed", read_back)
+    await count_all(PostgresBook(engine, recent=recent, records=records), idle.url, 80)
+    assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
 async def test_a_turn_that_breaks_half_way_leaves_everything_as_it_was(

@@ -116,19 +116,25 @@ async def test_a_turn_that_breaks_has_counted_nothing_and_is_taken_again() -> No
 
 
 class Slow(Book):
-    """Takes two seconds for a turn."""
+    """Takes some seconds for a turn."""
 
-    def __init__(self, log: list[Evidence]) -> None:
+    def __init__(self, log: list[Evidence], seconds: float) -> None:
         super().__init__(log, stretch=2)
-        self.clock = ManualClock()
+        self.clock, self._seconds = ManualClock(), seconds
 
     def turn(self) -> Any:
-        self.clock.advance(2)
+        self.clock.advance(self._seconds)
         return super().turn()
 
 
-async def test_counting_leaves_most_of_the_time_to_others() -> None:
-    book, rests, enough = Slow(evidence(*[a_form() for _ in range(6)])), [], asyncio.Event()
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0625, [0.5625, 0.5625, 1, 1]), (1, [9, 9, 9, 9]), (2, [10, 10, 10, 10])],
+    ids=["quick", "slow", "very slow"],
+)
+async def test_counting_leaves_most_of_the_time_to_others(seconds: float, expected: list[float]) -> None:
+    book, enough = Slow(evidence(*[a_form() for _ in range(6)]), seconds), asyncio.Event()
+    rests: list[float] = []
 
     async def pause(seconds: float) -> None:
         rests.append(seconds)
@@ -140,7 +146,7 @@ async def test_counting_leaves_most_of_the_time_to_others() -> None:
     await counting.start()
     await asyncio.wait_for(enough.wait(), 20)
     await counting.stop()
-    assert rests == [6, 6, 10, 10]
+    assert rests == expected
 
 
 async def test_nothing_is_counted_while_another_replica_has_the_turn() -> None:

@@ -12,9 +12,10 @@ from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
 from services.audit.adapters.commit import connect
+from services.audit.adapters.quick import Line
 from services.audit.adapters.writer import PostgresWriter
 from services.audit.tests.conftest import a_writer
-from services.audit.tests.database import check_log, head_locked, kill_writers, sql, writer_waits
+from services.audit.tests.database import check_log, check_shards, head_locked, kill_writers, sql, writer_waits
 from services.audit.tests.sample import an_entry
 from tests.fixtures import owners_url
 from tests.harness.stores import wait_until
@@ -113,15 +114,13 @@ async def test_a_commit_whose_answer_was_lost_is_not_stored_twice(
 ) -> None:
     writer = await writers()
     entry = an_entry()
-    insert = psycopg.Connection.execute
+    execute = Line.execute_prepared
 
-    def lose_the_answer(self: Any, query: Any, *parts: Any, **named: Any) -> Any:
-        answer = insert(self, query, *parts, **named)
-        if "insert into records" in query:
-            raise psycopg.OperationalError("the connection broke after the commit")
-        return answer
+    async def lose_the_answer(self: Line, *parts: Any) -> Any:
+        await execute(self, *parts)
+        raise psycopg.OperationalError("the connection broke after the commit")
 
-    monkeypatch.setattr(psycopg.Connection, "execute", lose_the_answer)
+    monkeypatch.setattr(Line, "execute_prepared", lose_the_answer)
     assert (await failure(writer.append([entry]))).reason is Reason.AUDIT_UNAVAILABLE
     monkeypatch.undo()
     again = await writer.append([entry, an_entry()])
@@ -173,3 +172,33 @@ async def test_the_event_loop_is_free_while_a_commit_waits(log_url: str, writers
         appending = asyncio.ensure_future(writer.append([an_entry()]))
         await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
     assert (await appending).sequences == [0]
+
+
+async def test_an_append_that_is_given_up_leaves_nothing_in_doubt(log_url: str, writers: Writers) -> None:
+    writer = await writers()
+    entry = an_entry()
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append([entry]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+        appending.cancel()
+        await asyncio.wait([appending])
+    again = await writer.append([entry, an_entry()])
+    assert again.sequences == [0, 1]
+    check_log(log_url, 2)
+
+
+async def test_a_change_that_nobody_waits_for_any_more_keeps_the_connection_until_it_is_done(
+    log_url: str, writers: Writers
+) -> None:
+    writer = await writers()
+    await writer.append([an_entry()])
+    with head_locked(log_url):
+        closing = asyncio.ensure_future(writer.close_shard(0))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the wait for the head")
+        closing.cancel()
+        await asyncio.wait([closing])
+        appending = asyncio.ensure_future(writer.append([an_entry()]))
+        await asyncio.sleep(0)
+    # The record that opens the next shard lies before it.
+    assert (await appending).sequences == [2]
+    check_shards(log_url)

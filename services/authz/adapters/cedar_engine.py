@@ -4,24 +4,16 @@ may it run, and may it run without a person? Both are evaluated in one pass over
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-import cedarpy
-import orjson
+from dataclasses import dataclass, replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar_facts import (
-    TooManyArgumentsError,
-    principal_of,
-    resource_of,
-    steady_context,
-    whole_context,
-)
-from services.authz.adapters.cedar_index import Part, keys_of, part_of
+from services.authz.adapters.cedar_case import Answer, Case, no_answers
+from services.authz.adapters.cedar_facts import TooManyArgumentsError
+from services.authz.adapters.cedar_index import Part, part_of
 from services.authz.adapters.cedar_notes import DEFAULT_APPROVERS, INVOKE, WITHOUT_APPROVAL, PolicyNotes
 from services.authz.adapters.cedar_policies import PolicySet
+from services.authz.adapters.remembered import Remembered
 from services.authz.domain.errors import no_decision
 from services.authz.domain.limits import Limits
 from services.authz.domain.model import Allow, Deny, Fact, NeedsApproval, Obligation, Question, Verdict
@@ -30,99 +22,44 @@ from services.authz.domain.policies.model import Finding
 _FAILED = "A policy could not be evaluated, so the call is denied."
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What Cedar says to one of the two questions, gathered from the parts of a set."""
-
-    forbids: set[str] = field(default_factory=set)
-    permits: set[str] = field(default_factory=set)
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def allowed(self) -> bool:
-        return bool(self.permits) and not self.forbids
-
-    def add(self, result: cedarpy.AuthzResult, names: Mapping[str, str]) -> None:
-        decision, diagnostics = result.decision, result.diagnostics
-        if decision is cedarpy.Decision.NoDecision:
-            raise _UnansweredError(diagnostics.errors)
-        found = self.permits if decision is cedarpy.Decision.Allow else self.forbids
-        found.update(names[reason] for reason in diagnostics.reasons)
-        self.errors.extend(diagnostics.errors)
-
-
-class _UnansweredError(Exception):
-    """Cedar gave no decision."""
-
-
-class _Case:
-    """One question in Cedar's terms; each part of it is made when it is first needed."""
-
-    def __init__(self, policies: PolicySet, question: Question) -> None:
-        self._set = policies
-        self._principal, self._resource = principal_of(question.caller), resource_of(question.call)
-        self.keys = keys_of(self._principal, self._resource)
-        self._context = steady_context(question)
-        self._entities: cedarpy.Entities | None = None
-
-    @property
-    def entities(self) -> cedarpy.Entities:
-        if self._entities is None:
-            text = orjson.dumps([self._principal, self._resource]).decode()
-            self._entities = cedarpy.Entities.from_json_str(text, self._set.schema)
-        return self._entities
-
-    def ask(self, part: Part, into: dict[str, _Answer]) -> None:
-        """Put both questions to policies that read nothing of the call itself."""
-        # Without the schema: it would ask for facts that these policies do not read. The entities were held against it.
-        results = cedarpy.is_authorized_batch(self._requests(part, self._context), part.policies, self.entities)
-        self._take(part, results, into)
-
-    def ask_about_the_call(
-        self, question: Question, parts: Iterable[Part], reads: frozenset[Fact], into: dict[str, _Answer]
-    ) -> None:
-        """Put both questions to policies that may read everything."""
-        context, facts = whole_context(question, reads)
-        entities = orjson.dumps([self._principal, self._resource, *facts]).decode()
-        handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
-        for part in parts:
-            requests = self._requests(part, context)
-            results = cedarpy.is_authorized_batch(requests, part.policies, handle, self._set.schema)
-            self._take(part, results, into)
-
-    def _requests(self, part: Part, context: str) -> list[dict[str, Any]]:
-        # Uids as objects: cheaper than Cedar's own notation, and no id can be mistaken for syntax.
-        common = {"principal": self._principal["uid"], "resource": self._resource["uid"], "context": context}
-        return [{**common, "action": {"type": "Action", "id": action}} for action in part.actions]
-
-    @staticmethod
-    def _take(part: Part, results: list[cedarpy.AuthzResult], into: dict[str, _Answer]) -> None:
-        for action, result in zip(part.actions, results, strict=True):
-            into[action].add(result, part.names)
-
-
 @dataclass(frozen=True, slots=True)
-class _Considered:
-    """Keeps the promise of the port: the case, and the parts of the set that the call's own facts decide about."""
+class _Known:
+    """What is so whatever the facts of the call are."""
 
-    engine: CedarEngine
-    question: Question
-    case: _Case
-    touched: list[Part]
+    answers: Mapping[str, Answer]
+    """Of the policies that read nothing of the call."""
+    touched: tuple[Part, ...]
+    """The parts of the set that the call's own facts decide about."""
     reads: frozenset[Fact]
+    verdict: Verdict | None
+    """What comes of it, unless the call's own facts matter or a policy failed."""
+
+
+class _Considered:
+    """Keeps the promise of the port."""
+
+    __slots__ = ("_engine", "_known", "_question", "reads")
+
+    def __init__(self, engine: CedarEngine, question: Question, known: _Known) -> None:
+        self._engine, self._question, self._known = engine, question, known
+        self.reads = known.reads
 
     def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        question = self.question if labels is self.question.labels else replace(self.question, labels=labels)
-        return self.engine.concluded(self, question)
+        if self._known.verdict is not None:
+            return self._known.verdict
+        question = self._question if labels is self._question.labels else replace(self._question, labels=labels)
+        return self._engine.concluded(self._known, question)
 
 
 class CedarEngine:
-    """A PolicyEngine over a loaded policy set, which it never reads again."""
+    """A PolicyEngine over a loaded policy set, which it never reads again. What was answered once is remembered by what the policies
+    that could match read of the question, so that Cedar is not asked the same twice."""
 
     def __init__(self, policy_set: PolicySet, log: Log) -> None:
         self._set = policy_set
-        self._log = log
+        self._log, self._broken = log, _Broken(log)
         self._order = {name: index for index, name in enumerate(policy_set.policies)}
+        self._remembered = Remembered[_Known]()
 
     @property
     def version(self) -> str:
@@ -142,39 +79,41 @@ class CedarEngine:
 
     def consider(self, question: Question) -> _Considered:
         """Put the question to the policies that are asked whatever the facts of the call are."""
-        with _Broken(self._log):
-            case = _Case(self._set, question)
-            touched = self._touched(case)
-            return _Considered(self, question, case, touched, self._facts(touched))
+        with self._broken:
+            steady, wide = self._set.steady.relevant(question), self._set.widened.relevant(question)
+            key = tuple([(part, part.reading(question)) for part in (*steady, *wide)])
+            known = self._remembered.find(key)
+            if known is None:
+                known = self._asked(question, steady, wide)
+                if not _errors(known.answers):
+                    self._remembered.keep(key, known)
+            return _Considered(self, question, known)
 
-    def concluded(self, considered: _Considered, question: Question) -> Verdict:
-        """Put the question to all policies that could match, and say what comes of it."""
-        answers, case, reads = _answers(), considered.case, considered.reads
-        with _Broken(self._log):
-            for part in self._set.steady.relevant(case.keys):
-                case.ask(part, answers)
-            if considered.touched:
-                parts = [self._set.narrow[id(part)] for part in considered.touched]
+    def concluded(self, known: _Known, question: Question) -> Verdict:
+        """Put the question to the policies that the facts of the call decide about, and say what comes of it all."""
+        answers = {action: answer.copy() for action, answer in known.answers.items()}
+        with self._broken:
+            if known.touched:
+                parts = [self._set.narrow[part] for part in known.touched]
                 try:
-                    case.ask_about_the_call(question, parts, reads, answers)
+                    Case(self._set, question).ask_about_the_call(question, parts, known.reads, answers)
                 except TooManyArgumentsError:
                     return _unreadable()
-        may_run, unattended = answers[INVOKE], answers[WITHOUT_APPROVAL]
-        if errors := [*may_run.errors, *unattended.errors]:
+        if errors := _errors(answers):
             # Cedar skips a policy that fails, so that a failing forbid would forbid nothing.
             self._log.error("policy failed", errors=errors, tool=question.call.tool.qualified)
             return Verdict(Deny(Reason.POLICY_ENGINE_ERROR), (_FAILED,), holds_for_any_arguments=False)
-        return self._verdict(may_run, unattended, holds=not reads)
+        return self._verdict(answers, holds=not known.reads)
 
     def findings(self, question: Question) -> list[Finding]:
         """Ask each policy by itself, in the order of the documents. Those that cannot be about this caller or tool, and
         those about the other half of the question, are among them as not matched."""
-        with _Broken(self._log):
-            case = _Case(self._set, question)
+        with self._broken:
+            case = Case(self._set, question)
             return [self._finding(case, question, name) for name in self._set.policies]
 
-    def _finding(self, case: _Case, question: Question, name: str) -> Finding:
-        policy, answers = self._set.policies[name], _answers()
+    def _finding(self, case: Case, question: Question, name: str) -> Finding:
+        policy, answers = self._set.policies[name], no_answers()
         part = part_of({name: policy.parsed}, {name: policy.text})
         if policy.reads:
             case.ask_about_the_call(question, [part], policy.reads, answers)
@@ -191,20 +130,26 @@ class CedarEngine:
             line=policy.line,
         )
 
-    def _touched(self, case: _Case) -> list[Part]:
-        """The parts with policies that could match or fail, if the facts of the call were the right ones."""
-        found = []
-        for part in self._set.widened.relevant(case.keys):
-            answers = _answers()
+    def _asked(self, question: Question, steady: list[Part], wide: list[Part]) -> _Known:
+        case, answers = Case(self._set, question), no_answers()
+        for part in steady:
             case.ask(part, answers)
-            if any(answer.permits or answer.errors for answer in answers.values()):
-                found.append(part)
-        return found
+        touched = tuple(part for part in wide if self._touches(case, part))
+        verdict = None if touched or _errors(answers) else self._verdict(answers, holds=True)
+        return _Known(answers, touched, self._facts(touched), verdict)
+
+    @staticmethod
+    def _touches(case: Case, part: Part) -> bool:
+        """Say whether a part has policies that could match or fail, if the facts of the call were the right ones."""
+        answers = no_answers()
+        case.ask(part, answers)
+        return any(answer.permits or answer.errors for answer in answers.values())
 
     def _facts(self, parts: Iterable[Part]) -> frozenset[Fact]:
         return frozenset().union(*(self._set.policies[name].reads for part in parts for name in part.names.values()))
 
-    def _verdict(self, may_run: _Answer, unattended: _Answer, *, holds: bool) -> Verdict:
+    def _verdict(self, answers: Mapping[str, Answer], *, holds: bool) -> Verdict:
+        may_run, unattended = answers[INVOKE], answers[WITHOUT_APPROVAL]
         if not may_run.allowed:
             policies = self._named(may_run.forbids)
             return _said(Deny(Reason.PERMISSION_DENIED), policies, holds, "No policy permits this call.")
@@ -243,8 +188,8 @@ class _Broken:
             raise no_decision() from error
 
 
-def _answers() -> dict[str, _Answer]:
-    return {INVOKE: _Answer(), WITHOUT_APPROVAL: _Answer()}
+def _errors(answers: Mapping[str, Answer]) -> list[str]:
+    return [error for answer in answers.values() for error in answer.errors]
 
 
 def _unreadable() -> Verdict:

@@ -23,11 +23,21 @@ class TooManyArgumentsError(Exception):
     """The call has more arguments than policy can be told of."""
 
 
-def principal_of(caller: Identity) -> dict[str, Any]:
-    """The caller as an entity: a user or a service by itself, everything else as an agent."""
+def principal_uid(caller: Identity) -> dict[str, str]:
+    """The name of the caller: a user or a service by itself, everything else as an agent."""
     kind = _KINDS.get(caller.tier, "Agent")
+    return {"type": kind, "id": caller.subject if kind != "Agent" else caller.agent or caller.subject}
+
+
+def resource_uid(call: CallFacts) -> dict[str, str]:
+    """The name of the tool."""
+    return {"type": "Tool", "id": call.tool.version(str(call.version))}
+
+
+def principal_of(caller: Identity) -> dict[str, Any]:
+    """The caller as an entity."""
     return {
-        "uid": {"type": kind, "id": caller.subject if kind != "Agent" else caller.agent or caller.subject},
+        "uid": principal_uid(caller),
         "attrs": {
             "tenant": caller.tenant,
             "trust_level": caller.trust_level,
@@ -40,13 +50,12 @@ def principal_of(caller: Identity) -> dict[str, Any]:
 
 def resource_of(call: CallFacts) -> dict[str, Any]:
     """The tool as an entity."""
-    version = str(call.version)
     return {
-        "uid": {"type": "Tool", "id": call.tool.version(version)},
+        "uid": resource_uid(call),
         "attrs": {
             "namespace": call.tool.namespace,
             "tool_id": call.tool.tool_id,
-            "version": version,
+            "version": str(call.version),
             "mutation_class": call.mutation_class,
             "required_permissions": list(call.required_permissions),
             "tags": list(call.tags),

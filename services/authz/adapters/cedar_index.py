@@ -8,34 +8,44 @@ out only if each of its policies would have been found false before anything in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 import cedarpy
 import orjson
 
+from services.authz.adapters.cedar_attributes import Parsed, Reading, reading_of
+from services.authz.adapters.cedar_facts import principal_uid, resource_uid
 from services.authz.adapters.cedar_notes import INVOKE, WITHOUT_APPROVAL
 from services.authz.adapters.cedar_reads import may_fail
+from services.authz.domain.model import Question
 
 Key = tuple[str, str]
-Parsed = Mapping[str, Any]
 
 # Below this many policies, one part is asked faster than several.
 SMALL = 16
-# What tells callers and tools apart; all of it is text, or a set of texts.
-_EQUAL = {"principal.tenant", "resource.namespace", "resource.tool_id", "resource.version"}
-_CONTAINS = {
-    "principal.groups",
-    "principal.scopes",
-    "resource.tags",
-    "resource.required_permissions",
-    "resource.result_labels",
+# What tells callers and tools apart, and where a question has it; all of it is text, or several texts.
+_EQUAL: Mapping[str, Callable[[Question], str]] = {
+    "principal": lambda question: _uid(principal_uid(question.caller)),
+    "principal.tenant": attrgetter("caller.tenant"),
+    "resource": lambda question: _uid(resource_uid(question.call)),
+    "resource.namespace": attrgetter("call.tool.namespace"),
+    "resource.tool_id": attrgetter("call.tool.tool_id"),
+    "resource.version": lambda question: str(question.call.version),
+}
+_CONTAINS: Mapping[str, Callable[[Question], Collection[str]]] = {
+    "principal.groups": attrgetter("caller.groups"),
+    "principal.scopes": attrgetter("caller.scopes"),
+    "resource.tags": attrgetter("call.tags"),
+    "resource.required_permissions": attrgetter("call.required_permissions"),
+    "resource.result_labels": attrgetter("call.result_labels"),
 }
 _ACTIONS = (INVOKE, WITHOUT_APPROVAL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Some policies of a set, ready to be asked."""
 
@@ -44,6 +54,8 @@ class Part:
     policies: cedarpy.PolicySet
     actions: tuple[str, ...]
     """The actions that any of them is about."""
+    reading: Reading
+    """What they read of a question, if they read nothing of the call itself."""
 
 
 class Compiled(Protocol):
@@ -60,33 +72,52 @@ class PolicyIndex:
         members: dict[Key | None, list[str]] = {}
         for name, key in chosen.items():
             members.setdefault(key, []).append(name)
-        parts = {key: compiled({name: policies[name] for name in names}) for key, names in members.items()}
-        self._always = parts.pop(None, None)
-        self._by_key: dict[Key, Part] = {key: part for key, part in parts.items() if key is not None}
+        self._always: Part | None = None
+        self._by_key: dict[str, dict[str, Part]] = {}
+        for key, names in members.items():
+            part = compiled({name: policies[name] for name in names})
+            if key is None:
+                self._always = part
+            else:
+                self._by_key.setdefault(key[0], {})[key[1]] = part
+        self._equal = [(_EQUAL[path], parts) for path, parts in self._by_key.items() if path in _EQUAL]
+        self._contains = [(_CONTAINS[path], parts) for path, parts in self._by_key.items() if path in _CONTAINS]
 
-    def relevant(self, keys: Sequence[Key]) -> list[Part]:
-        """Return every part that could have something to say about what these keys describe."""
-        found = [self._by_key[key] for key in keys if key in self._by_key] if self._by_key else []
-        return found if self._always is None else [self._always, *found]
+    def relevant(self, question: Question) -> list[Part]:
+        """Return every part that could have something to say about this caller and tool, each once."""
+        found = [] if self._always is None else [self._always]
+        for value, parts in self._equal:
+            part = parts.get(value(question))
+            if part is not None:
+                found.append(part)
+        for values, parts in self._contains:
+            for each in values(question):
+                part = parts.get(each)
+                if part is not None and part not in found:
+                    found.append(part)
+        return found
 
     @property
     def parts(self) -> list[Part]:
         """All of them."""
-        return [*([self._always] if self._always is not None else []), *self._by_key.values()]
+        always = [] if self._always is None else [self._always]
+        return [*always, *(part for parts in self._by_key.values() for part in parts.values())]
 
 
 def part_of(policies: Mapping[str, Parsed], texts: Mapping[str, str]) -> Part:
     """Compile policies as they are written. Cedar numbers them in their order."""
     source = "\n".join(texts[name] for name in policies)
     names = {f"policy{index}": name for index, name in enumerate(policies)}
-    return Part(names, cedarpy.PolicySet.from_str(source, release_gil=True), _actions_of(policies))
+    parsed = cedarpy.PolicySet.from_str(source, release_gil=True)
+    return Part(names, parsed, _actions_of(policies), reading_of(policies.values()))
 
 
 def part_of_parsed(policies: Mapping[str, Parsed]) -> Part:
     """Compile policies that nobody wrote."""
     document = orjson.dumps({"staticPolicies": dict(policies), "templates": {}, "templateLinks": []}).decode()
     names = {name: name for name in policies}
-    return Part(names, cedarpy.PolicySet.from_json_str(document, release_gil=True), _actions_of(policies))
+    parsed = cedarpy.PolicySet.from_json_str(document, release_gil=True)
+    return Part(names, parsed, _actions_of(policies), reading_of(policies.values()))
 
 
 def _actions_of(policies: Mapping[str, Parsed]) -> tuple[str, ...]:
@@ -111,7 +142,7 @@ def _demands(policy: Parsed) -> Iterator[Key]:
     for variable in ("principal", "resource"):
         scope = policy[variable]
         if scope["op"] == "==" and "entity" in scope:
-            yield _uid(variable, scope["entity"])
+            yield variable, _uid(scope["entity"])
     for condition in policy["conditions"]:
         # They are evaluated from left to right until one is false: behind one that may fail, nothing may be relied on.
         leaves = _conjuncts(condition["body"]) if condition["kind"] == "when" else iter([condition["body"]])
@@ -141,7 +172,7 @@ def _demand(leaf: Any) -> Key | None:
     for left, right in ((operands["left"], operands["right"]), (operands["right"], operands["left"])):
         value = right.get("Value")
         if left.get("Var") in ("principal", "resource") and isinstance(value, dict) and "__entity" in value:
-            return _uid(left["Var"], value["__entity"])
+            return left["Var"], _uid(value["__entity"])
         if _path(left) in _EQUAL and isinstance(value, str):
             return _path(left), value
     return None
@@ -154,18 +185,5 @@ def _path(expression: Any) -> str:
     return f"{access['left'].get('Var')}.{access['attr']}"
 
 
-def _uid(variable: str, entity: Mapping[str, str]) -> Key:
-    return variable, f"{entity['type']}::{entity['id']}"
-
-
-def keys_of(principal: Mapping[str, Any], resource: Mapping[str, Any]) -> list[Key]:
-    """Return everything that a caller and a tool answer to, as entities of Cedar."""
-    keys = [_uid("principal", principal["uid"]), _uid("resource", resource["uid"])]
-    for variable, entity in (("principal", principal), ("resource", resource)):
-        for name, value in entity["attrs"].items():
-            path = f"{variable}.{name}"
-            if path in _EQUAL:
-                keys.append((path, value))
-            elif path in _CONTAINS:
-                keys.extend((path, each) for each in value)
-    return list(dict.fromkeys(keys))
+def _uid(entity: Mapping[str, str]) -> str:
+    return f"{entity['type']}::{entity['id']}"

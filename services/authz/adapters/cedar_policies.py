@@ -71,8 +71,8 @@ class PolicySet:
     """Those that read nothing that belongs to one call alone."""
     widened: PolicyIndex
     """Those that do, each so wide that it matches whenever it could with any facts."""
-    narrow: Mapping[int, Part]
-    """The same as they are written, by the identity of each part of `widened`."""
+    narrow: Mapping[Part, Part]
+    """The same as they are written, by the parts of `widened`."""
     limits: Limits
 
 
@@ -105,7 +105,7 @@ class CedarCompiler:
             policies=named,
             steady=PolicyIndex(steady, lambda some: part_of(some, texts), small=self._small),
             widened=wide,
-            narrow={id(part): part_of({name: changing[name] for name in part.names}, texts) for part in wide.parts},
+            narrow={part: part_of({name: changing[name] for name in part.names}, texts) for part in wide.parts},
             limits=parse_limits(documents[LIMITS_FILE]) if LIMITS_FILE in documents else Limits(),
         )
 

@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 
 import orjson
 from prometheus_client import Counter
@@ -85,7 +84,8 @@ class DecisionJournal:
             return
         if not sealing and (question.call.arguments or question.call.resources):
             # Not even in memory for longer than the call.
-            question = replace(question, call=replace(question.call, arguments=b"", resources=()))
+            kept = question.call.without_arguments()
+            question = Question(question.caller, kept, question.environment, question.moment, question.labels)
         self._waiting.append((decision, question, reads))
         self._waiting_bytes += size
         self._arrived.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from libs.common.auth.authority import Satisfies, not_covered
@@ -19,6 +19,7 @@ from services.authz.domain.model import (
     Decision,
     Deny,
     Fact,
+    Limit,
     NeedsApproval,
     Question,
     SubjectFacts,
@@ -26,11 +27,9 @@ from services.authz.domain.model import (
     Verdict,
 )
 from services.authz.domain.ports import Engines, Journal, PolicyEngine, SessionLabels
-from services.authz.domain.remembered import Remembered
 
 # Who holds it may ask what policy says about others.
 EVALUATE = "authz:evaluate"
-_NOTHING: frozenset[Fact] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Check:
     clock: Clock
     environment: str
     ttl: timedelta
-    remembered: Remembered = field(default_factory=Remembered)
 
     async def __call__(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:
         """Return the decision, by the present policies unless others are named. Policy is only asked about what the token covers, so
@@ -57,13 +55,11 @@ class Check:
             return decision
         question, verdict, reads = await self._judged(engine, question)
         added = await self._added(question, verdict)
-        decision = self._dated(verdict, caller, engine.version)
+        limits: tuple[Limit, ...] = ()
+        cost = 0
         if not isinstance(verdict.outcome, Deny):
             limits, cost = limits_for(engine.limits, caller, call), price_of(engine.limits, call)
-            decision = replace(decision, limits=limits, cost_micros=cost)
-        if added:
-            # Whoever reuses the answer later must not be told that the session is as it was before.
-            decision = replace(decision, added_labels=added, cacheable=False)
+        decision = self._dated(verdict, caller, engine.version, limits=limits, cost=cost, added=added)
         self.journal.record(decision, question, reads)
         return decision
 
@@ -91,37 +87,44 @@ class Check:
 
     async def _judged(self, engine: PolicyEngine, question: Question) -> tuple[Question, Verdict, frozenset[Fact]]:
         """Return the question as it was put, the verdict, and the facts of this one call that it may rest on."""
-        caller, call = question.caller, question.call
-        known = self.remembered.find(engine.version, caller, call) if caller.token_id else None
-        if known is not None:
-            return question, known, _NOTHING
         considered = engine.consider(question)
-        reads = considered.reads
-        if Fact.LABELS in reads:
+        if Fact.LABELS in considered.reads:
             question = replace(question, labels=await self.labels.of(question))
         verdict = considered.verdict(question.labels)
-        if Fact.ARGUMENTS in reads and not call.arguments and not isinstance(verdict.outcome, Deny):
+        untold = Fact.ARGUMENTS in considered.reads and not question.call.arguments
+        if untold and not isinstance(verdict.outcome, Deny):
             verdict = _not_told()
-        if caller.token_id and not reads and verdict.holds_for_any_arguments:
-            self.remembered.keep(engine.version, caller, call, verdict)
-        return question, verdict, reads
+        return question, verdict, considered.reads
 
     async def _added(self, question: Question, verdict: Verdict) -> tuple[str, ...]:
-        carried = {*question.call.result_labels, *verdict.labels}
+        carried = question.call.result_labels + verdict.labels
         if not carried or not isinstance(verdict.outcome, Allow):
             return ()
-        return await self.labels.add(question, carried)
+        return await self.labels.add(question, set(carried))
 
-    def _dated(self, verdict: Verdict, caller: Identity, version: str) -> Decision:
+    def _dated(
+        self,
+        verdict: Verdict,
+        caller: Identity,
+        version: str,
+        *,
+        limits: tuple[Limit, ...] = (),
+        cost: int = 0,
+        added: tuple[str, ...] = (),
+    ) -> Decision:
         now = self.clock.now()
         asks_a_person = isinstance(verdict.outcome, NeedsApproval)
         return Decision(
             name=f"decisions/{new_id()}",
             verdict=verdict,
             policy_set_version=version,
-            cacheable=verdict.holds_for_any_arguments and not asks_a_person,
+            # Whoever reuses the answer later must not be told that the session is as it was before labels were added.
+            cacheable=verdict.holds_for_any_arguments and not asks_a_person and not added,
             decide_time=now,
             expire_time=min(now + self.ttl, datetime.fromtimestamp(caller.expires_at, UTC)),
+            limits=limits,
+            cost_micros=cost,
+            added_labels=added,
         )
 
 
@@ -145,14 +148,17 @@ def _refused_by_token(caller: Identity, call: CallFacts, satisfies: Satisfies) -
             holds_for_any_arguments=not granted,
             blocked_path=refusal.path,
         )
-    missing = sorted(call.required_scopes - caller.scopes)
-    if missing:
-        return Verdict(
-            Deny(Reason.SCOPE_MISSING),
-            reasons=(f"The tool requires scopes that the token does not hold: {', '.join(missing)}.",),
-            suggested_updates=tuple(SuggestedUpdate("scope", scope) for scope in missing),
-        )
+    if missing := call.required_scopes - caller.scopes:
+        return _without_scopes(sorted(missing))
     return None
+
+
+def _without_scopes(missing: list[str]) -> Verdict:
+    return Verdict(
+        Deny(Reason.SCOPE_MISSING),
+        reasons=(f"The tool requires scopes that the token does not hold: {', '.join(missing)}.",),
+        suggested_updates=tuple(SuggestedUpdate("scope", scope) for scope in missing),
+    )
 
 
 def _confined(caller: Identity) -> bool:

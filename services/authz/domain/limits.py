@@ -82,13 +82,16 @@ def parse_limits(text: str) -> Limits:
 def limits_for(limits: Limits, caller: Identity, call: CallFacts) -> tuple[Limit, ...]:
     """Return everything that must be counted when this caller makes this call: what the rules bound, and what the token
     and each one it was derived from may spend."""
-    bounded = (rule.limit(caller, call) for rule in limits.rules if rule.bounds(caller, call))
+    bounded = [rule.limit(caller, call) for rule in limits.rules if rule.bounds(caller, call)]
     return (*bounded, *_budgets(caller))
 
 
 def price_of(limits: Limits, call: CallFacts) -> int:
     """Return what one call of the tool costs, in micro-units."""
-    return next((price for pattern, price in limits.prices if grant_covers(pattern, call.tool)), 0)
+    for pattern, price in limits.prices:
+        if grant_covers(pattern, call.tool):
+            return price
+    return 0
 
 
 def _budgets(caller: Identity) -> Iterator[Limit]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.errors import Reason
+from libs.common.facts import fact
 from libs.common.names import ToolName
 from libs.common.semver import Version
 
@@ -128,7 +130,7 @@ class Introspection:
     error_code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class CallFacts:
     """One call that somebody wants to make."""
 
@@ -144,15 +146,23 @@ class CallFacts:
     session_id: str = ""
     tool_digest: str = ""
     invocation_id: str = ""
-    arguments: bytes = b""
-    """As JSON; empty when they are not known or not told."""
-    resources: tuple[str, ...] = ()
-    """What the arguments name, as `kind:value`."""
     closed_world: bool = False
     tool_trust: int = 0
     result_labels: tuple[str, ...] = ()
     """What the results carry, by the tool's own word."""
     risk: tuple[tuple[str, int], ...] = ()
+    # Last, so that the others can be taken together without them.
+    arguments: bytes = b""
+    """As JSON; empty when they are not known or not told."""
+    resources: tuple[str, ...] = ()
+    """What the arguments name, as `kind:value`."""
+
+    def without_arguments(self) -> CallFacts:
+        """Return everything but the arguments and what they name."""
+        return CallFacts(*_BUT_ARGUMENTS(self))
+
+
+_BUT_ARGUMENTS = attrgetter(*(field.name for field in fields(CallFacts)[:-2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +189,7 @@ class Fact(StrEnum):
     TIME = "time"
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Question:
     """Everything that policy may read about a call."""
 
@@ -266,7 +276,7 @@ class Limit:
     """The rule or token that sets it."""
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Decision:
     """A verdict as a fact: named, dated, and bound to the policies that were asked."""
 

@@ -50,7 +50,7 @@ class AuthzHandlers(rpc.AuthzServiceServicer):
             decision = await self.check.about(serving().caller, convert.subject_facts(request.subject), call)
         else:
             decision = await self.check(serving().caller, call)
-        return pb.CheckResponse(decision=convert.decision_message(decision))
+        return convert.check_response(decision)
 
     async def BatchCheck(self, request: pb.BatchCheckRequest, context: Context) -> pb.BatchCheckResponse:
         decisions = await self.batch_check(serving().caller, [convert.call_facts(call) for call in request.calls])

@@ -7,8 +7,6 @@ import pytest
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar_engine import CedarEngine
-from services.authz.adapters.cedar_facts import principal_of, resource_of
-from services.authz.adapters.cedar_index import keys_of
 from services.authz.adapters.cedar_policies import SCHEMA_FILE, CedarCompiler, PolicySet, compiler_for
 from services.authz.domain.model import Allow, Deny, Fact
 from services.authz.tests.planted import forbid, permit
@@ -25,8 +23,7 @@ def cut(*policies: str) -> PolicySet:
 def asked(policies: PolicySet, **given: object) -> set[str]:
     """The policies that a question is put to."""
     put = question(**given)  # type: ignore[arg-type]
-    keys = keys_of(principal_of(put.caller), resource_of(put.call))
-    return {policies.policies[name].notes.id for part in policies.steady.relevant(keys) for name in part.names.values()}
+    return {policies.policies[name].notes.id for part in policies.steady.relevant(put) for name in part.names.values()}
 
 
 def test_a_question_is_put_only_to_policies_that_could_speak_to_it() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from libs.common.errors import MeshError, Reason
 from libs.common.names import split_version_name
@@ -63,8 +64,7 @@ class Stretch:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What is counted of a call. `tool` and `version` are empty if it named nothing that the mesh has."""
 
     tool: str
@@ -122,6 +122,7 @@ def _outcome(form: dict[str, Any]) -> Outcome | None:
     )
 
 
+@lru_cache(maxsize=256)
 def _tool(name: str) -> tuple[str, str]:
     try:
         tool, version = split_version_name(name)

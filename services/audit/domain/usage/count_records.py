@@ -7,26 +7,35 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from typing import NamedTuple
 
 from libs.common.clock import Clock, SystemClock
-from services.audit.domain.usage.call import OTHER, Call, call_of
+from services.audit.domain.slices import in_slices
+from services.audit.domain.usage.call import OTHER, Call, Evidence, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
 from services.audit.domain.usage.ports import Turn, UsageBook
-from services.audit.domain.usage.slices import in_slices
 from services.audit.domain.usage.tally import Tally
 
 POLL_SECONDS = 1.0
-REST, REST_BEHIND = 9, 3
+REST = 9
 MOST_REST_SECONDS = 10.0
 _Page = tuple[Rollup, date]
+
+
+class _Alike(NamedTuple):
+    """Calls of one stretch that belong into the same cells: one of them, and all of them counted. Most calls of a busy log
+    are like others, and each is counted once here instead of once in every rollup."""
+
+    call: Call
+    tally: Tally
 
 
 class CountRecords:
     """Follows the log and counts each record once, whichever replica does it and whenever one of them ends.
 
     It rests nine times as long as it works, so that a busy machine makes it take fewer and larger turns. When it is far
-    behind it rests three times as long: the log is caught up with at a quarter of the speed that there is, and not at
-    the cost of whoever appends to it.
+    behind it goes on at that pace without waiting for more: the log is caught up with, and not at the cost of whoever
+    appends to it.
     """
 
     def __init__(
@@ -68,21 +77,21 @@ class CountRecords:
                 self._failed(error)
                 more = False
             worked = self._clock.monotonic() - began
-            rest = worked * REST_BEHIND if more else max(self._poll, worked * REST)
+            rest = worked * REST if more else max(self._poll, worked * REST)
             await self._pause(min(rest, MOST_REST_SECONDS))
 
     async def _count(self, turn: Turn) -> bool:
         stretch = await turn.stretch()
         if stretch.first == stretch.end:
             return False
-        calls = [call async for each in in_slices(stretch.evidence) if (call := call_of(each)) is not None]
-        places = await self._places(turn, calls)
-        tallies = await places.counted(calls)
+        groups = await _grouped(stretch.evidence)
+        places = await self._places(turn, groups)
+        tallies = await places.counted(groups)
         await turn.keep(tallies, places.sizes, stretch.end)
         return stretch.more
 
-    async def _places(self, turn: Turn, calls: Sequence[Call]) -> _Places:
-        wanted = {cell async for call in in_slices(calls) for cell in cells_of(call)}
+    async def _places(self, turn: Turn, groups: Sequence[_Alike]) -> _Places:
+        wanted = {cell async for group in in_slices(groups) for cell in cells_of(group.call)}
         known = await turn.tallies(wanted)
         sizes = await turn.sizes({cell.page for cell in wanted})
         arriving = Counter(cell.page for cell in wanted if cell not in known)
@@ -99,16 +108,16 @@ class _Places:
         self._known, self._limits = dict(known), limits
         self.sizes = dict(sizes)
 
-    async def counted(self, calls: Sequence[Call]) -> dict[Cell, Tally]:
+    async def counted(self, groups: Sequence[_Alike]) -> dict[Cell, Tally]:
         """Count the calls and return every cell that they changed."""
         changed: dict[Cell, Tally] = {}
-        async for call in in_slices(calls):
-            for cell in self._cells(call):
+        async for group in in_slices(groups):
+            for cell in self._cells(group.call):
                 tally = self._known.get(cell)
                 if tally is None:
                     tally = self._known[cell] = Tally()
                 changed[cell] = tally
-                tally.add(call)
+                tally.merge(group.tally)
         return changed
 
     def _cells(self, call: Call) -> Iterable[Cell]:
@@ -127,6 +136,20 @@ class _Places:
             return cell.folded()
         self.sizes[cell.page] = self.sizes.get(cell.page, 0) + 1
         return cell
+
+
+async def _grouped(evidence: Iterable[Evidence]) -> list[_Alike]:
+    """Return the calls that records end, those that are alike together, in the order in which the first of each came."""
+    groups: dict[tuple[date, str, str, str, str, str], _Alike] = {}
+    async for each in in_slices(evidence):
+        call = call_of(each)
+        if call is not None:
+            alike = (call.moment.date(), call.tool, call.version, call.tenant, call.subject, call.task)
+            group = groups.get(alike)
+            if group is None:
+                group = groups[alike] = _Alike(call, Tally())
+            group.tally.add(call)
+    return list(groups.values())
 
 
 def _instead(wanted: Iterable[Cell], crowded: set[_Page]) -> Iterable[Cell]:

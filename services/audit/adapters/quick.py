@@ -1,0 +1,80 @@
+"""Prepared statements on the event loop.
+
+A thread that waits for the database costs a change of threads for every commit, twice, and the lock of the interpreter with
+each. libpq itself can be told to wait for nothing; what is left to do is to watch its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import pq
+
+
+class Line:
+    """A connection to PostgreSQL as the event loop uses it. Its socket is watched from one statement to the next, because
+    beginning and ending that costs more than the statement: whoever else uses the connection must `leave` it first."""
+
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self._pgconn, self._socket = pgconn, pgconn.socket
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[None] | None = None
+        self._watching = False
+
+    async def execute_prepared(self, statement: bytes, parameters: Sequence[bytes]) -> pq.abc.PGresult:
+        """Run a prepared statement with parameters in binary format; return its result, which may be an error. Raises
+        OperationalError when the connection broke. If it is left before it returned, the connection is of no more use."""
+        pgconn, last = self._pgconn, None
+        pgconn.send_query_prepared(statement, parameters, [pq.Format.BINARY] * len(parameters), pq.Format.BINARY)
+        while pgconn.flush():
+            await self._room()
+        while True:
+            while pgconn.is_busy():
+                await self._input()
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                break
+            last = result
+        if last is None:
+            raise psycopg.OperationalError("the connection gave no result")
+        return last
+
+    def leave(self) -> None:
+        """Stop watching the socket, until the next statement."""
+        if self._watching:
+            self._loop.remove_reader(self._socket)
+            self._watching = False
+
+    async def _input(self) -> None:
+        if not self._watching:
+            self._loop.add_reader(self._socket, self._readable)
+            self._watching = True
+        self._waiting = self._loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def _readable(self) -> None:
+        if self._waiting is None:
+            # Nobody asked: the server says goodbye. The next statement finds out; until then this would go on and on.
+            self.leave()
+        else:
+            _done(self._waiting)
+
+    async def _room(self) -> None:
+        # What does not fit into the socket goes as the server takes it, which it does before it has answered anything.
+        room = self._loop.create_future()
+        self._loop.add_writer(self._socket, _done, room)
+        try:
+            await room
+        finally:
+            self._loop.remove_writer(self._socket)
+
+
+def _done(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

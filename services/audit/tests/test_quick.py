@@ -1,0 +1,74 @@
+"""A statement that the event loop waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from services.audit.adapters.commit import Connection, connect
+from services.audit.adapters.quick import Line
+
+
+@pytest.fixture
+async def line(connection: Connection) -> AsyncIterator[Line]:
+    made = Line(connection.pgconn)
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def connection(log_url: str) -> Iterator[Connection]:
+    with connect(log_url) as made:
+        made.pgconn.prepare(b"length", b"select length($1::bytea)::int8")
+        made.pgconn.prepare(b"slow", b"select pg_sleep(60)")
+        made.pgconn.prepare(b"wrong", b"select 1 / length($1::bytea)")
+        yield made
+
+
+async def test_a_statement_much_larger_than_a_socket_holds_arrives_whole(line: Line) -> None:
+    size = 32 * 1024 * 1024
+    result = await line.execute_prepared(b"length", [bytes(size)])
+    assert int.from_bytes(result.get_value(0, 0) or b"", "big") == size
+    again = await line.execute_prepared(b"length", [b"abc"])
+    assert int.from_bytes(again.get_value(0, 0) or b"", "big") == 3
+
+
+async def test_an_error_is_a_result_and_the_connection_goes_on(line: Line) -> None:
+    result = await line.execute_prepared(b"wrong", [b""])
+    assert result.status == pq.ExecStatus.FATAL_ERROR
+    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
+
+
+async def test_a_connection_that_breaks_is_an_error(connection: Connection, line: Line, log_url: str) -> None:
+    waiting = asyncio.ensure_future(line.execute_prepared(b"slow", []))
+    await asyncio.sleep(0)
+    with psycopg.connect(log_url, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
+    # As a result or as an exception: what the server said last, if it could still say it.
+    with pytest.raises(psycopg.Error):
+        raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 20))
+
+
+async def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
+    connection: Connection, line: Line, log_url: str
+) -> None:
+    await line.execute_prepared(b"length", [b""])
+    with psycopg.connect(log_url, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
+    # The loop sees that the socket has something to say, and must not be kept busy by it.
+    async with asyncio.timeout(20):
+        while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
+            await asyncio.sleep(0)
+    with pytest.raises(psycopg.Error):
+        raise psycopg.errors.error_from_result(await asyncio.wait_for(line.execute_prepared(b"length", [b""]), 20))
+
+
+async def test_a_connection_that_was_left_can_be_used_by_others(connection: Connection, line: Line) -> None:
+    await line.execute_prepared(b"length", [b""])
+    line.leave()
+    assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
+    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
