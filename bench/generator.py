@@ -13,18 +13,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.environments import CACHE, environment
 from bench.machine import cpu_seconds
 from bench.rows import Row
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCES = Path(__file__).parent / "loadgen"
 LOCK = Path(__file__).parent / "requirements.lock"
-CACHE = ROOT / ".cache" / "bench"
+# How long everything is measured, as a multiple of what a full run takes: half as long says half as surely.
+SPAN = float(os.environ.get("BENCH_SPAN", "1"))
 # As long as a key may be, so that a number fits; see bodies.go.
 STAMP = "00000000-stamp-stamp-stamp-000000000000"
 
@@ -75,20 +76,17 @@ def program() -> Path:
 
 
 def _build(target: Path) -> None:
-    place = CACHE / "compiler"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
-    environment = {
+    place = environment("tools", LOCK)
+    variables = {
         **os.environ,
         "GOPROXY": "off",
         "GOTOOLCHAIN": "local",
         "GOCACHE": str(CACHE / "go"),
         "CGO_ENABLED": "0",
     }
-    environment |= {"GOFLAGS": "-mod=mod", "GOPATH": str(CACHE / "gopath"), "GOTELEMETRY": "off"}
+    variables |= {"GOFLAGS": "-mod=mod", "GOPATH": str(CACHE / "gopath"), "GOTELEMETRY": "off"}
     command = [str(place / "bin" / "go"), "build", "-trimpath", "-o", str(target), "."]
-    subprocess.run(command, cwd=SOURCES, env=environment, check=True)
+    subprocess.run(command, cwd=SOURCES, env=variables, check=True)
 
 
 def offer(
@@ -98,30 +96,34 @@ def offer(
     bodies: Sequence[Body],
     *,
     concurrency: int,
-    pids: Sequence[int] = (),
+    pids: Sequence[int] | Mapping[str, Sequence[int]] = (),
     rate: float = 0.0,
     seconds: float = 4.0,
     warm: float = 1.0,
     expect: str = "",
     connections: int = 1,
 ) -> Row:
-    """Offer load and return what was measured; what the processes used is shared out among all calls, warm ones included."""
+    """Offer load and return what was measured; what the processes used is shared out among all calls, warm ones included. Processes that
+    come with the names of their parts are told apart."""
+    seconds, groups = seconds * SPAN, pids if isinstance(pids, Mapping) else {"": pids}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([body.described() for body in bodies], file)
         file.flush()
         command = [str(program()), *target.arguments(), "-bodies", file.name, "-callers", str(concurrency)]
         command += ["-span", f"{seconds}s", "-warm", f"{warm}s", "-rate", str(rate), "-connections", str(connections)]
         command += ["-expect", expect] if expect else []
-        before = cpu_seconds(pids)
+        before = {name: cpu_seconds(members) for name, members in groups.items()}
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        used = cpu_seconds(pids) - before
+        used = {name: cpu_seconds(members) - before[name] for name, members in groups.items()}
     if done.returncode:
         raise RuntimeError(f"{suite} / {case}: {done.stderr.strip()}")
     found = json.loads(done.stdout)
     calls = max(1.0, found["rps"] * (seconds + warm))
     more = {"failed": found["failed"], "failures": found["failures"]} if found["failed"] else {}
     if rate:
-        more["offered_rps"] = rate
+        more["offered_rps"] = round(rate, 1)
+    if isinstance(pids, Mapping):
+        more["cpu_us_by_process"] = {name: round(seconds / calls * 1e6, 1) for name, seconds in used.items()}
     return Row(
         suite=suite,
         case=case,
@@ -130,17 +132,17 @@ def offer(
         p50_ms=round(found["p50_ms"], 3),
         p95_ms=round(found["p95_ms"], 3),
         p99_ms=round(found["p99_ms"], 3),
-        cpu_us_per_call=round(used / calls * 1e6, 1),
+        cpu_us_per_call=round(sum(used.values()) / calls * 1e6, 1),
         more=more,
     )
 
 
-def in_turns(floor: Callable[[], Row], case: Callable[[], Row], rounds: int = 5) -> tuple[Row, Row]:
-    """Measure two cases in turns and return of each the run in the middle: alone on a small machine, one run and the next differ by
-    more than what is looked for."""
+def in_turns(floor: Callable[[], Row], case: Callable[[], Row], rounds: int = 5, by: str = "p50_ms") -> tuple[Row, Row]:
+    """Measure two cases in turns and return of each the run in the middle, by the figure that counts: on a small machine, one run and the
+    next differ by more than what is looked for."""
     runs = [(floor(), case()) for _ in range(rounds)]
-    return _middle([run[0] for run in runs]), _middle([run[1] for run in runs])
+    return _middle([run[0] for run in runs], by), _middle([run[1] for run in runs], by)
 
 
-def _middle(rows: list[Row]) -> Row:
-    return sorted(rows, key=lambda row: row.p50_ms)[len(rows) // 2]
+def _middle(rows: list[Row], by: str) -> Row:
+    return sorted(rows, key=lambda row: float(getattr(row, by)))[len(rows) // 2]

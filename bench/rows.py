@@ -15,6 +15,8 @@ class Ratio:
 
     to: str
     rps: float | None = None
+    time: float | None = None
+    """Of a call, when there is always a next one: one over the calls a second."""
     p50: float | None = None
     p99: float | None = None
     cpu: float | None = None
@@ -44,6 +46,7 @@ class Row:
         ratio = Ratio(
             to=floor.case,
             rps=_over(self.rps, floor.rps),
+            time=_over(floor.rps, self.rps),
             p50=_over(self.p50_ms, floor.p50_ms),
             p99=_over(self.p99_ms, floor.p99_ms),
             cpu=_over(self.cpu_us_per_call, floor.cpu_us_per_call),
@@ -57,30 +60,42 @@ class Row:
         assert self.ratio is not None
         value = getattr(self.ratio, part)
         met = value is not None and (value <= bound if comparison == "<=" else value >= bound)
-        return replace(self, ratio=replace(self.ratio, target=f"{part} {comparison} {bound}", met=met))
+        return replace(self, ratio=replace(self.ratio, target=f"{part} {comparison} {bound:g}", met=met))
+
+    def held(self, target: str, *, met: bool) -> Row:
+        """Return the row with a target that is about itself, such as the memory it tells of, and no other row."""
+        return replace(self, ratio=Ratio(to="", target=target, met=met))
+
+
+def targets(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that say what we mean to reach."""
+    return [row for row in rows if row.ratio is not None and row.ratio.met is not None]
 
 
 def _over(value: float, floor: float) -> float | None:
     return round(value / floor, 3) if floor and value else None
 
 
+# Too much for a line of the table; machines find it in the JSON.
+ONLY_IN_JSON = frozenset({"cpu_us_by_process", "settings"})
 HEADINGS = ("case", "c", "rps", "p50 ms", "p99 ms", "cpu us", "rps x", "p50 x", "target", "")
 
 
 def table(rows: Iterable[Row]) -> list[str]:
     """Return the lines of a table of rows, in columns as wide as their content."""
-    cells = [HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    lines = [HEADINGS, *(cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     return [
         "  ".join(text.ljust(width) if column in (0, 8, 9) else text.rjust(width) for column, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-        for line in cells
+        for line in lines
     ]  # fmt: skip
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """Return what a line of a table says of a row, one text for each heading."""
     ratio = row.ratio or Ratio("")
     verdict = {None: "", True: "met", False: "MISSED"}[ratio.met]
-    told = ", ".join(f"{name} {value}" for name, value in row.more.items())
+    told = ", ".join(f"{name} {value}" for name, value in row.more.items() if name not in ONLY_IN_JSON)
     return (
         row.case,
         str(row.concurrency or ""),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bench.envoy import Upstream, passing
 from bench.floor import ECHO, EMPTY
 from bench.generator import Target
 from bench.machine import family
@@ -25,6 +26,10 @@ class Stage:
     mesh: Mesh
     floor_port: int
     floor_pid: int
+    folder: Path
+    """For files that are gone with the stage."""
+    tools: int = 0
+    """How many tools of the catalogue its registry holds."""
 
     @property
     def pki(self) -> Path:
@@ -33,7 +38,7 @@ class Stage:
     @cached_property
     def token(self) -> str:
         """A token that may do everything that is measured."""
-        return self.mesh.token(ttl="1h", scopes="tools:call,tools:read,audit:read")
+        return self.mesh.token(ttl="1h", scopes="tools:call,tools:read,audit:read", trust="80")
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, int]]:
@@ -43,6 +48,10 @@ class Stage:
     def pids(self, *names: str) -> list[int]:
         """Return the processes of these parts, or of all, with everything below them."""
         return [pid for name in names or self.parts for pid in family(self.parts[name][1])]
+
+    def members(self) -> dict[str, Sequence[int]]:
+        """Return the processes of every part, told apart."""
+        return {name: self.pids(name) for name in self.parts}
 
     def database(self) -> str:
         """Return the address of the mesh's PostgreSQL, as its owner."""
@@ -73,20 +82,70 @@ class Stage:
         return Target(self.mesh.url, "/rpc", kind="json", headers=headers)
 
 
+@dataclass(frozen=True)
+class Fronted:
+    """The floors behind an Envoy that only passes on: the echo itself, and the echo behind an ASGI server that speaks JSON."""
+
+    stage: Stage
+    ports: dict[str, int]
+    envoy_pid: int
+    asgi_pid: int
+
+    def grpc(self) -> tuple[Target, list[int]]:
+        """Return the echo behind Envoy, and the processes that take part."""
+        return Target(f"h2c://127.0.0.1:{self.ports['grpc']}", ECHO), [self.envoy_pid, self.stage.floor_pid]
+
+    def json(self) -> tuple[Target, list[int]]:
+        """Return the echo behind Envoy and an ASGI server, and the processes that take part."""
+        headers = {"content-type": "application/json"}
+        target = Target(f"http://127.0.0.1:{self.ports['json']}", "/rpc", kind="json", headers=headers)
+        return target, [self.envoy_pid, self.asgi_pid, self.stage.floor_pid]
+
+
+@contextmanager
+def fronted(stage: Stage) -> Iterator[Fronted]:
+    """Run the floors behind Envoy."""
+    port = free_port()
+    with ExitStack() as stack:
+        pid = stack.enter_context(_served("bench.asgi", port, str(stage.floor_port), str(stage.pki)))
+        upstreams = {"grpc": Upstream(stage.floor_port, "executor", True), "json": Upstream(port, "gateway", False)}
+        ports, envoy = stack.enter_context(passing(stage.folder, stage.pki, upstreams))
+        yield Fronted(stage, ports, envoy, pid)
+
+
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
+def listening(command: Sequence[str], port: int, name: str) -> Iterator[int]:
+    """Run a program that listens on a port; yield its process once it does."""
+    process = subprocess.Popen(command)
+    try:
+        wait_until(lambda: process.poll() is not None or _listens(port), f"the start of {name}", 60)
+        assert process.poll() is None, f"{name} ended at once"
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _served(module: str, port: int, *arguments: str) -> Iterator[int]:
+    """Run a module of the bench that listens on a port; yield its process once it does."""
+    with listening([sys.executable, "-m", module, str(port), *arguments], port, module) as pid:
+        yield pid
+
+
+# No caller of the bench is to be held back for calling often.
+_UNLIMITED = {"TOOLMESH_EDGE_RATE": "1000000", "TOOLMESH_EDGE_BURST": "1000000"}
+
+
+@contextmanager
 def stage(folder: Path) -> Iterator[Stage]:
     """Run a mesh and the floor."""
-    with running_mesh(folder / "state") as mesh:
+    with running_mesh(folder / "state", **_UNLIMITED) as mesh:
         port = free_port()
-        bare = subprocess.Popen([sys.executable, "-m", "bench.floor", str(port), str(mesh.state / "pki")])
-        try:
-            wait_until(lambda: _listens(port), "the floor's start")
-            yield Stage(mesh, port, bare.pid)
-        finally:
-            bare.terminate()
-            bare.wait()
+        with _served("bench.floor", port, str(mesh.state / "pki")) as pid:
+            yield Stage(mesh, port, pid, folder)

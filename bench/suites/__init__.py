@@ -6,12 +6,34 @@ from collections.abc import Callable, Iterator
 
 from bench.rows import Row
 from bench.stage import Stage
-from bench.suites import audit, authz, call, executor, registry
+from bench.suites import audit, authz, executor, floor, gateway, growth, peers, registry, soak, workloads
 
 SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {
-    "call": call.run,
+    "floor": floor.run,
+    "gateway": gateway.run,
+    "peers": peers.run,
+    "workloads": workloads.run,
     "executor": executor.run,
     "authz": authz.run,
     "audit": audit.run,
+    # Grows the mesh that all share, so it comes after those that want it small, and before the one that wants many tools.
+    "growth": growth.run,
     "registry": registry.run,
+    "soak": soak.run,
+}
+
+# Takes as long as all others together, so it is run when it is asked for.
+ONLY_WHEN_NAMED = frozenset({"soak"})
+
+# What the chart shows, and as what.
+CHARTED = {
+    floor.BARE: "floor",
+    floor.BEHIND_ENVOY: "floor",
+    floor.BEHIND_ASGI: "floor",
+    gateway.STRAIGHT: "ours",
+    gateway.THROUGH_ENVOY: "ours",
+    gateway.JSON: "ours",
+    peers.MCP_SDK: "peer",
+    peers.FASTMCP: "peer",
+    peers.CONTEXTFORGE: "peer",
 }

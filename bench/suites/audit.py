@@ -1,5 +1,5 @@
-"""Durable evidence against a plain INSERT and COMMIT: how many records a second, how long one waits, what it weighs, and whether
-any of that changes as the log grows."""
+"""Durable evidence against a plain INSERT and COMMIT: how many records a second, how long one waits, and what it weighs. Whether any of that
+changes as the log grows is the business of the suite about growth."""
 
 from __future__ import annotations
 
@@ -25,29 +25,31 @@ GROWN = int(os.environ.get("BENCH_GROWN_RECORDS", "1000000"))
 
 
 def run(stage: Stage) -> Iterator[Row]:
-    """Measure throughput, waiting time, weight and growth."""
+    """Measure throughput, waiting time and weight."""
     with psycopg.connect(stage.database(), autocommit=True) as connection:
         connection.execute(FLOOR)
-        alone = _insert(stage, writers=1)
+        alone = insert(stage, "audit", writers=1)
         yield alone
-        crowd = _insert(stage, writers=WRITERS)
+        crowd = insert(stage, "audit", writers=WRITERS)
         yield crowd
-        single = _append(stage, "one record, acknowledged", writers=1, batch=1)
+        single = append(stage, "one record, acknowledged", writers=1, batch=1)
         yield single.against(alone)
-        many = _append(stage, f"durable append in batches of {BATCH}", writers=WRITERS, batch=BATCH)
+        many = append(stage, f"durable append in batches of {BATCH}", writers=WRITERS, batch=BATCH)
         yield many.against(alone).aimed("rps", ">=", 10)
         yield dataclasses.replace(many, case=f"{many.case}, against as many INSERTs at once").against(crowd)
         yield _weight(connection)
-        yield from _growth(stage, connection)
 
 
-def _insert(stage: Stage, *, writers: int) -> Row:
-    return _measure(
+def insert(stage: Stage, suite: str, *, writers: int) -> Row:
+    """What PostgreSQL does by itself: every row its own INSERT and COMMIT."""
+    row = _measure(
         stage, "INSERT and COMMIT, one row each", ["insert", stage.database()], ["postgres"], writers=writers
     )
+    return dataclasses.replace(row, suite=suite)
 
 
-def _append(stage: Stage, case: str, *, writers: int, batch: int, records: int = 0, seconds: float = 5.0) -> Row:
+def append(stage: Stage, case: str, *, writers: int, batch: int, records: int = 0, seconds: float = 5.0) -> Row:
+    """Append for so long, or so many records, from as many streams as there are writers."""
     way = ["append", stage.parts["audit"][0], "--pki", str(stage.pki), "--batch", str(batch), "--records", str(records)]
     return _measure(stage, case, way, ["audit", "postgres"], writers=writers, seconds=seconds)
 
@@ -75,22 +77,13 @@ def _weight(connection: psycopg.Connection[Any]) -> Row:
     return Row("audit", "a record on disk, with indexes", more=more)
 
 
-def _growth(stage: Stage, connection: psycopg.Connection[Any]) -> Iterator[Row]:
-    """The same load on a log of ten thousand records and on one of a million."""
-    _fill(stage, connection, 10_000)
-    small = _append(stage, f"append at {_size(connection):,} records", writers=8, batch=BATCH, seconds=6)
-    yield small
-    _fill(stage, connection, GROWN)
-    grown = _append(stage, f"append at {_size(connection):,} records", writers=8, batch=BATCH, seconds=6)
-    yield grown.against(small).aimed("cpu", "<=", 1.2)
-
-
 def _size(connection: psycopg.Connection[Any]) -> int:
     [count] = connection.execute("select count(*) from audit.records").fetchone() or (0,)
     return int(count)
 
 
-def _fill(stage: Stage, connection: psycopg.Connection[Any], size: int) -> None:
+def fill(stage: Stage, connection: psycopg.Connection[Any], size: int) -> None:
+    """Append until the log holds so many records."""
     missing = size - _size(connection)
     if missing > 0:
-        _append(stage, "fill", writers=16, batch=500, records=missing, seconds=600)
+        append(stage, "fill", writers=16, batch=500, records=missing, seconds=600)

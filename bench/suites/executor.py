@@ -1,29 +1,25 @@
 """What running a tool costs, by where it runs: in the executor, in a warm worker, in a fresh sandbox, and under another kernel.
 
-Everything is a governed call over gRPC, alone, against an empty call of the same run: what differs from one case to the next is only
-the runner.
+Everything is a governed call over gRPC against an empty call of the same run, so what differs from one case to the next is only the runner.
+Cost is what a call takes when there is always a next one: at sixteen at once, the time per call is one over the calls a second, so a case
+that costs k empty calls answers 1/k as many. How long a call waits that is alone is told beside it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import grpc
-from toolmesh.executor.v1 import executor_service_pb2 as pb
-from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
-from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
-from toolmesh_sdk.manifest import manifest_from
-
+from bench.calls import message
 from bench.floor import ECHO, EMPTY
 from bench.generator import Body, in_turns, offer
 from bench.machine import MEGABYTE, family, resident_bytes
+from bench.packs import register
 from bench.rows import Row
 from bench.stage import Stage
 
-PACK = Path(__file__).parents[2] / "examples" / "packs" / "textkit" / "manifests"
+AT = 16
 WORDS = {"text": "one two two three three three"}
 OUTLINE = {"document": "# One\n\n## Two\n"}
 
@@ -32,32 +28,52 @@ def run(stage: Stage) -> Iterator[Row]:
     """Measure each place to run beside the floor."""
     idle = resident_bytes(family(stage.parts["executor"][1]))
     yield Row("executor", "idle executor", more={"MB": round(idle / MEGABYTE, 1)})
-    yield _beside_floor(stage, "builtin tool, all governance", "echo", {"text": "hello"}).aimed("p50", "<=", 2.5)
+    yield from _beside_floor(stage, "builtin tool, all governance", "echo", {"text": "hello"}, most=2.5)
     gvisor = _register(stage)
-    yield _beside_floor(stage, "warm Python worker", "bench.words_process", WORDS).aimed("p50", "<=", 3.5)
+    yield from _beside_floor(stage, "warm Python worker", "bench.words_process", WORDS, most=3.5)
     yield _worker_memory(stage)
-    yield _beside_floor(stage, "cold bubblewrap", "bench.outline_process", OUTLINE)
+    yield from _beside_floor(stage, "cold bubblewrap", "bench.outline_process", OUTLINE, at=(1,))
     if not gvisor:
         yield Row("executor", "gVisor is not on this machine; `make gvisor` fetches it")
         return
-    yield _beside_floor(stage, "warm Python worker, gVisor", "bench.words_kernel", WORDS)
-    yield _beside_floor(stage, "cold gVisor", "bench.outline_kernel", OUTLINE, seconds=4.0)
+    yield from _beside_floor(stage, "warm Python worker, gVisor", "bench.words_kernel", WORDS)
+    yield from _beside_floor(stage, "cold gVisor", "bench.outline_kernel", OUTLINE, at=(1,), seconds=4.0)
 
 
-def _beside_floor(stage: Stage, case: str, tool: str, arguments: dict[str, Any], seconds: float = 1.5) -> Row:
-    body = Body(pb.InvokeRequest(tool=tool, arguments=json.dumps(arguments).encode()).SerializeToString())
+def _beside_floor(
+    stage: Stage,
+    case: str,
+    tool: str,
+    arguments: dict[str, Any],
+    *,
+    at: Sequence[int] = (AT, 1),
+    seconds: float = 1.5,
+    most: float = 0.0,
+) -> Iterator[Row]:
+    """The case under load, in turns with empty calls under the same load, and alone; `most` is how many empty calls it may cost. What starts
+    a sandbox for every call is only looked at alone: under load it is the machine that would be measured."""
+    body = message(tool, arguments)
     _reached(stage, body)
+    for callers in at:
+        empty, measured = in_turns(
+            partial(_empty, stage, callers, seconds),
+            partial(_governed, stage, case, body, callers, seconds),
+            rounds=3 if callers > 1 else 1,
+            by="rps" if callers > 1 else "p50_ms",
+        )
+        yield empty
+        row = measured.against(empty)
+        yield row.aimed("time", "<=", most) if most and callers == AT else row
 
-    def floor() -> Row:
-        target, pids = stage.floor(EMPTY), [stage.floor_pid]
-        return offer("executor", "an empty call", target, [Body(b"")], concurrency=1, pids=pids, seconds=seconds)
 
-    def governed() -> Row:
-        target = stage.service("executor", ECHO)
-        return offer("executor", case, target, [body], concurrency=1, pids=stage.pids(), seconds=seconds)
+def _empty(stage: Stage, at: int, seconds: float) -> Row:
+    target, pids = stage.floor(EMPTY), [stage.floor_pid]
+    return offer("executor", "an empty call", target, [Body(b"")], concurrency=at, pids=pids, seconds=seconds, warm=0.5)
 
-    alone, measured = in_turns(floor, governed, rounds=3)
-    return measured.against(alone)
+
+def _governed(stage: Stage, case: str, body: Body, at: int, seconds: float) -> Row:
+    target, parts = stage.service("executor", ECHO), stage.members()
+    return offer("executor", case, target, [body], concurrency=at, pids=parts, seconds=seconds, warm=0.5)
 
 
 def _reached(stage: Stage, body: Body) -> None:
@@ -77,21 +93,14 @@ def _worker_memory(stage: Stage) -> Row:
 
 def _register(stage: Stage) -> bool:
     """Register the sample tools once for each tier; say whether the stronger one can run here."""
-    pair = ((stage.pki / "operator.key").read_bytes(), (stage.pki / "operator.pem").read_bytes())
-    credentials = grpc.ssl_channel_credentials((stage.pki / "ca.pem").read_bytes(), *pair)
-    target = [("grpc.ssl_target_name_override", "registry")]
-    with grpc.secure_channel(stage.parts["registry"][0], credentials, options=target) as channel:
-        registry = RegistryServiceStub(channel)
-        for tier in ("process", "kernel"):
-            for file, name in (("word_statistics", "words"), ("outline_document", "outline")):
-                document = json.loads((PACK / f"{file}.json").read_text())
-                document |= {"namespace": "bench", "provider": "bench", "tool_id": f"{name}_{tier}"}
-                document["interface"]["safety"]["sandbox_tier"] = tier
-                registry.RegisterTool(registry_pb.RegisterToolRequest(manifest=manifest_from(document)))
+    for tier in ("process", "kernel"):
+        for file, name in (("word_statistics", "words"), ("outline_document", "outline")):
+            register(stage, file, f"{name}_{tier}", tier=tier)
     return _runs(stage, "bench.words_kernel")
 
 
 def _runs(stage: Stage, tool: str) -> bool:
-    body = Body(pb.InvokeRequest(tool=tool, arguments=json.dumps(WORDS).encode()).SerializeToString())
     target = stage.service("executor", ECHO)
-    return not offer("executor", "probe", target, [body], concurrency=1, seconds=0.5, warm=0.0).more.get("failed")
+    return not offer(
+        "executor", "probe", target, [message(tool, WORDS)], concurrency=1, seconds=0.5, warm=0.0
+    ).more.get("failed")

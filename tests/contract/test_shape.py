@@ -67,6 +67,7 @@ DOCUMENTS = [
     "docs/compatibility.md",
     "docs/redaction.md",
     "docs/usage.md",
+    "docs/benchmarks.md",
 ]
 
 

@@ -52,15 +52,16 @@ class Closing:
         self._audit_wait = audit_wait
         self._ending: set[asyncio.Future[Any]] = set()
 
-    async def append(self, record: Record, *, until: float) -> None:
+    def append(self, record: Record, *, until: float) -> Awaitable[None]:
         """Return once the record is in the log. Raises when it is not, in time."""
-        within = min(until - self._clock.monotonic(), self._audit_wait)
-        await self._audit.append(record, within=max(within, 0.001))
+        return self._audit.append(record, within=self._patience(until))
 
-    async def conclude(self, record: Record, *, until: float) -> None:
+    def conclude(self, record: Record, *, until: float) -> Awaitable[None]:
         """Return once the record of how a run ended is in the log, or waits for it where it cannot be lost."""
-        within = min(until - self._clock.monotonic(), self._audit_wait)
-        await self._audit.conclude(record, within=max(within, 0.001))
+        return self._audit.conclude(record, within=self._patience(until))
+
+    def _patience(self, until: float) -> float:
+        return max(min(until - self._clock.monotonic(), self._audit_wait), 0.001)
 
     async def keep_and_conclude(self, invocation: Invocation, claim: Claim, outcome: Settled, record: Record) -> None:
         """Settle the key, then record: if the log fails now, a retry must find the result and not run the tool again."""

@@ -1,0 +1,25 @@
+"""Keep the last run as the accepted one: `python -m bench.accept`. It is what the README shows, and all of the results that is committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.__main__ import RESULTS
+
+ENDINGS = ("json", "md", "svg")
+
+
+def accept(results: Path) -> list[Path]:
+    """Copy the last run's files, and let its report show its own chart; return what was written. Raises FileNotFoundError for a run in part,
+    which has no chart."""
+    texts = {ending: (results / f"latest.{ending}").read_text() for ending in ENDINGS}
+    texts["md"] = texts["md"].replace("(latest.svg)", "(accepted.svg)")
+    written = [results / f"accepted.{ending}" for ending in ENDINGS]
+    for file, text in zip(written, texts.values(), strict=True):
+        file.write_text(text)
+    return written
+
+
+if __name__ == "__main__":
+    for place in accept(RESULTS):
+        print(place)

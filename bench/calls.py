@@ -1,0 +1,29 @@
+"""The calls that the suites make: the same echo as a gRPC message and as a JSON-RPC entry, and other tools the same two ways."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolmesh.executor.v1 import executor_service_pb2 as pb
+
+from bench.generator import Body
+
+TEXT = {"text": "hello"}
+# As near to 64 KB as the echo takes.
+LARGE = {"text": "x" * 65_000}
+
+
+def message(tool: str, arguments: dict[str, Any], key: str = "", weight: int = 1) -> Body:
+    """Return a call as a gRPC message."""
+    request = pb.InvokeRequest(tool=tool, arguments=json.dumps(arguments).encode(), idempotency_key=key)
+    return Body(request.SerializeToString(), weight)
+
+
+def entry(tool: str, arguments: dict[str, Any]) -> Body:
+    """Return a call as a JSON-RPC entry."""
+    params = {"tool": tool, "arguments": arguments}
+    return Body(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": params}).encode())
+
+
+MESSAGE, ENTRY = [message("echo", TEXT)], [entry("echo", TEXT)]

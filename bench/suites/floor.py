@@ -1,0 +1,38 @@
+"""What the machine can do without us: a bare echo, the same behind Envoy, the same behind Envoy and an ASGI server, and a row made durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+
+from bench.append import FLOOR
+from bench.calls import ENTRY, MESSAGE
+from bench.floor import ECHO
+from bench.generator import offer
+from bench.rows import Row
+from bench.stage import Stage, fronted
+from bench.suites.audit import insert
+
+BARE = "bare grpc.aio echo"
+BEHIND_ENVOY = "bare echo behind Envoy"
+BEHIND_ASGI = "Envoy, ASGI server, bare echo"
+CONCURRENCIES = (1, 16, 64, 128)
+
+
+def run(stage: Stage) -> Iterator[Row]:
+    """Measure each floor at each concurrency."""
+    with fronted(stage) as front:
+        for at in CONCURRENCIES:
+            pids = [stage.floor_pid]
+            bare = offer("floor", BARE, stage.floor(ECHO), MESSAGE, concurrency=at, pids=pids, seconds=2.5)
+            yield bare
+            target, taking_part = front.grpc()
+            row = offer("floor", BEHIND_ENVOY, target, MESSAGE, concurrency=at, pids=taking_part, seconds=2.5)
+            yield row.against(bare)
+            target, taking_part = front.json()
+            row = offer("floor", BEHIND_ASGI, target, ENTRY, concurrency=at, pids=taking_part, seconds=2.5)
+            yield row.against(bare)
+    with psycopg.connect(stage.database(), autocommit=True) as connection:
+        connection.execute(FLOOR)
+    yield insert(stage, "floor", writers=1)

@@ -1,0 +1,32 @@
+"""What processes use, by the kernel's own account."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from bench.machine import cpu_seconds, family, resident_bytes
+
+_BURN = "import time\nwhile time.process_time() < 0.2: pass"
+
+
+def test_what_an_ended_child_used_stays_counted() -> None:
+    before = cpu_seconds([os.getpid()])
+    subprocess.run([sys.executable, "-c", _BURN], check=True)
+    assert cpu_seconds([os.getpid()]) - before >= 0.2
+
+
+def test_a_process_that_is_gone_uses_nothing() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert cpu_seconds([child.pid]) == 0
+    assert resident_bytes([child.pid]) == 0
+
+
+def test_a_family_is_a_process_and_everything_below() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert child.pid in family(os.getpid())
+    finally:
+        child.communicate(b"\n")
