@@ -122,7 +122,8 @@ async def append(options: argparse.Namespace, waits: list[float]) -> tuple[int, 
 
 
 FLOOR = """
-create table if not exists bench_floor (like audit.records including defaults including indexes);
+drop table if exists bench_floor;
+create table bench_floor (like audit.records including defaults including indexes);
 alter table bench_floor alter sequence add generated always as identity;
 alter table bench_floor add primary key (sequence);
 alter table bench_floor add unique (record_id);

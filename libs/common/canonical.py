@@ -17,6 +17,7 @@ from libs.common.errors import MeshError, Reason
 
 # What a float may have become: a fraction, an exponent, or the null of what is no number.
 _MAY_BE_FLOAT = re.compile(rb"[0-9][.eE]|null")
+_SHORT = 512
 
 
 def canonical(value: Any) -> bytes:
@@ -26,8 +27,8 @@ def canonical(value: Any) -> bytes:
         form = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return _write(value)
-    # Quickly told for most values; a text that only looks like one of these is looked at more closely.
-    if form.isascii() and not _MAY_BE_FLOAT.search(form):
+    # Quickly told for most values; what is long is sooner told from its parts, and so is a text that only looks like one of these.
+    if len(form) <= _SHORT and form.isascii() and not _MAY_BE_FLOAT.search(form):
         return form
     return form if _plain(value) else _write(value)
 

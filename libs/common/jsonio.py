@@ -24,7 +24,8 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
 # 18 digits always fit into 64 bits; only longer runs need a closer look.
 _LONG_DIGITS = re.compile(rb"[0-9]{19}")
 _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
-_FLAT = frozenset({dict, list})
+# What is neither a float nor made of parts.
+_PLAIN = frozenset({str, int, bool, type(None)})
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
 
@@ -40,11 +41,12 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
         value: JsonValue = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
         raise MeshError(Reason.INVALID_JSON, message=f"not valid JSON: {error.msg}") from None
-    keys = _measure(value, max_depth)
+    keys, floats = _measure(value, max_depth)
     # Every member has a colon, so as many colons as keys means no key twice; more may be in texts, and are looked at more closely.
     if keys != payload.count(b":") and _STRING.findall(payload).count(b":") != keys:
         raise MeshError(Reason.INVALID_JSON, message="an object has the same key twice")
-    if _LONG_DIGITS.search(payload):
+    # An integer that did not fit has become a float by now.
+    if floats and _LONG_DIGITS.search(payload):
         _refuse_wide_integers(payload)
     return value
 
@@ -65,25 +67,25 @@ def dump(value: Any) -> bytes:
         raise MeshError(Reason.INVALID_JSON, message="the value has no JSON form") from error
 
 
-def _measure(value: JsonValue, max_depth: int) -> int:
-    """Count the keys of all objects, level by level, and refuse what is nested too deeply."""
-    if type(value) is dict and max_depth > 0 and _FLAT.isdisjoint(map(type, value.values())):
-        return len(value)
-    keys, depth = 0, 0
-    level: list[Any] = [value]
+def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
+    """Count the keys of all objects, level by level, and refuse what is nested too deeply. Say also whether a float is among them."""
+    keys, depth, floats = 0, 0, type(value) is float
+    level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     while level:
         below: list[Any] = []
         for item in level:
             if type(item) is dict:
                 keys += len(item)
-                below.extend(v for v in item.values() if type(v) is dict or type(v) is list)
-            elif type(item) is list:
+                item = item.values()
+            kinds = set(map(type, item))
+            if not kinds <= _PLAIN:
+                floats = floats or float in kinds
                 below.extend(v for v in item if type(v) is dict or type(v) is list)
         depth += 1
         if depth >= max_depth and below:
             raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_depth": str(max_depth)})
         level = below
-    return keys
+    return keys, floats
 
 
 def _refuse_wide_integers(payload: bytes) -> None:
