@@ -1,5 +1,6 @@
 """Sets of many policies, as a company would write them: about teams' namespaces, tenants, tags and groups. None of them is about the
-calls that are measured, and none is the same as another, so that asking all of them is what costs."""
+calls that are measured, and none is the same as another, so that asking all of them is what costs. One reads the tags of every tool, so that
+no answer can be remembered for tools whose tags differ."""
 
 from __future__ import annotations
 
@@ -17,13 +18,18 @@ _KINDS = (
     ("needs_approval", "invoke_without_approval", 'resource.tags.contains("tag-{n}") && principal.trust_level < 50'),
     ("deny", "invoke", 'principal.groups.contains("group-{n}") && context.environment == "prod"'),
 )
+_FOR_ALL = """@id("bench-recalled") @effect("deny") @reason("The tool was recalled.")
+forbid (principal, action == Action::"invoke", resource) when { resource.tags.containsAny(["recalled", "withdrawn"]) };
+"""
 # Documents are bounded, so a large set is several of them.
 _A_DOCUMENT = 250
 
 
 def documents(count: int) -> Iterator[pb.PolicyDocument]:
     """Return documents with so many policies in all."""
-    for begin in range(0, count, _A_DOCUMENT):
+    if count > 0:
+        yield pb.PolicyDocument(name="bench-all.cedar", text=_FOR_ALL)
+    for begin in range(1, count, _A_DOCUMENT):
         text = "\n".join(_policy(number) for number in range(begin, min(begin + _A_DOCUMENT, count)))
         yield pb.PolicyDocument(name=f"bench-{begin // _A_DOCUMENT}.cedar", text=text)
 

@@ -40,7 +40,7 @@ def run(stage: Stage) -> Iterator[Row]:
     for count in (100, 1000):
         activate(stage, count)
         decided, remembered = (
-            partial(_check, stage, f"Check, decided anew by {count:,} policies", tags=[STAMP]),
+            partial(_check, stage, f"Check, put to {count:,} policies", tags=[STAMP]),
             partial(_check, stage, f"Check, remembered by authz, {count:,} policies"),
         )
         alone, anew = in_turns(partial(_floor, stage, 1, 1.2), partial(decided, 1, 1.2), rounds=3)
