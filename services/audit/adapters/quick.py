@@ -12,6 +12,9 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import pq
 
+# So long at most nobody looks at a connection by itself: of one that was reset, the loop may never tell that it can be read.
+LOOK_SECONDS = 0.2
+
 
 class Line:
     """A connection to PostgreSQL as the event loop uses it. Its socket is watched from one statement to the next, because
@@ -53,9 +56,11 @@ class Line:
             self._loop.add_reader(self._socket, self._readable)
             self._watching = True
         self._waiting = self._loop.create_future()
+        look = self._loop.call_later(LOOK_SECONDS, self._readable)
         try:
             await self._waiting
         finally:
+            look.cancel()
             self._waiting = None
 
     def _readable(self) -> None:
@@ -69,9 +74,11 @@ class Line:
         # What does not fit into the socket goes as the server takes it, which it does before it has answered anything.
         room = self._loop.create_future()
         self._loop.add_writer(self._socket, _done, room)
+        look = self._loop.call_later(LOOK_SECONDS, _done, room)
         try:
             await room
         finally:
+            look.cancel()
             self._loop.remove_writer(self._socket)
 
 

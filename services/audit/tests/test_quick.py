@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import psycopg
 import pytest
+import uvloop
 from psycopg import pq
 
 from services.audit.adapters.commit import Connection, connect
@@ -72,3 +73,26 @@ async def test_a_connection_that_was_left_can_be_used_by_others(connection: Conn
     line.leave()
     assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
     assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
+
+
+def test_a_connection_that_broke_is_found_out_on_the_loop_of_the_services_too(
+    connection: Connection, log_url: str
+) -> None:
+    """That loop tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
+
+    async def asked_after_it_broke() -> None:
+        line = Line(connection.pgconn)
+        await line.execute_prepared(b"length", [b""])
+        with psycopg.connect(log_url, autocommit=True) as other:
+            other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+        async with asyncio.timeout(20):
+            while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
+                await asyncio.sleep(0)
+        try:
+            result = await asyncio.wait_for(line.execute_prepared(b"length", [b""]), 20)
+        finally:
+            line.leave()
+        raise psycopg.errors.error_from_result(result)
+
+    with pytest.raises(psycopg.Error):
+        uvloop.run(asked_after_it_broke())
