@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from libs.common.telemetry.tallies import Counts, Levels, Spreads
+from libs.common.telemetry.tallies import counts, levels, spreads
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 300.0)
 
-calls_total = Counts("toolmesh_calls_total", "Calls that ended, by method and status.", ["method", "code"])
-call_seconds = Spreads("toolmesh_call_seconds", "How long calls took.", ["method"], buckets=SECONDS)
-calls_in_flight = Levels("toolmesh_calls_in_flight", "Calls under way.", ["method"])
-peer_calls_total = Counts("toolmesh_peer_calls_total", "Calls made to peers, by method and status.", ["method", "code"])
+calls_total = counts("toolmesh_calls_total", "Calls that ended, by method and status.", ["method", "code"])
+call_seconds = spreads("toolmesh_call_seconds", "How long calls took.", ["method"], buckets=SECONDS)
+calls_in_flight = levels("toolmesh_calls_in_flight", "Calls under way.", ["method"])
+peer_calls_total = counts("toolmesh_peer_calls_total", "Calls made to peers, by method and status.", ["method", "code"])

@@ -7,9 +7,10 @@ Here a child is looked up once and counting is one addition. Only the event loop
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -50,7 +51,11 @@ class Spread:
         self.total += value
 
 
-class _Labelled(Generic[C]):
+Form = Callable[[str, str, Sequence[str], Iterable[tuple[tuple[str, ...], C]]], Metric]
+"""Gives a metric of this name, documentation and labels its form, with the numbers of its children."""
+
+
+class Labelled(Generic[C]):
     """A metric with a child for each combination of labels that was ever asked for."""
 
     def __init__(
@@ -58,11 +63,13 @@ class _Labelled(Generic[C]):
         name: str,
         documentation: str,
         labels: Sequence[str],
+        *,
         child: Callable[[], C],
-        registry: CollectorRegistry = REGISTRY,
+        form: Form[C],
+        registry: CollectorRegistry,
     ) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
-        self._child, self._children = child, dict[tuple[str, ...], C]()
+        self._child, self._form, self._children = child, form, dict[tuple[str, ...], C]()
         registry.register(self)  # type: ignore[arg-type]  # it asks for no more than `collect` and `describe`
 
     def labels(self, *values: str) -> C:
@@ -77,60 +84,65 @@ class _Labelled(Generic[C]):
 
     def describe(self) -> Iterator[Metric]:
         """Say which names it will use, so that no other metric takes them."""
-        yield self._family()
+        yield self._form(self._name, self._documentation, self._labels, ())
 
     def collect(self) -> Iterator[Metric]:
         """Give the numbers their form."""
-        family = self._family()
-        for values, child in list(self._children.items()):
-            self._add(family, values, child)
-        yield family
-
-    def _family(self) -> Any:
-        raise NotImplementedError
-
-    def _add(self, family: Any, values: tuple[str, ...], child: C) -> None:
-        raise NotImplementedError
+        yield self._form(self._name, self._documentation, self._labels, list(self._children.items()))
 
 
-class Counts(_Labelled[Number]):
-    """Numbers that only grow."""
+def counts(
+    name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
+) -> Labelled[Number]:
+    """Declare numbers that only grow."""
+    form = partial(_numbers, CounterMetricFamily)
+    return Labelled(name, documentation, labels, child=Number, form=form, registry=registry)
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], **options: Any) -> None:
-        super().__init__(name, documentation, labels, Number, **options)
 
-    def _family(self) -> CounterMetricFamily:
-        return CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+def levels(
+    name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
+) -> Labelled[Number]:
+    """Declare numbers that go up and down."""
+    form = partial(_numbers, GaugeMetricFamily)
+    return Labelled(name, documentation, labels, child=Number, form=form, registry=registry)
 
-    def _add(self, family: CounterMetricFamily, values: tuple[str, ...], child: Number) -> None:
+
+def spreads(
+    name: str,
+    documentation: str,
+    labels: Sequence[str],
+    *,
+    buckets: Sequence[float],
+    registry: CollectorRegistry = REGISTRY,
+) -> Labelled[Spread]:
+    """Declare values, and how they are spread over bounds."""
+    child = partial(Spread, tuple(buckets))
+    return Labelled(name, documentation, labels, child=child, form=partial(_spread, buckets), registry=registry)
+
+
+def _numbers(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    documentation: str,
+    labels: Sequence[str],
+    children: Iterable[tuple[tuple[str, ...], Number]],
+) -> Metric:
+    family = kind(name, documentation, labels=labels)
+    for values, child in children:
         family.add_metric(values, child.value)
+    return family
 
 
-class Levels(_Labelled[Number]):
-    """Numbers that go up and down."""
-
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], **options: Any) -> None:
-        super().__init__(name, documentation, labels, Number, **options)
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
-
-    def _add(self, family: GaugeMetricFamily, values: tuple[str, ...], child: Number) -> None:
-        family.add_metric(values, child.value)
-
-
-class Spreads(_Labelled[Spread]):
-    """Values and how they are spread over bounds."""
-
-    def __init__(
-        self, name: str, documentation: str, labels: Sequence[str], *, buckets: Sequence[float], **options: Any
-    ) -> None:
-        self._names = [*(str(float(bound)) for bound in buckets), "+Inf"]
-        super().__init__(name, documentation, labels, lambda: Spread(tuple(buckets)), **options)
-
-    def _family(self) -> HistogramMetricFamily:
-        return HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
-
-    def _add(self, family: HistogramMetricFamily, values: tuple[str, ...], child: Spread) -> None:
-        reached = list(zip(self._names, accumulate(child.counts), strict=True))
+def _spread(
+    bounds: Sequence[float],
+    name: str,
+    documentation: str,
+    labels: Sequence[str],
+    children: Iterable[tuple[tuple[str, ...], Spread]],
+) -> Metric:
+    family = HistogramMetricFamily(name, documentation, labels=labels)
+    names = [*(str(float(bound)) for bound in bounds), "+Inf"]
+    for values, child in children:
+        reached = list(zip(names, accumulate(child.counts), strict=True))
         family.add_metric(values, buckets=reached, sum_value=child.total)
+    return family

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from libs.common.telemetry.tallies import Counts, Levels, Spreads
+from libs.common.telemetry.tallies import counts, levels, spreads
 
 BOUNDS = (0.001, 0.01, 0.5, 1.0, 30.0)
 LABELS = ["method", "code"]
@@ -27,7 +27,7 @@ def told(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], 
 @given(st.lists(st.tuples(SERIES, st.sampled_from(BOUNDS) | st.floats(0, 100))))
 def test_values_fall_between_the_same_bounds(seen: list[tuple[tuple[str, str], float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    spread = Spreads("seconds", "How long.", LABELS, buckets=BOUNDS, registry=ours)
+    spread = spreads("seconds", "How long.", LABELS, buckets=BOUNDS, registry=ours)
     histogram = Histogram("seconds", "How long.", LABELS, buckets=BOUNDS, registry=theirs)
     for labels, value in seen:
         spread.labels(*labels).observe(value)
@@ -38,28 +38,28 @@ def test_values_fall_between_the_same_bounds(seen: list[tuple[tuple[str, str], f
 @given(st.lists(st.tuples(SERIES, st.integers(0, 5))))
 def test_counts_and_levels_are_the_same(steps: list[tuple[tuple[str, str], int]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    counts = Counts("calls_total", "Calls.", LABELS, registry=ours)
-    levels = Levels("under_way", "Calls.", LABELS, registry=ours)
+    counted = counts("calls_total", "Calls.", LABELS, registry=ours)
+    level = levels("under_way", "Calls.", LABELS, registry=ours)
     counter = Counter("calls_total", "Calls.", LABELS, registry=theirs)
     gauge = Gauge("under_way", "Calls.", LABELS, registry=theirs)
     for labels, amount in steps:
-        counts.labels(*labels).inc(amount)
+        counted.labels(*labels).inc(amount)
         counter.labels(*labels).inc(amount)
-        levels.labels(*labels).dec(amount)
+        level.labels(*labels).dec(amount)
         gauge.labels(*labels).dec(amount)
-        levels.labels(*labels).inc()
+        level.labels(*labels).inc()
         gauge.labels(*labels).inc()
     assert told(ours) == told(theirs)
 
 
 def test_a_name_is_taken_once() -> None:
     registry = CollectorRegistry()
-    Counts("calls_total", "Calls.", LABELS, registry=registry)
+    counts("calls_total", "Calls.", LABELS, registry=registry)
     with pytest.raises(ValueError, match="Duplicated"):
         Counter("calls_total", "Calls.", LABELS, registry=registry)
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    counts = Counts("calls_total", "Calls.", LABELS, registry=CollectorRegistry())
+    counted = counts("calls_total", "Calls.", LABELS, registry=CollectorRegistry())
     with pytest.raises(ValueError, match="labels"):
-        counts.labels("/a")
+        counted.labels("/a")

@@ -78,13 +78,13 @@ class AskedReader:
     asked: int = 0
 
     async def head(self) -> TreeHead:
-        raise NotImplementedError
+        raise AssertionError("only pages are asked for here")
 
     async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
-        raise NotImplementedError
+        raise AssertionError("only pages are asked for here")
 
     async def by_record_id(self, record_id: str) -> LoggedRecord | None:
-        raise NotImplementedError
+        raise AssertionError("only pages are asked for here")
 
     async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
         self.asked += 1

@@ -9,15 +9,15 @@ from prometheus_client import Counter, Histogram
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
-from libs.common.telemetry.tallies import Counts, Number, Spread, Spreads
+from libs.common.telemetry.tallies import Number, Spread, counts, spreads
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
-invocations = Counts(
+invocations = counts(
     "toolmesh_tool_invocations_total", "Invocations that ended.", ["tool", "version", "status", "mutation_class"]
 )
-latency = Spreads(
+latency = spreads(
     "toolmesh_tool_invocation_latency_seconds",
     "How long invocations took.",
     ["tool", "version", "timeout_class"],
@@ -30,7 +30,7 @@ validation_failures = Counter(
     "toolmesh_tool_schema_validation_failures_total", "Arguments or results that broke their schema.", ["tool", "phase"]
 )
 
-decisions = Counts(
+decisions = counts(
     "toolmesh_executor_decisions_total", "Decisions by where they came from: remembered, or asked of authz.", ["source"]
 )
 reservations = Counter(

@@ -68,8 +68,7 @@ class Serving:
             self._in_flight.count -= 1
             self._observer.ended(invocation, invocation.elapsed())
             self._accounts.settle(invocation)
-            if invocation.settling is not None:
-                await self._accounts.settled(invocation)
+            await self._accounts.settled(invocation)
 
     def stop(self, request: Request, error: MeshError) -> bool:
         """End the invocation of this very request if it is under way: on record, and answered with the error. Say whether it was."""
