@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolmesh.approval.v1 import approval_service_pb2 as approval
-from toolmesh.authz.v1 import authz_service_pb2 as authz
 from toolmesh.registry.v1 import discovery_service_pb2 as discovery
 
-from bench.calls import ENTRY
+from bench.calls import ENTRY, check
 from bench.environments import environment
 from bench.generator import LOCK, STAMP, Body, Target, offer, program
 from bench.stage import Stage, stage
@@ -53,20 +52,6 @@ def main() -> None:
 
 def _loads(standing: Stage) -> Mapping[str, Load]:
     calls = Load(standing.json_rpc(), ENTRY)
-    facts = authz.CallFacts(
-        tool_version="tools/core.echo/versions/1.0.0",
-        tool_digest="sha256:" + "d" * 64,
-        mutation_class="read_only",
-        required_scopes=["tools:call"],
-        tags=[STAMP],
-        arguments_digest="sha256:" + "a" * 64,
-        arguments=b'{"text":"hello"}',
-        session_id="bench",
-        invocation_id="01932f3a-7c1e-7000-8000-0000000004d2",
-        closed_world=True,
-        tool_trust=100,
-    )
-    check = Body(authz.CheckRequest(call=facts).SerializeToString())
     search = Body(discovery.SearchToolsRequest(query="count the words of a text").SerializeToString())
     tickets = Body(approval.ListTicketsRequest().SerializeToString())
     return {
@@ -74,16 +59,10 @@ def _loads(standing: Stage) -> Mapping[str, Load]:
         "executor": calls,
         "audit": calls,
         # Decisions of one kind are remembered by whoever asks; these are each of their own kind.
-        "authz": Load(_as_executor(standing, "authz", "/toolmesh.authz.v1.AuthzService/Check"), [check]),
+        "authz": Load(standing.policy(), [check(STAMP)]),
         "registry": Load(standing.service("registry", "/toolmesh.registry.v1.DiscoveryService/SearchTools"), [search]),
         "approval": Load(standing.peer("approval", "/toolmesh.approval.v1.ApprovalService/ListTickets"), [tickets]),
     }
-
-
-def _as_executor(standing: Stage, service: str, path: str) -> Target:
-    headers = {"authorization": f"Bearer {standing.token}"}
-    address = f"h2://{standing.parts[service][0]}"
-    return Target(address, path, pki=standing.pki, authority=service, identity="executor", headers=headers)
 
 
 def _allowed(spy: Path, standing: Stage) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from bench.generator import Target
 from bench.machine import family
 from tests.harness.mesh import Mesh, running_mesh
 from tests.harness.stores import free_port, wait_until
+
+CHECK = "/toolmesh.authz.v1.AuthzService/Check"
 
 
 @dataclass
@@ -71,6 +73,11 @@ class Stage:
     def peer(self, name: str, path: str) -> Target:
         """Return a service as a target, called straight by the executor on its own authority, as inside the mesh."""
         return Target(f"h2://{self.parts[name][0]}", path, pki=self.pki, authority=name, identity="executor")
+
+    def policy(self) -> Target:
+        """Return authz as a target, asked by the executor about the caller of the token."""
+        headers = {"authorization": f"Bearer {self.token}"}
+        return replace(self.peer("authz", CHECK), headers=headers)
 
     def edge(self, path: str) -> Target:
         """Return a service behind Envoy as a target, over HTTP/2 without TLS."""

@@ -14,17 +14,16 @@ from functools import partial
 
 import grpc
 import httpx
-from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
+from bench.calls import check
 from bench.floor import EMPTY
-from bench.generator import STAMP, Body, Target, in_turns, offer
+from bench.generator import STAMP, Body, in_turns, offer
 from bench.policies import activate
 from bench.rows import Row
 from bench.stage import Stage
 
-CHECK = "/toolmesh.authz.v1.AuthzService/Check"
 TARGETS = {100: 1.8, 1000: 4.0}
 CALLERS, CALLS = 50, 3000
 TOOLS = (("echo", b'{"text":"hello"}'), ("arithmetic", b'{"expression":"1+1"}'), ("clock_now", b"{}"))
@@ -40,7 +39,7 @@ def run(stage: Stage) -> Iterator[Row]:
     for count in (100, 1000):
         activate(stage, count)
         decided, remembered = (
-            partial(_check, stage, f"Check, put to {count:,} policies", tags=[STAMP]),
+            partial(_check, stage, f"Check, put to {count:,} policies", tag=STAMP),
             partial(_check, stage, f"Check, remembered by authz, {count:,} policies"),
         )
         alone, anew = in_turns(partial(_floor, stage, 1, 1.2), partial(decided, 1, 1.2), rounds=3)
@@ -60,25 +59,10 @@ def _floor(stage: Stage, concurrency: int, seconds: float = 4.0) -> Row:
     return offer("authz", "an empty call", floor, [Body(b"")], concurrency=concurrency, pids=pids, seconds=seconds)
 
 
-def _check(stage: Stage, case: str, concurrency: int, seconds: float = 4.0, tags: list[str] | None = None) -> Row:
-    facts = pb.CallFacts(
-        tool_version="tools/core.echo/versions/1.0.0",
-        tool_digest="sha256:" + "d" * 64,
-        mutation_class="read_only",
-        required_scopes=["tools:call"],
-        tags=tags or ["bench"],
-        arguments_digest="sha256:" + "a" * 64,
-        arguments=b'{"text":"hello"}',
-        session_id="bench",
-        invocation_id="01932f3a-7c1e-7000-8000-0000000004d2",
-        closed_world=True,
-        tool_trust=100,
+def _check(stage: Stage, case: str, concurrency: int, seconds: float = 4.0, tag: str = "bench") -> Row:
+    return offer(
+        "authz", case, stage.policy(), [check(tag)], concurrency=concurrency, pids=stage.pids("authz"), seconds=seconds
     )
-    headers = {"authorization": f"Bearer {stage.token}"}
-    address = f"h2://{stage.parts['authz'][0]}"
-    target = Target(address, CHECK, pki=stage.pki, authority="authz", identity="executor", headers=headers)
-    body = Body(pb.CheckRequest(call=facts).SerializeToString())
-    return offer("authz", case, target, [body], concurrency=concurrency, pids=stage.pids("authz"), seconds=seconds)
 
 
 def _in_executor(stage: Stage) -> Row:

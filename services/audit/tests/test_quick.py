@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import psycopg
 import pytest
@@ -54,37 +54,18 @@ async def test_a_connection_that_breaks_is_an_error(connection: Connection, line
         raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 20))
 
 
-async def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
-    connection: Connection, line: Line, log_url: str
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
+    connection: Connection, log_url: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    await line.execute_prepared(b"length", [b""])
-    with psycopg.connect(log_url, autocommit=True) as other:
-        other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
-    # The loop sees that the socket has something to say, and must not be kept busy by it.
-    async with asyncio.timeout(20):
-        while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
-            await asyncio.sleep(0)
-    with pytest.raises(psycopg.Error):
-        raise psycopg.errors.error_from_result(await asyncio.wait_for(line.execute_prepared(b"length", [b""]), 20))
-
-
-async def test_a_connection_that_was_left_can_be_used_by_others(connection: Connection, line: Line) -> None:
-    await line.execute_prepared(b"length", [b""])
-    line.leave()
-    assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
-    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
-
-
-def test_a_connection_that_broke_is_found_out_on_the_loop_of_the_services_too(
-    connection: Connection, log_url: str
-) -> None:
-    """That loop tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
+    """The loop of the services tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
 
     async def asked_after_it_broke() -> None:
         line = Line(connection.pgconn)
         await line.execute_prepared(b"length", [b""])
         with psycopg.connect(log_url, autocommit=True) as other:
             other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+        # The loop sees that the socket has something to say, and must not be kept busy by it.
         async with asyncio.timeout(20):
             while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
                 await asyncio.sleep(0)
@@ -94,5 +75,12 @@ def test_a_connection_that_broke_is_found_out_on_the_loop_of_the_services_too(
             line.leave()
         raise psycopg.errors.error_from_result(result)
 
-    with pytest.raises(psycopg.Error):
-        uvloop.run(asked_after_it_broke())
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(psycopg.Error):
+        runner.run(asked_after_it_broke())
+
+
+async def test_a_connection_that_was_left_can_be_used_by_others(connection: Connection, line: Line) -> None:
+    await line.execute_prepared(b"length", [b""])
+    line.leave()
+    assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
+    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
