@@ -45,50 +45,33 @@ class Meters:
         total.inc()
 
 
-class Telemetry:
-    """Observes every call from the outside."""
+class CallBook:
+    """Counts calls and writes a line for each, a moment after they ended. The token is never in it."""
 
-    def __init__(self, log: Log, tracing: Tracing) -> None:
-        self._log, self._tracing = log, tracing
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self._meters: dict[str, Meters] = {}
         self._ended: list[tuple[Call, str, float, float]] = []
 
-    @staticmethod
-    def begin(method: str, context: Any, sample_ratio: float) -> Call:
-        """Make the call that the rest of the chain fills in."""
-        metadata = dict(context.invocation_metadata() or ())
-        trace = continue_trace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio=sample_ratio)
-        authorization = metadata.get("authorization", "")
-        call = Call(method, trace, token=authorization, request_id=_request_id(metadata.get("x-request-id", "")))
-        remaining = context.time_remaining()
-        if remaining is not None:
-            call.deadline = call.started + remaining
-        return call
-
-    def enter(self, call: Call, context: Any) -> None:
+    def began(self, call: Call) -> None:
+        """Note that a call is under way."""
         meters = self._meters.get(call.method) or self._meters.setdefault(call.method, Meters(call.method))
         meters.in_flight.inc()
-        call.span = self._tracing.server_span(call)
-        call.offered = call.remaining()
 
-    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        name = (
-            "OK" if error is None else _status_name(context) if isinstance(error, grpc.aio.AbortError) else "CANCELLED"
-        )
-        self._tracing.end(call.span, name)
+    def ended(self, call: Call, code: str) -> None:
+        """Note how a call ended."""
         if not self._ended:
             asyncio.get_running_loop().call_later(GATHER_SECONDS, self.tell)
-        self._ended.append((call, name, time.monotonic() - call.started, time.time()))
-        return error
+        self._ended.append((call, code, time.monotonic() - call.started, time.time()))
 
     def tell(self) -> None:
         """Tell of every call that has ended."""
         ended, self._ended = self._ended, []
-        for call, name, elapsed, _ in ended:
-            self._meters[call.method].ended(name, elapsed)
-        for call, name, elapsed, moment in ended:
+        for call, code, elapsed, _ in ended:
+            self._meters[call.method].ended(code, elapsed)
+        for call, code, elapsed, moment in ended:
             if not call.method.startswith(_QUIET):
-                self._write(call, name, elapsed, moment)
+                self._write(call, code, elapsed, moment)
 
     def _write(self, call: Call, code: str, elapsed: float, moment: float) -> None:
         trace = call.trace
@@ -106,6 +89,39 @@ class Telemetry:
             parent_id=trace.parent_id,
             request_id=call.request_id,
         )
+
+
+class Telemetry:
+    """Observes every call from the outside."""
+
+    def __init__(self, log: Log, tracing: Tracing) -> None:
+        self._book, self._tracing = CallBook(log), tracing
+        self.tell = self._book.tell
+
+    @staticmethod
+    def begin(method: str, context: Any, sample_ratio: float) -> Call:
+        """Make the call that the rest of the chain fills in."""
+        metadata = dict(context.invocation_metadata() or ())
+        trace = continue_trace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio=sample_ratio)
+        authorization = metadata.get("authorization", "")
+        call = Call(method, trace, token=authorization, request_id=_request_id(metadata.get("x-request-id", "")))
+        remaining = context.time_remaining()
+        if remaining is not None:
+            call.deadline = call.started + remaining
+        return call
+
+    def enter(self, call: Call, context: Any) -> None:
+        self._book.began(call)
+        call.span = self._tracing.server_span(call)
+        call.offered = call.remaining()
+
+    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
+        name = (
+            "OK" if error is None else _status_name(context) if isinstance(error, grpc.aio.AbortError) else "CANCELLED"
+        )
+        self._tracing.end(call.span, name)
+        self._book.ended(call, name)
+        return error
 
 
 def _request_id(sent: str | bytes) -> str:
