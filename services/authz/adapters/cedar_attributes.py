@@ -35,16 +35,24 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "resource.trust": ("call.tool_trust",),
     "resource.closed_world": ("call.closed_world",),
     "resource.result_labels": ("call.result_labels",),
+    # All that is so of the context whatever the call is.
+    "context": ("environment",),
 }
 _VARIABLES = frozenset({"principal", "resource"})
+_NAMED = _VARIABLES | {"context"}
 _NOTHING: frozenset[str] = frozenset()
 EVERYTHING = frozenset(_PLACES)
 
 
-def reading_of(policies: Iterable[Parsed]) -> Reading:
-    """Return how to tell questions apart that policies which read nothing of the call itself may answer differently."""
-    read = frozenset[str]().union(*(attributes_read(policy) for policy in policies))
-    return attrgetter("environment", *sorted({place for attribute in read for place in _PLACES[attribute]}))
+def reading_of(attributes: Iterable[str]) -> Reading:
+    """Return how to tell questions apart that policies which read these attributes, and nothing of the call itself, may answer
+    differently."""
+    places = sorted({place for attribute in attributes for place in _PLACES[attribute]})
+    return attrgetter(*places) if places else _nothing
+
+
+def _nothing(question: Question) -> Hashable:
+    return None
 
 
 def attributes_read(policy: Parsed) -> frozenset[str]:
@@ -63,7 +71,7 @@ def _read(expression: Any) -> frozenset[str]:
 
 def _operands(operator: str, operands: Any) -> frozenset[str]:
     if operator == "Var" and isinstance(operands, str):
-        return _VARIABLES & {operands}
+        return _NAMED & {operands}
     if operator in (".", "has") and isinstance(operands, dict) and "attr" in operands:
         return _accessed(operands["left"], operands["attr"])
     return _read(operands)

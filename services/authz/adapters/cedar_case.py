@@ -9,7 +9,13 @@ from typing import Any
 import cedarpy
 import orjson
 
-from services.authz.adapters.cedar_facts import principal_of, resource_of, steady_context, whole_context
+from services.authz.adapters.cedar_facts import (
+    principal_of,
+    principal_uid,
+    resource_of,
+    resource_uid,
+    whole_context,
+)
 from services.authz.adapters.cedar_index import Part
 from services.authz.adapters.cedar_notes import INVOKE, WITHOUT_APPROVAL
 from services.authz.adapters.cedar_policies import PolicySet
@@ -32,6 +38,12 @@ class Answer:
         """Return the same, for more to be added to it."""
         return Answer(set(self.forbids), set(self.permits), list(self.errors))
 
+    def merge(self, other: Answer) -> None:
+        """Add what Cedar says about another part."""
+        self.forbids |= other.forbids
+        self.permits |= other.permits
+        self.errors += other.errors
+
     def add(self, result: cedarpy.AuthzResult, names: Mapping[str, str]) -> None:
         decision, diagnostics = result.decision, result.diagnostics
         if decision is cedarpy.Decision.NoDecision:
@@ -41,55 +53,51 @@ class Answer:
         self.errors.extend(diagnostics.errors)
 
 
+Answers = Mapping[str, Answer]
+"""By the two actions."""
+
+
 class UnansweredError(Exception):
     """Cedar gave no decision."""
 
 
 class Case:
-    """One question in Cedar's terms; each part of it is made when it is first needed."""
+    """One question in Cedar's terms."""
 
     def __init__(self, policies: PolicySet, question: Question) -> None:
-        self._set = policies
-        self._principal, self._resource = principal_of(question.caller), resource_of(question.call)
-        self._context = steady_context(question)
-        self._entities: cedarpy.Entities | None = None
+        self._set, self._question = policies, question
+        self._principal, self._resource = principal_uid(question.caller), resource_uid(question.call)
 
-    @property
-    def entities(self) -> cedarpy.Entities:
-        if self._entities is None:
-            text = orjson.dumps([self._principal, self._resource]).decode()
-            self._entities = cedarpy.Entities.from_json_str(text, self._set.schema)
-        return self._entities
-
-    def ask(self, part: Part, into: dict[str, Answer]) -> None:
+    def ask(self, part: Part) -> Answers:
         """Put both questions to policies that read nothing of the call itself."""
-        # Without the schema: it would ask for facts that these policies do not read. The entities were held against it.
-        results = cedarpy.is_authorized_batch(self._requests(part, self._context), part.policies, self.entities)
-        self._take(part, results, into)
+        # Without the schema, which would ask for facts that these policies do not read, and so are not told.
+        entities = cedarpy.Entities.from_json_str(part.telling(self._question))
+        requests, answers = self._requests(part, part.context(self._question)), no_answers()
+        self._take(part, cedarpy.is_authorized_batch(requests, part.policies, entities), answers)
+        return answers
 
-    def ask_about_the_call(
-        self, question: Question, parts: Iterable[Part], reads: frozenset[Fact], into: dict[str, Answer]
-    ) -> None:
+    def ask_about_the_call(self, parts: Iterable[Part], reads: frozenset[Fact], into: Answers) -> None:
         """Put both questions to policies that may read everything."""
+        question = self._question
         context, facts = whole_context(question, reads)
-        entities = orjson.dumps([self._principal, self._resource, *facts]).decode()
+        entities = orjson.dumps([principal_of(question.caller), resource_of(question.call), *facts]).decode()
         handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
         for part in parts:
             requests = self._requests(part, context)
             results = cedarpy.is_authorized_batch(requests, part.policies, handle, self._set.schema)
             self._take(part, results, into)
 
-    def _requests(self, part: Part, context: str) -> list[dict[str, Any]]:
+    def _requests(self, part: Part, context: str | None) -> list[dict[str, Any]]:
         # Uids as objects: cheaper than Cedar's own notation, and no id can be mistaken for syntax.
-        common = {"principal": self._principal["uid"], "resource": self._resource["uid"], "context": context}
+        common = {"principal": self._principal, "resource": self._resource, "context": context}
         return [{**common, "action": {"type": "Action", "id": action}} for action in part.actions]
 
     @staticmethod
-    def _take(part: Part, results: list[cedarpy.AuthzResult], into: dict[str, Answer]) -> None:
+    def _take(part: Part, results: list[cedarpy.AuthzResult], into: Answers) -> None:
         for action, result in zip(part.actions, results, strict=True):
             into[action].add(result, part.names)
 
 
-def no_answers() -> dict[str, Answer]:
+def no_answers() -> Answers:
     """What is known before anything was asked."""
     return {INVOKE: Answer(), WITHOUT_APPROVAL: Answer()}

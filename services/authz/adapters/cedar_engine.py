@@ -3,12 +3,12 @@ may it run, and may it run without a person? Both are evaluated in one pass over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar_case import Answer, Case, no_answers
+from services.authz.adapters.cedar_case import Answers, Case, no_answers
 from services.authz.adapters.cedar_facts import TooManyArgumentsError
 from services.authz.adapters.cedar_index import Part, part_of
 from services.authz.adapters.cedar_notes import DEFAULT_APPROVERS, INVOKE, WITHOUT_APPROVAL, PolicyNotes
@@ -22,11 +22,19 @@ from services.authz.domain.policies.model import Finding
 _FAILED = "A policy could not be evaluated, so the call is denied."
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
+    """What a part answered. There is one of a kind, however many questions it is the answer to."""
+
+    part: Part
+    answers: Answers
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What is so whatever the facts of the call are."""
 
-    answers: Mapping[str, Answer]
+    answers: Answers
     """Of the policies that read nothing of the call."""
     touched: tuple[Part, ...]
     """The parts of the set that the call's own facts decide about."""
@@ -52,14 +60,15 @@ class _Considered:
 
 
 class CedarEngine:
-    """A PolicyEngine over a loaded policy set, which it never reads again. What was answered once is remembered by what the policies
-    that could match read of the question, so that Cedar is not asked the same twice."""
+    """A PolicyEngine over a loaded policy set, which it never reads again. What a part answered is remembered by what its policies read of
+    the question, so that Cedar is not asked the same twice; what follows is remembered by the answers, of which there are few."""
 
     def __init__(self, policy_set: PolicySet, log: Log) -> None:
         self._set = policy_set
         self._log, self._broken = log, _Broken(log)
         self._order = {name: index for index, name in enumerate(policy_set.policies)}
-        self._remembered = Remembered[_Known]()
+        self._said, self._alike = Remembered[_Said](), Remembered[_Said]()
+        self._known = Remembered[_Known]()
 
     @property
     def version(self) -> str:
@@ -80,13 +89,14 @@ class CedarEngine:
     def consider(self, question: Question) -> _Considered:
         """Put the question to the policies that are asked whatever the facts of the call are."""
         with self._broken:
-            steady, wide = self._set.steady.relevant(question), self._set.widened.relevant(question)
-            key = tuple([(part, part.reading(question)) for part in (*steady, *wide)])
-            known = self._remembered.find(key)
+            steady = [self._answered(question, part) for part in self._set.steady.relevant(question)]
+            wide = [self._answered(question, part) for part in self._set.widened.relevant(question)]
+            key = (*steady, None, *wide)
+            known = self._known.find(key)
             if known is None:
-                known = self._asked(question, steady, wide)
-                if not _errors(known.answers):
-                    self._remembered.keep(key, known)
+                known = self._following(steady, wide)
+                if not any(_errors(said.answers) for said in (*steady, *wide)):
+                    self._known.keep(key, known)
             return _Considered(self, question, known)
 
     def concluded(self, known: _Known, question: Question) -> Verdict:
@@ -96,7 +106,7 @@ class CedarEngine:
             if known.touched:
                 parts = [self._set.narrow[part] for part in known.touched]
                 try:
-                    Case(self._set, question).ask_about_the_call(question, parts, known.reads, answers)
+                    Case(self._set, question).ask_about_the_call(parts, known.reads, answers)
                 except TooManyArgumentsError:
                     return _unreadable()
         if errors := _errors(answers):
@@ -110,15 +120,15 @@ class CedarEngine:
         those about the other half of the question, are among them as not matched."""
         with self._broken:
             case = Case(self._set, question)
-            return [self._finding(case, question, name) for name in self._set.policies]
+            return [self._finding(case, name) for name in self._set.policies]
 
-    def _finding(self, case: Case, question: Question, name: str) -> Finding:
+    def _finding(self, case: Case, name: str) -> Finding:
         policy, answers = self._set.policies[name], no_answers()
         part = part_of({name: policy.parsed}, {name: policy.text})
         if policy.reads:
-            case.ask_about_the_call(question, [part], policy.reads, answers)
+            case.ask_about_the_call([part], policy.reads, answers)
         else:
-            case.ask(part, answers)
+            answers = case.ask(part)
         notes = policy.notes
         return Finding(
             policy=notes.id,
@@ -130,25 +140,44 @@ class CedarEngine:
             line=policy.line,
         )
 
-    def _asked(self, question: Question, steady: list[Part], wide: list[Part]) -> _Known:
-        case, answers = Case(self._set, question), no_answers()
-        for part in steady:
-            case.ask(part, answers)
-        touched = tuple(part for part in wide if self._touches(case, part))
+    def _answered(self, question: Question, part: Part) -> _Said:
+        """Return what a part says, which it has said before of whatever it reads alike."""
+        key = part, part.reading(question)
+        said = self._said.find(key)
+        if said is None:
+            said = _Said(part, Case(self._set, question).ask(part))
+            if not _errors(said.answers):
+                said = self._one_of_a_kind(said)
+                self._said.keep(key, said)
+        return said
+
+    def _one_of_a_kind(self, said: _Said) -> _Said:
+        kind = (
+            said.part,
+            *(frozenset(found) for each in said.answers.values() for found in (each.permits, each.forbids)),
+        )
+        known = self._alike.find(kind)
+        if known is None:
+            self._alike.keep(kind, said)
+        return known or said
+
+    def _following(self, steady: list[_Said], wide: list[_Said]) -> _Known:
+        """Return what follows from the answers of the parts."""
+        answers = no_answers()
+        for said in steady:
+            for action, answer in said.answers.items():
+                answers[action].merge(answer)
+        # These have policies that could match or fail, if the facts of the call were the right ones.
+        touched = tuple(
+            said.part for said in wide if any(each.permits or each.errors for each in said.answers.values())
+        )
         verdict = None if touched or _errors(answers) else self._verdict(answers, holds=True)
         return _Known(answers, touched, self._facts(touched), verdict)
-
-    @staticmethod
-    def _touches(case: Case, part: Part) -> bool:
-        """Say whether a part has policies that could match or fail, if the facts of the call were the right ones."""
-        answers = no_answers()
-        case.ask(part, answers)
-        return any(answer.permits or answer.errors for answer in answers.values())
 
     def _facts(self, parts: Iterable[Part]) -> frozenset[Fact]:
         return frozenset().union(*(self._set.policies[name].reads for part in parts for name in part.names.values()))
 
-    def _verdict(self, answers: Mapping[str, Answer], *, holds: bool) -> Verdict:
+    def _verdict(self, answers: Answers, *, holds: bool) -> Verdict:
         may_run, unattended = answers[INVOKE], answers[WITHOUT_APPROVAL]
         if not may_run.allowed:
             policies = self._named(may_run.forbids)
@@ -188,7 +217,7 @@ class _Broken:
             raise no_decision() from error
 
 
-def _errors(answers: Mapping[str, Answer]) -> list[str]:
+def _errors(answers: Answers) -> list[str]:
     return [error for answer in answers.values() for error in answer.errors]
 
 

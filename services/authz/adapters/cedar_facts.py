@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -17,6 +17,27 @@ MAX_ARGUMENTS = 2_000
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _KINDS = {USER_TIER: "User", "service": "Service"}
 _NO_ARGUMENTS: dict[str, Any] = {}
+_PRINCIPAL: dict[str, Callable[[Identity], Any]] = {
+    "tenant": lambda caller: caller.tenant,
+    "trust_level": lambda caller: caller.trust_level,
+    "groups": lambda caller: list(caller.groups),
+    "scopes": lambda caller: list(caller.scopes),
+}
+_RESOURCE: dict[str, Callable[[CallFacts], Any]] = {
+    "namespace": lambda call: call.tool.namespace,
+    "tool_id": lambda call: call.tool.tool_id,
+    "version": lambda call: str(call.version),
+    "mutation_class": lambda call: call.mutation_class,
+    "required_permissions": lambda call: list(call.required_permissions),
+    "tags": lambda call: list(call.tags),
+    "impact_scope": lambda call: call.impact_scope,
+    "approval_always": lambda call: call.approval_always,
+    "trust": lambda call: call.tool_trust,
+    "closed_world": lambda call: call.closed_world,
+    "result_labels": lambda call: list(call.result_labels),
+}
+Telling = Callable[[Question], str]
+"""Returns entities as JSON."""
 
 
 class TooManyArgumentsError(Exception):
@@ -36,42 +57,42 @@ def resource_uid(call: CallFacts) -> dict[str, str]:
 
 def principal_of(caller: Identity) -> dict[str, Any]:
     """The caller as an entity."""
-    return {
-        "uid": principal_uid(caller),
-        "attrs": {
-            "tenant": caller.tenant,
-            "trust_level": caller.trust_level,
-            "groups": list(caller.groups),
-            "scopes": list(caller.scopes),
-        },
-        "parents": [],
-    }
+    return _entity(principal_uid(caller), _PRINCIPAL.items(), caller)
 
 
 def resource_of(call: CallFacts) -> dict[str, Any]:
     """The tool as an entity."""
-    return {
-        "uid": resource_uid(call),
-        "attrs": {
-            "namespace": call.tool.namespace,
-            "tool_id": call.tool.tool_id,
-            "version": str(call.version),
-            "mutation_class": call.mutation_class,
-            "required_permissions": list(call.required_permissions),
-            "tags": list(call.tags),
-            "impact_scope": call.impact_scope,
-            "approval_always": call.approval_always,
-            "trust": call.tool_trust,
-            "closed_world": call.closed_world,
-            "result_labels": list(call.result_labels),
-        },
-        "parents": [],
-    }
+    return _entity(resource_uid(call), _RESOURCE.items(), call)
+
+
+def telling_of(attributes: Collection[str]) -> Telling:
+    """Return what tells Cedar of the caller and the tool, each with no more than these attributes, and not at all without any: what
+    nobody reads costs more than the reading."""
+    principal = [(name, get) for name, get in _PRINCIPAL.items() if f"principal.{name}" in attributes]
+    resource = [(name, get) for name, get in _RESOURCE.items() if f"resource.{name}" in attributes]
+
+    def told(question: Question) -> str:
+        entities = []
+        if principal:
+            entities.append(_entity(principal_uid(question.caller), principal, question.caller))
+        if resource:
+            entities.append(_entity(resource_uid(question.call), resource, question.call))
+        return orjson.dumps(entities).decode()
+
+    return told
+
+
+def _entity(uid: dict[str, str], attributes: Iterable[tuple[str, Callable[[Any], Any]]], of: Any) -> dict[str, Any]:
+    return {"uid": uid, "attrs": {name: get(of) for name, get in attributes}, "parents": []}
 
 
 def steady_context(question: Question) -> str:
     """What stays the same from call to call."""
     return orjson.dumps({"environment": question.environment}).decode()
+
+
+def no_context(question: Question) -> None:
+    """Nothing, for those who read nothing of it."""
 
 
 def whole_context(question: Question, reads: frozenset[Fact]) -> tuple[str, list[dict[str, Any]]]:

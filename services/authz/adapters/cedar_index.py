@@ -3,6 +3,8 @@ only put to parts that could have something to say about it.
 
 Cedar's answer about a set follows from its answers about the parts: one forbid that matches decides, then one permit. A part is left
 out only if each of its policies would have been found false before anything in it could fail.
+
+The policies of a part read the same of the caller and the tool, so that what is new in a question is put only to those who read it.
 """
 
 from __future__ import annotations
@@ -16,8 +18,15 @@ from typing import Any, Protocol
 import cedarpy
 import orjson
 
-from services.authz.adapters.cedar_attributes import Parsed, Reading, reading_of
-from services.authz.adapters.cedar_facts import principal_uid, resource_uid
+from services.authz.adapters.cedar_attributes import Parsed, Reading, attributes_read, reading_of
+from services.authz.adapters.cedar_facts import (
+    Telling,
+    no_context,
+    principal_uid,
+    resource_uid,
+    steady_context,
+    telling_of,
+)
 from services.authz.adapters.cedar_notes import INVOKE, WITHOUT_APPROVAL
 from services.authz.adapters.cedar_reads import may_fail
 from services.authz.domain.model import Question
@@ -56,6 +65,10 @@ class Part:
     """The actions that any of them is about."""
     reading: Reading
     """What they read of a question, if they read nothing of the call itself."""
+    telling: Telling
+    """What they must be told of the caller and the tool."""
+    context: Callable[[Question], str | None]
+    """What they must be told of the context, if they read nothing of the call itself."""
 
 
 class Compiled(Protocol):
@@ -69,55 +82,55 @@ class PolicyIndex:
 
     def __init__(self, policies: Mapping[str, Parsed], compiled: Compiled, *, small: int = SMALL) -> None:
         chosen = dict.fromkeys(policies) if len(policies) <= small else _rarest(policies)
-        members: dict[Key | None, list[str]] = {}
+        members: dict[tuple[Key | None, frozenset[str]], list[str]] = {}
         for name, key in chosen.items():
-            members.setdefault(key, []).append(name)
-        self._always: Part | None = None
-        self._by_key: dict[str, dict[str, Part]] = {}
-        for key, names in members.items():
+            members.setdefault((key, attributes_read(policies[name])), []).append(name)
+        self._always: list[Part] = []
+        self._by_key: dict[str, dict[str, list[Part]]] = {}
+        for (key, _), names in members.items():
             part = compiled({name: policies[name] for name in names})
             if key is None:
-                self._always = part
+                self._always.append(part)
             else:
-                self._by_key.setdefault(key[0], {})[key[1]] = part
+                self._by_key.setdefault(key[0], {}).setdefault(key[1], []).append(part)
         self._equal = [(_EQUAL[path], parts) for path, parts in self._by_key.items() if path in _EQUAL]
         self._contains = [(_CONTAINS[path], parts) for path, parts in self._by_key.items() if path in _CONTAINS]
 
     def relevant(self, question: Question) -> list[Part]:
         """Return every part that could have something to say about this caller and tool, each once."""
-        found = [] if self._always is None else [self._always]
+        found = self._always.copy()
         for value, parts in self._equal:
-            part = parts.get(value(question))
-            if part is not None:
-                found.append(part)
+            found += parts.get(value(question), ())
         for values, parts in self._contains:
             for each in values(question):
-                part = parts.get(each)
-                if part is not None and part not in found:
-                    found.append(part)
+                found += [part for part in parts.get(each, ()) if part not in found]
         return found
 
     @property
     def parts(self) -> list[Part]:
         """All of them."""
-        always = [] if self._always is None else [self._always]
-        return [*always, *(part for parts in self._by_key.values() for part in parts.values())]
+        keyed = (part for parts in self._by_key.values() for some in parts.values() for part in some)
+        return [*self._always, *keyed]
 
 
 def part_of(policies: Mapping[str, Parsed], texts: Mapping[str, str]) -> Part:
     """Compile policies as they are written. Cedar numbers them in their order."""
     source = "\n".join(texts[name] for name in policies)
     names = {f"policy{index}": name for index, name in enumerate(policies)}
-    parsed = cedarpy.PolicySet.from_str(source, release_gil=True)
-    return Part(names, parsed, _actions_of(policies), reading_of(policies.values()))
+    return _part(names, cedarpy.PolicySet.from_str(source, release_gil=True), policies)
 
 
 def part_of_parsed(policies: Mapping[str, Parsed]) -> Part:
     """Compile policies that nobody wrote."""
     document = orjson.dumps({"staticPolicies": dict(policies), "templates": {}, "templateLinks": []}).decode()
     names = {name: name for name in policies}
-    parsed = cedarpy.PolicySet.from_json_str(document, release_gil=True)
-    return Part(names, parsed, _actions_of(policies), reading_of(policies.values()))
+    return _part(names, cedarpy.PolicySet.from_json_str(document, release_gil=True), policies)
+
+
+def _part(names: Mapping[str, str], parsed: cedarpy.PolicySet, policies: Mapping[str, Parsed]) -> Part:
+    attributes = frozenset[str]().union(*map(attributes_read, policies.values()))
+    context = steady_context if "context" in attributes else no_context
+    return Part(names, parsed, _actions_of(policies), reading_of(attributes), telling_of(attributes), context)
 
 
 def _actions_of(policies: Mapping[str, Parsed]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -14,7 +15,8 @@ class Remembered(Generic[T]):
 
     def __init__(self, size: int = REMEMBERED) -> None:
         self._size = size
-        self._known: dict[Hashable, T] = {}
+        # Not a plain dict: taking the first of one again and again means to pass all that were taken before.
+        self._known: OrderedDict[Hashable, T] = OrderedDict()
 
     def find(self, key: Hashable) -> T | None:
         """Return what was answered to whatever has the same key."""
@@ -23,5 +25,5 @@ class Remembered(Generic[T]):
     def keep(self, key: Hashable, answer: T) -> None:
         """Remember an answer."""
         if len(self._known) >= self._size:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
         self._known[key] = answer

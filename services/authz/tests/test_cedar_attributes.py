@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from libs.common.names import ToolName
 from libs.common.semver import Version
 from services.authz.adapters.cedar_attributes import EVERYTHING, attributes_read, reading_of
 from services.authz.adapters.cedar_engine import CedarEngine
-from services.authz.adapters.cedar_facts import principal_of, resource_of
+from services.authz.adapters.cedar_facts import principal_of, resource_of, telling_of
 from services.authz.adapters.remembered import Remembered
 from services.authz.domain.model import Allow, Deny, Fact, NeedsApproval, Question
 from services.authz.tests.planted import ask, forbid, permit
@@ -34,16 +35,15 @@ def about(condition: str) -> dict[str, Any]:
 def test_everything_that_policies_may_read_has_its_place() -> None:
     asked = question()
     entities = (("principal", principal_of(asked.caller)), ("resource", resource_of(asked.call)))
-    assert {f"{name}.{each}" for name, entity in entities for each in entity["attrs"]} | {"principal", "resource"} == (
-        EVERYTHING
-    )
+    attributes = {f"{name}.{each}" for name, entity in entities for each in entity["attrs"]}
+    assert attributes | {"principal", "resource", "context"} == EVERYTHING
 
 
 @pytest.mark.parametrize(
     ("condition", "read"),
     [
         ("true", set()),
-        ('context.environment == "prod"', set()),
+        ('context.environment == "prod"', {"context"}),
         ('principal.tenant == "a" && resource.trust > 3', {"principal.tenant", "resource.trust"}),
         ('"a" == principal.tenant || !resource.closed_world', {"principal.tenant", "resource.closed_world"}),
         ('resource.tags.containsAny(["a"]) || resource.version like "1.*"', {"resource.tags", "resource.version"}),
@@ -95,7 +95,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 def test_a_reading_tells_apart_what_differs_in_what_is_read_and_nothing_else(
     attribute: str, changes: dict[str, Any]
 ) -> None:
-    reading = reading_of([about(f"{attribute} == {attribute}")])
+    reading = reading_of(attributes_read(about(f"{attribute} == {attribute}")))
     assert reading(question()) != reading(question(**changes))
     for other, given in OTHERS:
         if other != attribute:
@@ -108,14 +108,28 @@ def tool(name: str = "pay", version: str = "1.2.3") -> Question:
 
 
 def test_names_and_environments_are_told_apart_and_so_are_builds_of_one_version() -> None:
-    whose, which = reading_of([about("principal == principal")]), reading_of([about("resource == resource")])
+    whose, which = (reading_of(attributes_read(about(f"{each} == {each}"))) for each in ("principal", "resource"))
     assert len({whose(question(subject=each)) for each in ("a", "b")}) == 2
     assert whose(question(tier="agent", agent="a")) != whose(question(tier="agent", agent="b"))
     assert which(tool("pay")) != which(tool("buy"))
-    built = reading_of([about('resource.version == "1.2.3+b"')])
+    built = reading_of(attributes_read(about('resource.version == "1.2.3+b"')))
     for reading in (which, built):
         assert reading(tool(version="1.2.3+a")) != reading(tool(version="1.2.3+b"))
-    assert built(question("dev")) != built(question("prod"))
+    where = reading_of(attributes_read(about('context.environment == "prod"')))
+    assert where(question("dev")) != where(question("prod"))
+    assert built(question("dev")) == built(question("prod"))
+
+
+def test_policies_are_told_what_they_read_and_nothing_else() -> None:
+    told = json.loads(
+        telling_of({"principal.tenant", "resource.trust", "resource"})(question(tenant="a", tool_trust=7))
+    )
+    assert [entity["attrs"] for entity in told] == [{"tenant": "a"}, {"trust": 7}]
+    assert json.loads(telling_of(EVERYTHING)(question())) == [
+        principal_of(question().caller),
+        resource_of(question().call),
+    ]
+    assert json.loads(telling_of({"principal", "context"})(question())) == []
 
 
 @pytest.fixture
@@ -137,9 +151,11 @@ def test_cedar_is_asked_once_about_questions_that_differ_in_nothing_that_is_read
     alike = [question(trust_level=9, subject=who, tags=tags) for who in ("a", "b") for tags in ((), ("x",))]
     verdicts = [engine.judge(each) for each in alike]
     assert [verdict.outcome for verdict in verdicts] == [Allow()] * 4
-    assert len(asked) == 1
-    assert engine.judge(question(trust_level=1)).outcome == Deny(Reason.PERMISSION_DENIED)
+    # Both policies, each of which reads something else.
     assert len(asked) == 2
+    assert engine.judge(question(trust_level=1)).outcome == Deny(Reason.PERMISSION_DENIED)
+    # And again only the one that reads what is new.
+    assert len(asked) == 3
 
 
 def test_a_policy_that_becomes_relevant_is_asked_whatever_was_answered_without_it(asked: list[Any]) -> None:
@@ -147,7 +163,8 @@ def test_a_policy_that_becomes_relevant_is_asked_whatever_was_answered_without_i
     assert engine.judge(question(tags=("other",))).outcome == Allow()
     assert isinstance(engine.judge(question(tags=("other", "money"))).outcome, NeedsApproval)
     assert engine.judge(question()).outcome == Allow()
-    assert len(asked) == 3
+    # What is so whatever the tags are is asked once.
+    assert len(asked) == 2
 
 
 def test_what_rests_on_the_facts_of_one_call_is_asked_for_each(asked: list[Any]) -> None:
@@ -162,7 +179,7 @@ def test_what_rests_on_the_facts_of_one_call_is_asked_for_each(asked: list[Any])
 
 def test_a_failure_is_not_remembered(asked: list[Any]) -> None:
     engine = CedarEngine(cut(permit("all"), forbid("erring", OVERFLOW)), SILENT)
-    for count in (1, 2):
+    for count in (2, 3):
         assert engine.judge(question(trust_level=60)).outcome == Deny(Reason.POLICY_ENGINE_ERROR)
         assert len(asked) == count
 
