@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 # The names that certificates of the mesh carry beside those of the services themselves.
 EDGE = "edge"
@@ -24,11 +25,12 @@ def peer_name(trust_domain: str, sans: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def peer_of(trust_domain: str, identity_key: str | None, identities: Iterable[bytes] | None) -> str:
-    """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate."""
+@lru_cache(maxsize=1024)
+def peer_of(trust_domain: str, identity_key: str | None, identities: tuple[bytes, ...]) -> str:
+    """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate. Each peer calls many times."""
     if identity_key != _ALTERNATIVE_NAME:
         # Without alternative names gRPC falls back to the common name, which nothing here vouches for.
         return ""
     prefix = f"spiffe://{trust_domain}/".encode()
-    names = [san for san in identities or () if san.startswith(prefix)]
+    names = [san for san in identities if san.startswith(prefix)]
     return names[0][len(prefix) :].decode() if len(names) == 1 else ""

@@ -27,7 +27,8 @@ class CallerCheck:
 
     def enter(self, call: Call, context: Any) -> Awaitable[None] | None:
         # Not auth_context(): that copies the whole certificate chain for every call.
-        call.peer = peer_of(self._trust_domain, context.peer_identity_key(), context.peer_identities())
+        identities = tuple(context.peer_identities() or ())
+        call.peer = peer_of(self._trust_domain, context.peer_identity_key(), identities)
         bearer, call.token = call.token, ""
         access = self._access(call)
         if not access.needs_caller:

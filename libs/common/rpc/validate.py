@@ -8,6 +8,7 @@ import protovalidate
 from google.protobuf.message import Message
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.rpc.surely import surely_valid
 
 
 class Validate:
@@ -18,7 +19,7 @@ class Validate:
 
     def __call__(self, message: Any) -> None:
         """Raise INVALID_REQUEST with every violation, or return."""
-        if not isinstance(message, Message):
+        if not isinstance(message, Message) or surely_valid(message.DESCRIPTOR)(message):
             return
         found = self._validator.collect_violations(message)
         if found:

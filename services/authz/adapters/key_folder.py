@@ -63,6 +63,9 @@ class KeyFolder:
     async def jwks(self) -> bytes:
         return (await self._current()).jwks
 
+    def glance(self) -> bytes | None:
+        return None if self._clock.monotonic() - self._looked_at >= POLL_SECONDS else self._set.jwks
+
     async def _current(self) -> KeySet:
         if self._clock.monotonic() - self._looked_at >= POLL_SECONDS:
             async with self._lock:

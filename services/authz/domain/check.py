@@ -50,7 +50,7 @@ class Check:
         engine, question = engine or self.engines.current, self._question(caller, call)
         refused = _refused_by_token(caller, call, self.satisfies)
         if refused is not None:
-            decision = self._dated(refused, caller, engine.version)
+            decision = self._dated(refused, question, engine.version)
             self.journal.record(decision, question, None)
             return decision
         question, verdict, reads = await self._judged(engine, question)
@@ -59,7 +59,7 @@ class Check:
         cost = 0
         if not isinstance(verdict.outcome, Deny):
             limits, cost = limits_for(engine.limits, caller, call), price_of(engine.limits, call)
-        decision = self._dated(verdict, caller, engine.version, limits=limits, cost=cost, added=added)
+        decision = self._dated(verdict, question, engine.version, limits=limits, cost=cost, added=added)
         self.journal.record(decision, question, reads)
         return decision
 
@@ -69,7 +69,7 @@ class Check:
         verdict = _refused_by_token(caller, call, self.satisfies)
         if verdict is None:
             _, verdict, _ = await self._judged(engine, question)
-        return self._dated(verdict, caller, engine.version)
+        return self._dated(verdict, question, engine.version)
 
     async def about(self, asker: Identity, subject: SubjectFacts, call: CallFacts) -> Decision:
         """Return what policy says about somebody else, whose token is not known. Raises SCOPE_MISSING for whoever may not
@@ -78,7 +78,7 @@ class Check:
             raise may_not_ask_about_others(EVALUATE)
         engine, question = self.engines.current, self._question(_identity(subject, asker.expires_at), call)
         question, verdict, reads = await self._judged(engine, question)
-        decision = replace(self._dated(verdict, asker, engine.version), cacheable=False)
+        decision = replace(self._dated(verdict, question, engine.version), cacheable=False)
         self.journal.record(decision, question, reads)
         return decision
 
@@ -105,14 +105,14 @@ class Check:
     def _dated(
         self,
         verdict: Verdict,
-        caller: Identity,
+        question: Question,
         version: str,
         *,
         limits: tuple[Limit, ...] = (),
         cost: int = 0,
         added: tuple[str, ...] = (),
     ) -> Decision:
-        now = self.clock.now()
+        now = question.moment
         asks_a_person = isinstance(verdict.outcome, NeedsApproval)
         return Decision(
             name=f"decisions/{new_id()}",
@@ -121,7 +121,7 @@ class Check:
             # Whoever reuses the answer later must not be told that the session is as it was before labels were added.
             cacheable=verdict.holds_for_any_arguments and not asks_a_person and not added,
             decide_time=now,
-            expire_time=min(now + self.ttl, datetime.fromtimestamp(caller.expires_at, UTC)),
+            expire_time=min(now + self.ttl, datetime.fromtimestamp(question.caller.expires_at, UTC)),
             limits=limits,
             cost_micros=cost,
             added_labels=added,

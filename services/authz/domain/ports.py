@@ -48,6 +48,10 @@ class KeyRing(Protocol):
         """Return every public key that tokens may still be verified with, as a JSON Web Key Set."""
         ...
 
+    def glance(self) -> bytes | None:
+        """Return the same without waiting, if it is fresh; None if it must be looked at first."""
+        ...
+
     async def published(self) -> AbstractSet[str]:
         """Return the ids of those keys."""
         ...

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import protovalidate
+import pytest
+from buf.validate import validate_pb2
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toolmesh.authz.v1 import authz_service_pb2 as authz
+from toolmesh.executor.v1 import executor_service_pb2 as executor
+from toolmesh.registry.v1 import registry_service_pb2 as registry
+
+from libs.common.rpc.surely import surely_valid
+
+VALIDATOR = protovalidate.Validator()
+GENERATED = Path(__file__).parents[3] / "gen"
+WORDS = (
+    "",
+    "a",
+    "core.echo",
+    "did:web:a:b",
+    "did:key:\u00e9",
+    "tools/core.echo/versions/1.0.0",
+    "tools/core.echo",
+    "namespaces/acme",
+    "namespaces/acme\n",
+    "policySets/1",
+    "policySets/active",
+    "policySets/\u0661",
+    "records/0-a",
+    "sha256:" + "a" * 64,
+    "sha256:" + "a" * 65,
+    "1.0.0",
+    "read_only",
+    "a\tb",
+    "x y",
+    "\u00fc",
+    "2Gi",
+)
+
+
+def kinds() -> Iterator[Descriptor]:
+    for path in sorted(GENERATED.glob("toolmesh/*/v1/*_pb2.py")):
+        module = import_module(".".join(path.relative_to(GENERATED).with_suffix("").parts))
+        yield from module.DESCRIPTOR.message_types_by_name.values()
+
+
+KINDS = list(kinds())
+
+
+def numbers_in(rules: Any) -> Iterator[int]:
+    for field, value in rules.ListFields():
+        if field.message_type is not None and not field.is_repeated:
+            yield from numbers_in(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield value
+
+
+def near(field: FieldDescriptor, most: int = 5_000) -> list[int]:
+    """Numbers on and beside every bound of a field, as far as they are small enough to be lengths."""
+    bounds = set(numbers_in(field.GetOptions().Extensions[validate_pb2.field]))
+    return sorted({n for bound in bounds for n in (bound - 1, bound, bound + 1) if 0 <= n <= most} | {0, 1})
+
+
+def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    lengths = st.sampled_from(near(field))
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return st.sampled_from(WORDS) | st.builds(lambda letter, n: letter * n, st.sampled_from("a1.\u00e9"), lengths)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return st.builds(lambda n: b"x" * n, lengths)
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return st.booleans()
+    if field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
+        return st.sampled_from([0.0, 1.0, -1.0, float("nan"), float("inf")])
+    if field.enum_type is not None:
+        return st.sampled_from([*field.enum_type.values_by_number, 9999])
+    return st.sampled_from(near(field, 2**31 - 1))
+
+
+def fill(message: Any, draw: Any, depth: int = 0) -> Any:
+    for field in message.DESCRIPTOR.fields:
+        if draw(st.integers(0, 2)) == 0 or (field.message_type is not None and depth > 2):
+            continue
+        value = getattr(message, field.name)
+        if field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry:
+            if field.message_type.fields_by_name["value"].message_type is None:
+                value[draw(st.sampled_from(["", "a", "B c"]))]
+        elif field.is_repeated:
+            for _ in range(draw(st.sampled_from([n for n in near(field) if n < 10]))):
+                if field.message_type is not None:
+                    fill(value.add(), draw, depth + 1)
+                else:
+                    value.append(draw(values(field)))
+        elif field.message_type is not None:
+            value.SetInParent()
+            fill(value, draw, depth + 1)
+        else:
+            setattr(message, field.name, draw(values(field)))
+    return message
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_what_is_surely_valid_is_valid(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    message = fill(message_factory.GetMessageClass(kind)(), data.draw)
+    if surely_valid(kind)(message):
+        assert VALIDATOR.collect_violations(message) == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.full_name)
+def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
+    """One field at a time, every value on and beside its bounds: never sure of what the full check refuses."""
+    made = message_factory.GetMessageClass(kind)
+    for field in kind.fields:
+        if field.message_type is not None:
+            continue
+        texts = [*WORDS, *("a" * n for n in near(field))]
+        tried: list[Any] = {
+            FieldDescriptor.TYPE_STRING: texts,
+            FieldDescriptor.TYPE_BYTES: [b"x" * n for n in near(field)],
+            FieldDescriptor.TYPE_BOOL: [True],
+            FieldDescriptor.TYPE_DOUBLE: [-1.0, 2.0, float("nan")],
+            FieldDescriptor.TYPE_ENUM: [0, 1, 9999],
+        }.get(field.type, near(field, 2**31 - 1))
+        for value in tried:
+            message = made()
+            if field.is_repeated:
+                getattr(message, field.name).extend([value])
+            else:
+                setattr(message, field.name, value)
+            if surely_valid(kind)(message):
+                assert VALIDATOR.collect_violations(message) == [], (field.name, value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        executor.InvokeRequest(tool="echo", arguments=b"{}", session_id="s", idempotency_key="k", priority=5),
+        registry.ResolveToolRequest(tool="core.echo", version_constraint="^1.0"),
+        authz.CheckRequest(
+            call=authz.CallFacts(
+                tool_version="tools/core.echo/versions/1.0.0",
+                tool_digest="sha256:" + "d" * 64,
+                mutation_class="read_only",
+                required_scopes=["tools:call"],
+                tags=["a"],
+                invocation_id="01932f3a-7c1e-7000-8000-0000000004d2",
+            )
+        ),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_ordinary_calls_are_sure(message: Any) -> None:
+    assert surely_valid(message.DESCRIPTOR)(message)
