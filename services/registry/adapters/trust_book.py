@@ -28,6 +28,7 @@ from services.registry.domain.trust.facts import (
     Audit,
     AuditLevel,
     Fact,
+    OtherTools,
     Rating,
     Ratings,
     StageChange,
@@ -125,13 +126,15 @@ class PostgresTrustBook:
         async with transaction(self._engine) as connection:
             return await connection.scalar(query) is not None
 
-    async def provider_scores(self, besides: ToolName) -> Sequence[float]:
+    async def other_tools(self, besides: ToolName) -> OtherTools:
         """Return what the other tools of a namespace come to by themselves."""
-        query = select(trust_scores.c.own).where(
+        # Added up where they are: a namespace may have thousands of them.
+        query = select(func.count(), func.coalesce(func.avg(trust_scores.c.own), 0.0)).where(
             trust_scores.c.namespace == besides.namespace, trust_scores.c.tool != besides.qualified
         )
         async with transaction(self._engine) as connection:
-            return list(await connection.scalars(query))
+            count, mean = (await connection.execute(query)).one()
+        return OtherTools(count, float(mean))
 
     async def put_score(self, tool: ToolName, score: Score, now: datetime) -> None:
         """Store a score."""

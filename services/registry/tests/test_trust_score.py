@@ -15,6 +15,7 @@ from services.registry.domain.trust.facts import (
     Audit,
     AuditLevel,
     Facts,
+    OtherTools,
     Ratings,
     Verification,
     VerificationKind,
@@ -57,7 +58,7 @@ facts = st.builds(
     verifications=st.dictionaries(st.sampled_from(VerificationKind), st.tuples(ages, st.booleans())).map(
         lambda found: {kind: verification(age, passed=passed) for kind, (age, passed) in found.items()}
     ),
-    provider_scores=st.lists(part, max_size=5).map(tuple),
+    others=st.builds(OtherTools, count=st.integers(0, 5), mean=part),
 )
 
 

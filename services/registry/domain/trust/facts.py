@@ -96,6 +96,14 @@ class StageChange:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherTools:
+    """What a provider's other tools come to, each without its own provider signal: how many there are, and their mean."""
+
+    count: int = 0
+    mean: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that a score is worked out from, as of one moment."""
 
@@ -108,8 +116,8 @@ class Facts:
     """The newest of each level."""
     verifications: Mapping[VerificationKind, Verification] = field(default_factory=dict)
     """The newest of each kind."""
-    provider_scores: tuple[float, ...] = ()
-    """What the provider's other tools come to, each without its own provider signal."""
+    others: OtherTools = OtherTools()
+    """The provider's other tools."""
 
     @property
     def last_verified(self) -> datetime | None:

@@ -11,6 +11,7 @@ from services.registry.domain.trust.facts import (
     Audit,
     AuditLevel,
     Fact,
+    OtherTools,
     Rating,
     Ratings,
     StageChange,
@@ -65,7 +66,7 @@ class TrustBook(Protocol):
         """Say whether the tool is revoked."""
         ...
 
-    async def provider_scores(self, besides: ToolName) -> Sequence[float]:
+    async def other_tools(self, besides: ToolName) -> OtherTools:
         """Return what the other tools of its namespace come to by themselves. A namespace has one owner, whatever
         provider others write into theirs."""
         ...

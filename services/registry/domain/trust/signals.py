@@ -93,10 +93,10 @@ def community_rating(facts: Facts, now: datetime) -> Reading:
 
 def provider_reputation(facts: Facts, now: datetime) -> Reading:
     """The mean of the provider's other tools."""
-    others = facts.provider_scores
-    if not others:
+    others = facts.others
+    if not others.count:
         return Reading(NEUTRAL, missing="no other tool of the provider")
-    return Reading(_bounded(math.fsum(others) / len(others)), {"other_tools": str(len(others))})
+    return Reading(_bounded(others.mean), {"other_tools": str(others.count)})
 
 
 def freshness(facts: Facts, now: datetime) -> Reading:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -57,14 +56,13 @@ class Scales:
 
     async def _facts(self, tool: Tool, version: ToolVersion, now: datetime) -> Facts:
         number = str(version.head.version)
-        others: Sequence[float] = await self.book.provider_scores(besides=tool.name)
         return Facts(
             admitted=version.head.create_time,
             usage=await self._usage(tool, version, now),
             ratings=await self.book.ratings(tool.name),
             audits=await self.book.audits(tool.name, number),
             verifications=await self.book.verifications(tool.name, number),
-            provider_scores=tuple(others),
+            others=await self.book.other_tools(besides=tool.name),
         )
 
     async def _usage(self, tool: Tool, version: ToolVersion, now: datetime) -> Usage | None:
