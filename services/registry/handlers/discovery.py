@@ -12,8 +12,9 @@ from libs.common.rpc.call import serving
 from services.registry.convert import discovery as convert
 from services.registry.domain.discovery.compile_surface import compile_surface
 from services.registry.domain.discovery.get_tool_schemas import get_tool_schemas
+from services.registry.domain.discovery.meanings import Meanings
 from services.registry.domain.discovery.ports import Language, Searcher
-from services.registry.domain.discovery.search_tools import Meanings, search_tools
+from services.registry.domain.discovery.search_tools import search_tools
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 

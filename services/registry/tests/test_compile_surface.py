@@ -14,10 +14,10 @@ from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
 from services.registry.domain.discovery.compile_surface import Order, Step, Surface, Tier, TooSmall, compile_surface
 from services.registry.domain.discovery.index.engine import Engine
+from services.registry.domain.discovery.meanings import Meanings
 from services.registry.domain.discovery.place import Place
 from services.registry.domain.discovery.ports import LanguageUnavailableError
 from services.registry.domain.discovery.query import Filters
-from services.registry.domain.discovery.search_tools import Meanings
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import ToolVersion, VersionHead

@@ -15,11 +15,11 @@ from enum import IntEnum, StrEnum
 from libs.common.clock import Clock
 from libs.common.ids import new_id
 from services.registry.domain.discovery import rendering
+from services.registry.domain.discovery.meanings import Meanings
 from services.registry.domain.discovery.place import Category, Place, Survey
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Filters, Query
 from services.registry.domain.discovery.results import Hit, Listing
-from services.registry.domain.discovery.search_tools import Meanings
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.room import fitting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,12 +9,11 @@ from enum import StrEnum
 
 from libs.common.errors import MeshError
 from libs.common.names import ToolName
-from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Searcher
+from services.registry.domain.discovery.meanings import Meanings
+from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.ports import Catalogue
-
-_KEPT_MEANINGS = 1000
 
 
 class SemanticUse(StrEnum):
@@ -43,28 +41,6 @@ class Found:
     hits: Hits
     semantic_use: SemanticUse
     no_match: NoMatch | None
-
-
-class Meanings:
-    """The vectors of questions, remembered: agents ask the same thing often."""
-
-    def __init__(self, language: Language) -> None:
-        self._language = language
-        self._known: OrderedDict[str, bytes] = OrderedDict()
-
-    async def of(self, text: str) -> bytes | None:
-        """Return the meaning of a text; None when the language process does not answer."""
-        key = " ".join(text.split()).lower()
-        if key not in self._known:
-            try:
-                [vector] = await self._language.embed([text])
-            except LanguageUnavailableError:
-                return None
-            self._known[key] = vector
-            if len(self._known) > _KEPT_MEANINGS:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return self._known[key]
 
 
 async def search_tools(
