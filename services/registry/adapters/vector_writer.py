@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from prometheus_client import Counter
 
@@ -46,7 +47,7 @@ class VectorWriter:
         self._task = asyncio.create_task(self._run(), name="vector-writer")
 
     async def stop(self) -> None:
-        """Stop; what was claimed is given back by its lease."""
+        """Stop, and give back what was claimed; of one who is killed, its lease does so."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -69,8 +70,13 @@ class VectorWriter:
 
     async def _embed_all(self) -> None:
         while claimed := await self._vectors.claim(BATCH):
-            vectors = await self._language.embed([meaning(each.manifest) for each in claimed], background=True)
-            await self._vectors.put({each.digest: vector for each, vector in zip(claimed, vectors, strict=True)})
+            try:
+                vectors = await self._language.embed([meaning(each.manifest) for each in claimed], background=True)
+                await self._vectors.put({each.digest: vector for each, vector in zip(claimed, vectors, strict=True)})
+            except BaseException:
+                with suppress(MeshError):
+                    await self._vectors.release([each.digest for each in claimed])
+                raise
             embedded_total.inc(len(claimed))
 
     async def _wait_for_change(self, position: Position) -> None:

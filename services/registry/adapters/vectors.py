@@ -61,6 +61,12 @@ class PostgresVectors:
                 of = (tool_vectors.c.digest == digest) & (tool_vectors.c.model == self._model)
                 await connection.execute(update(tool_vectors).where(of).values(vector=vector))
 
+    async def release(self, digests: Sequence[str]) -> None:
+        """Give back what was taken on and not worked out."""
+        async with transaction(self._engine) as connection:
+            of = tool_vectors.c.digest.in_(digests) & (tool_vectors.c.model == self._model)
+            await connection.execute(update(tool_vectors).where(of).values(leased_until=func.clock_timestamp()))
+
     async def load(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the vectors that are there."""
         query = select(tool_vectors.c.digest, tool_vectors.c.vector).where(

@@ -93,8 +93,7 @@ async def test_writers_share_the_work_and_go_on_after_a_failure(
         VectorWriter(
             log=log,
             feed=feed,
-            # The failed claim is free again soon.
-            vectors=vectors(engine, lease_seconds=0.5),
+            vectors=vectors(engine),
             language=language,
             journal=QUIET,
             settle=0.0,
@@ -119,3 +118,30 @@ async def test_writers_share_the_work_and_go_on_after_a_failure(
     await feed.stop()
     assert len(await done()) == MANY + 1
     assert MANY > BATCH
+
+
+class Endless(Numbered):
+    """A language that never answers; it says when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str], *, background: bool = False) -> Sequence[bytes]:
+        self.asked.set()
+        return await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.usefixtures("many")
+async def test_who_stops_gives_back_what_it_had_claimed(engine: AsyncEngine) -> None:
+    log, language = PostgresChangeLog(engine), Endless()
+    feed = PolledChangeFeed(log, QUIET, interval=0.02)
+    await feed.start()
+    writer = VectorWriter(
+        log=log, feed=feed, vectors=vectors(engine), language=language, journal=QUIET, settle=0.0, idle=0.1
+    )
+    await writer.start()
+    await language.asked.wait()
+    await writer.stop()
+    await feed.stop()
+    assert len(await vectors(engine).claim(100)) == MANY

@@ -60,6 +60,10 @@ class Vectors(Protocol):
         """Store vectors by the digests of their manifests."""
         ...
 
+    async def release(self, digests: Sequence[str]) -> None:
+        """Give back what was taken, for somebody else to work on at once."""
+        ...
+
     async def load(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the vectors that are there."""
         ...
