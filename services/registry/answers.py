@@ -7,6 +7,7 @@ by a change of this process at once. A log that was not looked at lately vouches
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
@@ -39,7 +40,9 @@ class Answers:
         """Return the answer that is known under a key, if one is and still holds."""
         self._current()
         known = self._known.get(key)
-        return known.written if known is not None and known.until > self._clock.now().timestamp() else None
+        if known is None or (known.until != math.inf and known.until <= self._clock.now().timestamp()):
+            return None
+        return known.written
 
     async def make(self, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
         """Make an answer and keep it under a key. `make` also says until when it holds, whatever happens to the log. A failure
@@ -61,7 +64,7 @@ class Answers:
     def _current(self) -> Position | None:
         """Return the state of the log, after forgetting what was made in another."""
         seen = self._feed.seen()
-        if seen != self._seen or seen is None:
+        if seen is not self._seen and (seen != self._seen or seen is None):
             self._known.clear()
             self._bytes, self._seen = 0, seen
         return seen

@@ -36,6 +36,8 @@ class PolledChangeFeed:
         self._source, self._interval = source, interval
         self._lookout = Lookout("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
         self._horizon = Horizon("", 0, 0)
+        # Made anew only when it moves: every answer from memory asks for it.
+        self._end = Position("", 0)
         self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
         self._looked_at = float("-inf")
         self.start, self.stop = self._lookout.start, self._lookout.stop
@@ -44,7 +46,7 @@ class PolledChangeFeed:
     def seen(self) -> Position | None:
         """Return how far the log reached at the last look; None when that look was missed or is long over."""
         age = time.monotonic() - self._looked_at
-        return Position(self._horizon.epoch, self._horizon.last) if age <= TRUSTED_LOOKS * self._interval else None
+        return self._end if age <= TRUSTED_LOOKS * self._interval else None
 
     async def beyond(self, position: Position) -> Sequence[Change]:
         """Return what follows a position, waiting for the next look if nothing does."""
@@ -85,6 +87,9 @@ class PolledChangeFeed:
             stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
             horizon = self._hold(stretch.changes, horizon)
         self._horizon, self._looked_at = horizon, began
+        end = Position(horizon.epoch, horizon.last)
+        if end != self._end:
+            self._end = end
 
     def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:
         """Keep the changes, and return the horizon that they show; some may be newer than the one they were asked for."""
