@@ -27,13 +27,14 @@ class Admission:
         if call.deadline is None:
             # A stream that stays open holds no place: it would starve the calls that come and go.
             return
-        remaining = call.deadline - time.monotonic()
+        now = time.monotonic()
+        remaining = call.deadline - now
         if remaining <= 0:
             raise MeshError(Reason.DEADLINE_EXCEEDED)
         if self._under_way >= self._limit:
             raise MeshError(Reason.OVERLOADED, retry_after=0.1)
         # Ends a little early, so that the answer still reaches a caller who is about to hang up.
-        call.timebox = self._timeboxes.open(remaining - margin(remaining))
+        call.timebox = self._timeboxes.open(remaining - margin(remaining), now)
         self._under_way += 1
 
     def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:

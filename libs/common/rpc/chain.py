@@ -20,7 +20,7 @@ from libs.common.rpc.call import Call, enter
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.failures import Failures
 from libs.common.rpc.policy import Policy
-from libs.common.rpc.telemetry import Telemetry
+from libs.common.rpc.telemetry import Telemetry, arrived
 from libs.common.rpc.validate import Validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
@@ -105,6 +105,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """Return the method; for a name that no service has, one that says so through the chain."""
         method = handler_call_details.method
+        arrived(handler_call_details.invocation_metadata)
         known = self._methods.get(method)
         # An unknown one is not remembered: such names are the caller's to invent, without bound.
         return known or self._wrap(method, grpc.unary_unary_rpc_method_handler(_unknown_method))
@@ -126,6 +127,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
         enters = [stage.enter for stage in self._chain.stages]
+        leaves = [stage.leave for stage in reversed(self._chain.stages)]
 
         async def unary(request: Any, context: Context) -> Any:
             call, entered, response = self._begin(method, context), 0, None
@@ -139,7 +141,19 @@ class ChainedMethods(grpc.GenericRpcHandler):
                 response = await inner(self._checked(request, incoming_stream), context)
             except BaseException as raised:
                 error = raised
-            await self._leave(call, context, entered, error)
+            if error is None:
+                # Nearly every call: nobody on the way out has anything to say.
+                for leave in leaves:
+                    entered -= 1
+                    try:
+                        outcome = leave(call, context, None)
+                        error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
+                    except BaseException as raised:
+                        error = raised
+                    if error is not None:
+                        break
+            if error is not None:
+                await self._leave(call, context, entered, error)
             return response
 
         return unary

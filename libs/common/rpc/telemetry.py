@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,15 @@ _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 # Short enough that whoever looks at a log or a metric finds what just happened.
 GATHER_SECONDS = 0.01
 _QUIET = ("/grpc.health.", "/grpc.reflection.")
+
+
+# What came with the call that the running task serves: gRPC reads it once to find the method, and would read it again if asked.
+_ARRIVED: ContextVar[Any] = ContextVar("toolmesh_arrived", default=None)
+
+
+def arrived(metadata: Any) -> None:
+    """Take what came with the call that the running task is about to serve."""
+    _ARRIVED.set(metadata)
 
 
 class Meters:
@@ -101,7 +111,7 @@ class Telemetry:
     @staticmethod
     def begin(method: str, context: Any, sample_ratio: float) -> Call:
         """Make the call that the rest of the chain fills in."""
-        metadata = dict(context.invocation_metadata() or ())
+        metadata = dict(_ARRIVED.get() or context.invocation_metadata() or ())
         trace = continue_trace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio=sample_ratio)
         authorization = metadata.get("authorization", "")
         call = Call(method, trace, token=authorization, request_id=_request_id(metadata.get("x-request-id", "")))

@@ -47,12 +47,12 @@ class Timeboxes:
         self._armed: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, seconds: float) -> Timebox:
-        """Begin to count for the current task."""
+    def open(self, seconds: float, now: float) -> Timebox:
+        """Begin to count for the current task; `now` is on the loop's clock, or on the finer one that it is made from."""
         task = asyncio.current_task()
         assert task is not None
         loop = task.get_loop()
-        slot = int((loop.time() + seconds) / TICK)
+        slot = int((now + seconds) / TICK)
         box = Timebox(task, slot)
         if seconds < EXACT_BELOW:
             box.timer = loop.call_later(seconds, box.expire)

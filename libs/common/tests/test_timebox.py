@@ -19,7 +19,7 @@ async def forever() -> None:
 
 async def boxed(boxes: Timeboxes, seconds: float, work: Work) -> BaseException | None:
     """Run the work in a box and return what the call ends with."""
-    box = boxes.open(seconds)
+    box = boxes.open(seconds, asyncio.get_running_loop().time())
     error: BaseException | None = None
     try:
         await work()
@@ -45,7 +45,7 @@ async def test_a_box_never_ends_late_and_hardly_early(seconds: float) -> None:
     asked = loop.call_at
     loop.call_at = lambda when, *rest, **more: (due.append(when), asked(when, *rest, **more))[1]  # type: ignore[method-assign, assignment]
     begin = loop.time()
-    box = boxes.open(seconds)
+    box = boxes.open(seconds, asyncio.get_running_loop().time())
     opened = loop.time()
     boxes.close(box)
     loop.call_at = asked  # type: ignore[method-assign]
@@ -102,7 +102,7 @@ async def test_a_short_box_is_not_kept_waiting_by_a_long_one_that_was_opened_fir
 
 async def test_the_timer_goes_on_to_the_next_box_when_the_one_it_was_set_for_has_gone() -> None:
     boxes = Timeboxes()
-    first = boxes.open(EXACT_BELOW)
+    first = boxes.open(EXACT_BELOW, asyncio.get_running_loop().time())
     later = asyncio.create_task(boxed(boxes, EXACT_BELOW + 0.03, forever))
     await asyncio.sleep(0)
     boxes.close(first)
