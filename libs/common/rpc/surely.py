@@ -86,7 +86,11 @@ def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> st
         return f"surely_valid({_as_known(field.message_type, known)})({{v}})"
     if not rules:
         return ""
-    kind, bounds = next(iter(rules)), _set_in(next(iter(rules.values()))) if len(rules) == 1 else {}
+    if len(rules) > 1:
+        return _UNSURE
+    [(kind, rule)] = rules.items()
+    # Of those that are no message, such as whether a rule is to be ignored, none is known here.
+    bounds = _set_in(rule) if isinstance(rule, Message) else {"unknown": rule}
     if kind in {"string", "bytes"} and bounds.keys() <= {"min_len", "max_len", "pattern"}:
         return _of_text(bounds, known)
     if kind == "string" and bounds.keys() == {"in"}:

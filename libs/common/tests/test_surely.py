@@ -8,7 +8,7 @@ from typing import Any
 import protovalidate
 import pytest
 from buf.validate import validate_pb2
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,3 +159,18 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
 )
 def test_ordinary_calls_are_sure(message: Any) -> None:
     assert surely_valid(message.DESCRIPTOR)(message)
+
+
+def test_rules_that_are_not_known_are_never_sure() -> None:
+    field = descriptor_pb2.FieldDescriptorProto(name="text", number=1)
+    field.label, field.type = field.LABEL_OPTIONAL, field.TYPE_STRING
+    rules = field.options.Extensions[validate_pb2.field]
+    rules.string.max_len, rules.ignore = 3, validate_pb2.IGNORE_IF_ZERO_VALUE
+    file = descriptor_pb2.FileDescriptorProto(name="surely_test.proto", package="surely.test", syntax="proto3")
+    file.dependency.append("buf/validate/validate.proto")
+    file.message_type.add(name="Unknown", field=[field])
+    descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+    kind = descriptor_pool.Default().FindMessageTypeByName("surely.test.Unknown")
+    made = message_factory.GetMessageClass(kind)
+    assert VALIDATOR.collect_violations(made(text="long")) != []
+    assert not surely_valid(kind)(made(text="long"))
