@@ -8,6 +8,7 @@ by a change of this process at once. A log that was not looked at lately vouches
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ class Answers:
 
     def __init__(self, feed: ChangeFeed, clock: Clock, *, max_bytes: int = MAX_BYTES) -> None:
         self._feed, self._clock, self._max_bytes = feed, clock, max_bytes
-        self._known: dict[Hashable, _Known] = {}
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._bytes = 0
         self._seen: Position | None = None
         self._writes = 0
@@ -74,7 +75,7 @@ class Answers:
         self._bytes += len(made.written) - (len(old.written) if old else 0)
         self._known[key] = made
         while len(self._known) > MAX_ANSWERS or self._bytes > self._max_bytes:
-            self._bytes -= len(self._known.pop(next(iter(self._known))).written)
+            self._bytes -= len(self._known.popitem(last=False)[1].written)
 
 
 class ForgetfulBell:

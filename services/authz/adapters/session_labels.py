@@ -3,6 +3,7 @@ missing is asked anew each time."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import orjson
@@ -22,7 +23,7 @@ class PostgresSessionLabels:
 
     def __init__(self, engine: AsyncEngine, *, remember: int = REMEMBERED) -> None:
         self._engine, self._remember = engine, remember
-        self._known: dict[tuple[str, str], None] = {}
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def of(self, question: Question) -> frozenset[str]:
         query = select(session_labels.c.label).where(session_labels.c.place.in_(places_of(question)))
@@ -40,7 +41,7 @@ class PostgresSessionLabels:
             added = set((await connection.execute(statement)).scalars())
         for pair in missing:
             if len(self._known) >= self._remember:
-                del self._known[next(iter(self._known))]
+                self._known.popitem(last=False)
             self._known[pair] = None
         return tuple(sorted(added))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Protocol
 
 import grpc
@@ -65,7 +66,7 @@ class PolicyAuthorizer:
         self._stub = rpc.AuthzServiceStub(channel)
         self._clock, self._news, self._remember = clock, news, remember
         self._version = ""
-        self._known: dict[Key, Decision] = {}
+        self._known: OrderedDict[Key, Decision] = OrderedDict()
         self._asking: dict[Key, asyncio.Task[Decision]] = {}
 
     async def decide(self, tool: Tool, caller: Caller, question: Question) -> Decision:
@@ -126,7 +127,7 @@ class PolicyAuthorizer:
         current = decision.policy_set_version == self._news.policy_set_version and self._news.believed()
         if decision.cacheable and current and decision.expires_at > self._clock.now().timestamp():
             if len(self._known) >= self._remember:
-                del self._known[next(iter(self._known))]
+                self._known.popitem(last=False)
             self._known[(decision.policy_set_version, *key[1:])] = decision
 
     async def _ask(self, facts: pb.CallFacts) -> Decision:
