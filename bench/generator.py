@@ -114,8 +114,7 @@ def offer(
         command += ["-expect", expect] if expect else []
         before = {name: cpu_seconds(members) for name, members in groups.items()}
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # A process that ended meanwhile took its time with it.
-        used = {name: max(0.0, cpu_seconds(members) - before[name]) for name, members in groups.items()}
+        used = {name: cpu_seconds(members) - before[name] for name, members in groups.items()}
     if done.returncode:
         raise RuntimeError(f"{suite} / {case}: {done.stderr.strip()}")
     found = json.loads(done.stdout)

@@ -11,19 +11,24 @@ MEGABYTE = 1024 * 1024
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the processor time that the processes have used so far: their own to the nanosecond, and what children that ended have left
-    them (a connection of the database, a sandbox) to the tick."""
+    """Return the processor time that the processes have used so far: their own to the nanosecond, or to the tick once threads of theirs have
+    ended, and what children that ended have left them (a connection of the database, a sandbox) to the tick."""
     total, tick = 0.0, os.sysconf("SC_CLK_TCK")
     for pid in pids:
-        # A thread that ended meanwhile takes its time with it.
         with suppress(FileNotFoundError, ProcessLookupError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                with suppress(FileNotFoundError, ProcessLookupError):
-                    total += int((task / "schedstat").read_text().split()[0]) / 1e9
-            # After the name, which may hold anything but stands in brackets: the state is the first field, these the 14th and 15th.
+            threads = sum(_thread_seconds(task) for task in Path(f"/proc/{pid}/task").iterdir())
+            # After the name, which may hold anything but stands in brackets: the state is the first field, these are the 12th to the 15th.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[13]) + int(fields[14])) / tick
+            own, children = (sum(map(int, fields[place : place + 2])) / tick for place in (11, 13))
+            # A thread that ended took its time with it; the process has it still.
+            total += max(threads, own) + children
     return total
+
+
+def _thread_seconds(task: Path) -> float:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return int((task / "schedstat").read_text().split()[0]) / 1e9
+    return 0.0
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
