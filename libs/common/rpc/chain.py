@@ -127,7 +127,6 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
         enters = [stage.enter for stage in self._chain.stages]
-        leaves = [stage.leave for stage in reversed(self._chain.stages)]
 
         async def unary(request: Any, context: Context) -> Any:
             call, entered, response = self._begin(method, context), 0, None
@@ -141,19 +140,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
                 response = await inner(self._checked(request, incoming_stream), context)
             except BaseException as raised:
                 error = raised
-            if error is None:
-                # Nearly every call: nobody on the way out has anything to say.
-                for leave in leaves:
-                    entered -= 1
-                    try:
-                        outcome = leave(call, context, None)
-                        error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
-                    except BaseException as raised:
-                        error = raised
-                    if error is not None:
-                        break
-            if error is not None:
-                await self._leave(call, context, entered, error)
+            await self._leave(call, context, entered, error)
             return response
 
         return unary
