@@ -40,3 +40,21 @@ async def test_a_new_key_is_accepted_at_once_and_a_removed_one_refused_though_it
     with pytest.raises(MeshError) as caught:
         await verifier.verify(old)
     assert caught.value.reason is Reason.TOKEN_SIGNATURE_INVALID
+
+
+async def test_a_token_is_known_without_waiting_only_while_the_ring_is_fresh_and_the_same(
+    ring: KeyFolder, folder: Path, clock: ManualClock, pems: tuple[bytes, ...]
+) -> None:
+    verifier = OwnKeysVerifier(ring, issuer="https://i", audience="a")
+    token = await token_of(ring, clock)
+    assert verifier.known(token) is None
+    found = await verifier.verify(token)
+    assert verifier.known(token) == found
+    clock.advance(1)
+    assert verifier.known(token) is None
+    (folder / SECOND).write_bytes(pems[1])
+    # Somebody else looked meanwhile: the ring is fresh again, and another one.
+    await ring.jwks()
+    assert verifier.known(token) is None
+    await verifier.verify(token)
+    assert verifier.known(token) == found
