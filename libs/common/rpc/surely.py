@@ -42,7 +42,7 @@ def _of_whole(kind: Descriptor) -> Iterator[str]:
 
 
 def _of_field(field: FieldDescriptor, known: dict[str, Any]) -> Iterator[str]:
-    """Yield what must hold of a field; it is called `v` where it is looked at more than once."""
+    """Yield what must hold of a message as far as one field goes."""
     name, rules = f"m.{field.name}", _set_in(field.GetOptions().Extensions[validate_pb2.field])
     if field.is_repeated:
         yield from _of_repeated(field, rules, known)

@@ -28,7 +28,7 @@ class Slow:
         return [text.encode() for text in texts]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
-        raise NotImplementedError
+        return [0 for _ in texts]
 
 
 async def test_what_comes_meanwhile_is_worked_out_together_and_the_same_once() -> None:
