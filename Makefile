@@ -1,8 +1,8 @@
 # Two commands matter: `make up` runs the whole mesh here, `make test` proves it. Both set up what they need.
 
 SHELL := /bin/bash
-PYTHON := $(shell for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
-	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# Say PYTHON=... to have the environment made with that one; otherwise it is the fastest found (tools/choose_python.py says why).
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -61,9 +61,11 @@ profile: setup  ## Draw a flame graph of each service under load; SERVICE=execut
 setup: $(STAMP)
 
 $(STAMP): requirements.lock services/registry/models.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "toolmesh needs Python 3.11 or newer; none was found on the PATH"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
-		rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; install its venv module"; exit 1; }
+	@test -x $(BIN)/python || { \
+		for any in python3 python3.14 python3.13 python3.12 python3.11; do \
+			chosen=$$($$any tools/choose_python.py $(PYTHON) 2> /dev/null) && break; done; \
+		test -n "$$chosen" || { echo "toolmesh needs Python 3.11 or newer, with its venv module; none was found$(if $(PYTHON), by the name $(PYTHON),)"; exit 1; }; \
+		$$chosen -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; }
 	@echo "Setting up .venv (once; about a minute)"
 	@# uv installs the lock several times faster than pip; it comes from the same lock, under the same hashes.
 	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
