@@ -26,14 +26,8 @@ BACKGROUND_LINGER_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 _LINE_LIMIT = 64 * 1024 * 1024
 _COMMAND = (sys.executable, "-m", "services.registry.adapters.language")
-# Two threads at most, and none that waits for work by turning round and round: the cores belong to the mesh. A question takes half as
-# long with two; whatever takes long gives way to everybody else, because the process is nice.
-_QUIET = {
-    "OPENBLAS_NUM_THREADS": "2",
-    "OPENBLAS_THREAD_TIMEOUT": "10",
-    "OMP_NUM_THREADS": "2",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+# What multiplies outside of the model's layers is too little for threads.
+_QUIET = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 starts_total = Counter("toolmesh_registry_language_starts_total", "How often the language process was started.")
 questions_total = Counter(

@@ -16,7 +16,7 @@ TOGETHER = 16
 
 class Meanings:
     """The vectors of questions, remembered: agents ask the same thing often. Questions that come while others are being worked out
-    wait for each other and are worked out together, which takes hardly longer than one of them."""
+    wait for each other and are worked out together, which costs less than one after the other."""
 
     def __init__(self, language: Language) -> None:
         self._language = language

@@ -1,0 +1,36 @@
+"""Where the tensors of a safetensors file lie: eight bytes of length, a header that says it, then the tensors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tensor of floats and the bytes of the file that hold it."""
+
+    name: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def read(self, file: Path) -> npt.NDArray[np.float32]:
+        """Return the tensor, mapped: only what is touched is loaded."""
+        return np.memmap(file, dtype="<f4", mode="r", offset=self.begin, shape=self.shape)
+
+
+def places(file: Path) -> list[Place]:
+    """Return where every tensor of single floats lies."""
+    with file.open("rb") as content:
+        length = int.from_bytes(content.read(8), "little")
+        header = json.loads(content.read(length))
+    return [
+        Place(name, tuple(tensor["shape"]), *(8 + length + offset for offset in tensor["data_offsets"]))
+        for name, tensor in header.items()
+        if tensor.get("dtype") == "F32"
+    ]
