@@ -21,13 +21,13 @@ class Admission:
         self._timeboxes = Timeboxes()
 
     def enter(self, call: Call, context: Any) -> None:
-        default = self._policy[call.method].deadline
-        if call.deadline is None and default is not None:
-            call.deadline = time.monotonic() + default
-        if call.deadline is None:
-            # A stream that stays open holds no place: it would starve the calls that come and go.
-            return
         now = time.monotonic()
+        if call.deadline is None:
+            default = self._policy[call.method].deadline
+            if default is None:
+                # A stream that stays open holds no place: it would starve the calls that come and go.
+                return
+            call.deadline = now + default
         remaining = call.deadline - now
         if remaining <= 0:
             raise MeshError(Reason.DEADLINE_EXCEEDED)

@@ -4,32 +4,55 @@ from __future__ import annotations
 
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from libs.common.telemetry.trace import HeardTrace, TraceContext
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity
     from libs.common.rpc.timebox import Timebox
-    from libs.common.telemetry.trace import TraceContext
 
 
-@dataclass(slots=True)
 class Call:
-    """One call under way."""
+    """One call under way. What every call pays for is written out by hand: fields with defaults that are made one by one cost more."""
 
-    method: str
-    trace: TraceContext
-    peer: str = ""
-    identity: Identity | None = None
-    token: str = ""
-    deadline: float | None = None
-    """By when the answer must be there, on time.monotonic()."""
-    started: float = field(default_factory=time.monotonic)
-    request_id: str = ""
-    offered: float | None = None
-    """How many seconds the caller left for this hop when the call arrived."""
-    span: Any = None
-    timebox: Timebox | None = None
+    __slots__ = (
+        "_trace", "deadline", "identity", "method", "offered", "peer", "request_id", "span", "started", "timebox", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        method: str,
+        trace: TraceContext | HeardTrace,
+        *,
+        peer: str = "",
+        identity: Identity | None = None,
+        token: str = "",
+        deadline: float | None = None,
+        started: float | None = None,
+        request_id: str = "",
+    ) -> None:
+        self.method, self._trace, self.peer, self.identity, self.token = method, trace, peer, identity, token
+        self.deadline = deadline
+        """By when the answer must be there, on time.monotonic()."""
+        self.started = time.monotonic() if started is None else started
+        self.request_id = request_id
+        self.offered: float | None = None
+        """How many seconds the caller left for this hop when the call arrived."""
+        self.span: Any = None
+        self.timebox: Timebox | None = None
+
+    @property
+    def trace(self) -> TraceContext:
+        """Where the call stands in its trace. Made when it is first looked at: most calls are answered before anybody does."""
+        trace = self._trace
+        if isinstance(trace, HeardTrace):
+            trace = self._trace = trace.continued()
+        return trace
+
+    @trace.setter
+    def trace(self, trace: TraceContext) -> None:
+        self._trace = trace
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, never less than zero; None when there is no deadline."""

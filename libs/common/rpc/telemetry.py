@@ -20,7 +20,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
 from libs.common.telemetry.tallies import Number
-from libs.common.telemetry.trace import continue_trace
+from libs.common.telemetry.trace import HeardTrace
 
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 # Short enough that whoever looks at a log or a metric finds what just happened.
@@ -112,10 +112,12 @@ class Telemetry:
     def begin(method: str, context: Any, sample_ratio: float) -> Call:
         """Make the call that the rest of the chain fills in."""
         metadata = dict(_ARRIVED.get() or context.invocation_metadata() or ())
-        trace = continue_trace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio=sample_ratio)
-        authorization = metadata.get("authorization", "")
-        call = Call(method, trace, token=authorization, request_id=_request_id(metadata.get("x-request-id", "")))
-        remaining = context.time_remaining()
+        heard = HeardTrace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio)
+        call = Call(method, heard, token=metadata.get("authorization", ""))
+        sent = metadata.get("x-request-id")
+        if sent:
+            call.request_id = _request_id(sent)
+        call.offered = remaining = context.time_remaining()
         if remaining is not None:
             call.deadline = call.started + remaining
         return call
@@ -123,7 +125,6 @@ class Telemetry:
     def enter(self, call: Call, context: Any) -> None:
         self._book.began(call)
         call.span = self._tracing.server_span(call)
-        call.offered = call.remaining()
 
     def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
         name = (

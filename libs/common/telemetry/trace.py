@@ -27,6 +27,18 @@ class TraceContext(NamedTuple):
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
 
+class HeardTrace(NamedTuple):
+    """What a caller said of its trace, which nobody has looked at yet."""
+
+    traceparent: str | None
+    tracestate: str
+    sample_ratio: float
+
+    def continued(self) -> TraceContext:
+        """Continue the caller's trace, or begin one."""
+        return continue_trace(self.traceparent, self.tracestate, sample_ratio=self.sample_ratio)
+
+
 def continue_trace(traceparent: str | None, tracestate: str = "", *, sample_ratio: float = 0.0) -> TraceContext:
     """Continue the caller's trace, or begin one. The caller's sampling decision holds; a malformed header is ignored."""
     match = _TRACEPARENT.match(traceparent) if traceparent and not traceparent.startswith("ff") else None
