@@ -24,6 +24,12 @@ permit (principal, action, resource) when { resource.namespace == "failing" && r
 @reason("It is previewed before it runs.")
 @require_dry_run("true")
 permit (principal, action, resource) when { resource.namespace == "failing" && resource.tool_id == "previewed" };
+
+@id("failing-asks-a-person")
+@effect("needs_approval")
+@reason("Somebody must look at this.")
+forbid (principal, action == Action::"invoke_without_approval", resource)
+when { resource.namespace == "failing" && resource.tool_id == "frozen" };
 """
 HOOKS = [
     {
@@ -32,7 +38,14 @@ HOOKS = [
         "tools": [f"{NAMESPACE}.hooked"],
         "kind": "plugin",
         "entry_point": "tests.harness.stopping_hook:stop",
-    }
+    },
+    {
+        "name": "freeze",
+        "phase": "approval",
+        "tools": [f"{NAMESPACE}.*"],
+        "kind": "plugin",
+        "entry_point": "tests.harness.stopping_hook:reject",
+    },
 ]
 _DONE = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
 _NAMED = {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"}, "files": {"type": "integer"}}
@@ -79,6 +92,7 @@ def documents() -> list[dict[str, Any]]:
         _manifest("curt", "long_letter", {"characters": whole}, letters, curt),
         _manifest("opens", "fine", {"path": text}, path),
         _manifest("hooked", "fine"),
+        _manifest("frozen", "fine"),
         _manifest("previewed", "fine", {}, {"dry_run_supported": True}),
         _manifest("fails", "fails", {"partial": flag}),
         _manifest("raises", "raises"),

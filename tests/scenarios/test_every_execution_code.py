@@ -1,5 +1,5 @@
-"""Every way in which a call can fail by its arguments, its run or its result, E3301 to E3415: through the edge of a running mesh, in real
-sandboxes, and each on record."""
+"""Every way in which a call can fail by its arguments, its run or its result, E3301 to E3415, and by the word of approvers, E3211: through
+the edge of a running mesh, in real sandboxes, and each on record."""
 
 from __future__ import annotations
 
@@ -136,6 +136,7 @@ CASES: list[tuple[Reason, str, Fail]] = [
     (Reason.INJECTION_DETECTED, "path", lambda c: c.call("opens", path="../../etc/passwd")),
     (Reason.INJECTION_DETECTED, "option", lambda c: c.call("goes_wrong", way="--help")),
     (Reason.HOOK_BLOCKED, "stopped", lambda c: c.call("hooked")),
+    (Reason.APPROVAL_REJECTED, "freeze", lambda c: c.call("frozen")),
     (Reason.PREVIEW_REQUIRED, "none", lambda c: c.call("previewed")),
     (Reason.EXECUTION_FAILED, "said", lambda c: c.call("fails")),
     (Reason.EXECUTION_FAILED, "raised", lambda c: c.call("raises")),
@@ -181,7 +182,7 @@ def test_it_fails_with_its_code_and_is_on_record(caller: Caller, reason: Reason,
 
 def test_no_code_of_execution_is_left_out() -> None:
     execution = {reason for reason in Reason if 3300 < reason.value < 3500}
-    assert {reason for reason, _, _ in CASES} == execution
+    assert {reason for reason, _, _ in CASES} == execution | {Reason.APPROVAL_REJECTED}
 
 
 def test_limits_say_which(caller: Caller) -> None:

@@ -1,5 +1,5 @@
-"""Every way in which authority can be refused, E3201 to E3216, through the edge of a running mesh. (E3211 belongs to the
-approvals of calls.)"""
+"""Every way in which authority can be refused, E3201 to E3216, through the edge of a running mesh. (E3211 needs a mesh with a hook, and is
+among the cases of test_every_execution_code.)"""
 
 from __future__ import annotations
 

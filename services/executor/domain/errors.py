@@ -76,6 +76,11 @@ def approval_required(decision: Decision) -> MeshError:
     return MeshError(Reason.APPROVAL_REQUIRED, metadata=metadata)
 
 
+def approval_rejected(by: str, message: str = "") -> MeshError:
+    """Whoever speaks for the approvers rejected the call before a person was asked."""
+    return MeshError(Reason.APPROVAL_REJECTED, message=message[:_MAX_MESSAGE], metadata={"rejected_by": by})
+
+
 def obligation_unmet(decision: Decision, kinds: Sequence[str]) -> MeshError:
     """Policy allowed the call on conditions that this executor cannot keep, so the call may not run."""
     metadata = {"decision": decision.name, "obligations": " ".join(kinds)}

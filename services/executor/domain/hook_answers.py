@@ -4,8 +4,8 @@ An answer is an object with any of
 
 - `context`: a list of texts for the model to read;
 - `input`: the arguments as the hook wants them, all of them; before the call only;
-- `decision`: `continue`, `ask` (a person must decide) or `deny`; the latter two before the call only;
-- `stop`: why the call must not go on, or its result not be given; not after a failure;
+- `decision`: `continue`; before the call also `ask` (a person must decide) or `deny`; where a person must decide, also `deny`;
+- `stop`: why the call must not go on, or its result not be given; before and after the call only;
 - `reason`: why, beside a decision.
 
 `allow` is no decision: only policy can allow, and a hook that believed it could would be wrong.
@@ -19,10 +19,16 @@ from typing import Any
 MAX_CONTEXTS, MAX_CONTEXT_LENGTH, MAX_REASON_LENGTH = 16, 4096, 500
 _KEYS = {
     "pre": {"context", "input", "decision", "stop", "reason"},
+    "approval": {"context", "decision", "reason"},
     "post": {"context", "decision", "stop", "reason"},
     "failure": {"context", "decision"},
 }
-_DECISIONS = {"pre": {"continue", "ask", "deny"}, "post": {"continue"}, "failure": {"continue"}}
+_DECISIONS = {
+    "pre": {"continue", "ask", "deny"},
+    "approval": {"continue", "deny"},
+    "post": {"continue"},
+    "failure": {"continue"},
+}
 
 
 class HookFailedError(Exception):

@@ -10,6 +10,7 @@ from libs.common.errors import MeshError
 from libs.common.redaction.book import ScannerBook
 from services.executor.domain.hooks import NOTHING, Facts, Hooks, Phase, Verdicts
 from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Decision
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
@@ -38,6 +39,23 @@ class Hooking:
             invocation.arguments = verdicts.arguments
             invocation.changes = (*invocation.changes, *verdicts.changes)
         return verdicts
+
+    async def at_approval(self, invocation: Invocation, tool: Tool, decision: Decision) -> MeshError | None:
+        """Ask those who speak for approvers about a call that needs one. Return what ends it before a person is asked: APPROVAL_REJECTED by
+        one of them, or HOOK_BLOCKED where one failed that must not; None when a person must decide."""
+        if not self._hooks.matching(tool, Phase.APPROVAL):
+            return None
+        wanted = {
+            "decision": decision.name,
+            "reasons": list(decision.reasons),
+            "approver_groups": list(decision.approver_groups),
+            "quorum": decision.quorum,
+        }
+        with self._noting(invocation, tool) as facts:
+            until = invocation.deadline.run_until
+            verdicts = await self._hooks.at_approval(facts, invocation.arguments, wanted, until=until)
+        invocation.context = (*invocation.context, *verdicts.context)
+        return verdicts.stop
 
     async def after(self, invocation: Invocation, tool: Tool, value: Any) -> None:
         """Ask about a result as its caller would see it. Raises HOOK_BLOCKED when a hook withholds it."""

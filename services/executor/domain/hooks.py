@@ -1,4 +1,4 @@
-"""Hooks: what a deployment wants asked before a call runs, after it ran, and after it failed.
+"""Hooks: what a deployment wants asked before a call runs, where policy demands a person, after it ran, and after it failed.
 
 A hook may add context for the model, change the arguments where it and the tool's manifest say so, demand that a person decides, and
 stop the call. It can never allow what policy denies, nor change a result. What it answers is on record, and so is that it failed; a
@@ -33,6 +33,7 @@ class Phase(StrEnum):
     """When a hook is asked."""
 
     PRE = "pre"
+    APPROVAL = "approval"
     POST = "post"
     FAILURE = "failure"
 
@@ -86,7 +87,7 @@ class Verdicts:
     """The arguments as hooks want them; None where they stay as they are. They are to be held against the contract again."""
     changes: tuple[Change, ...] = ()
     stop: MeshError | None = None
-    """HOOK_BLOCKED, where a hook stopped the call."""
+    """HOOK_BLOCKED, where a hook stopped the call; APPROVAL_REJECTED, where it rejected it."""
     asks_approval: str = ""
     """The hook that wants a person to decide; empty for none."""
 
@@ -133,6 +134,19 @@ class Hooks:
                 changes.extend(Change(path, "hook", hook.name) for path in changes_between(changed, answer.input))
                 changed = answer.input
         return Verdicts(tuple(context), changed if changes else None, tuple(changes), asks_approval=asks_approval)
+
+    async def at_approval(
+        self, facts: Facts, arguments: dict[str, Any], wanted: dict[str, Any], *, until: float = _NEVER
+    ) -> Verdicts:
+        """Ask those who speak for approvers, where a person must decide. Whoever denies has rejected the call; nobody here can approve."""
+        context: list[str] = []
+        for hook in self.matching(facts.tool, Phase.APPROVAL):
+            seen = {"input": self._shown(hook, facts, arguments), "approval": wanted}
+            answer = await self._ask(hook, facts, seen, until)
+            if isinstance(answer, MeshError):
+                return Verdicts(tuple(context), stop=answer)
+            context.extend(answer.context)
+        return Verdicts(tuple(context))
 
     async def after(self, facts: Facts, arguments: dict[str, Any], value: Any, *, until: float = _NEVER) -> Verdicts:
         """Ask what is to be asked about a result before its caller gets it. Whoever stops the call withholds the result."""
@@ -200,6 +214,8 @@ class Hooks:
             self._note(hook, facts, "interrupted", began)
             raise
         self._note(hook, facts, answer.said, began)
+        if answer.stops and hook.phase is Phase.APPROVAL:
+            return errors.approval_rejected(hook.name, answer.reason)
         if answer.stops:
             return errors.hook_blocked(hook.name, answer.said, answer.reason)
         return answer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from libs.common.auth.authority import Satisfies
 from libs.common.canonical import digest
 from libs.common.clock import Clock
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.redaction.book import ScannerBook
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
@@ -92,11 +92,24 @@ class Opening:
             return
         refusal, state = refused
         if self._hooking.active:
+            if state is State.AWAITING_APPROVAL:
+                refusal, state = await self._before_a_person(invocation, tool, decision, refusal)
             await self._hooking.after_failure(invocation, refusal)
         invocation.enter(state)
         invocation.reason, invocation.closed = refusal.reason, True
         await self._closing.append(decision_record(invocation, refusal), until=invocation.deadline.answer_by)
         raise refusal
+
+    async def _before_a_person(
+        self, invocation: Invocation, tool: Tool, decision: Decision, required: MeshError
+    ) -> tuple[MeshError, State]:
+        """Return how a call that needs a person ends: in asking for one, unless it was rejected before."""
+        stopped = await self._hooking.at_approval(invocation, tool, decision)
+        if stopped is None:
+            return required, State.AWAITING_APPROVAL
+        stopped.metadata["decision"] = decision.name
+        invocation.enter(State.AWAITING_APPROVAL)
+        return stopped, State.DENIED if stopped.reason is Reason.APPROVAL_REJECTED else State.BLOCKED
 
     async def record_decision(self, invocation: Invocation) -> None:
         """Return once the decision is durable: nothing starts before."""

@@ -16,7 +16,7 @@ from services.executor.domain.hook_answers import (
 )
 
 
-@pytest.mark.parametrize("phase", ["pre", "post", "failure"])
+@pytest.mark.parametrize("phase", ["pre", "approval", "post", "failure"])
 @pytest.mark.parametrize("nothing", [None, {}, {"decision": "continue"}, {"context": []}])
 def test_nothing_to_say_means_that_the_call_goes_on(phase: str, nothing: Any) -> None:
     answer = answer_of(nothing, phase)
@@ -24,7 +24,7 @@ def test_nothing_to_say_means_that_the_call_goes_on(phase: str, nothing: Any) ->
     assert (answer.stops, answer.said) == (False, "continue")
 
 
-@pytest.mark.parametrize("phase", ["pre", "post", "failure"])
+@pytest.mark.parametrize("phase", ["pre", "approval", "post", "failure"])
 def test_context_may_be_added_in_every_phase(phase: str) -> None:
     answer = answer_of({"context": ["one", "two"]}, phase)
     assert (answer.context, answer.said) == (("one", "two"), "context")
@@ -78,6 +78,9 @@ def test_a_long_reason_is_cut() -> None:
         ({"decision": "deny"}, "post"),
         ({"decision": "ask"}, "post"),
         ({"stop": "no"}, "failure"),
+        ({"stop": "no"}, "approval"),
+        ({"input": {}}, "approval"),
+        ({"decision": "ask"}, "approval"),
         ({"input": {}}, "failure"),
     ],
 )

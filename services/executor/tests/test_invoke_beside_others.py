@@ -148,3 +148,47 @@ async def test_a_failure_is_told_and_recorded_with_what_was_added() -> None:
     error = await made.failure(a_request())
     assert error.metadata == {"context.0": "try less"}
     assert [note.split()[:3] for note in made.trail.durable[-1].hooks] == [["failure", "h0", "context"]]
+
+
+REJECTING = {"decision": "deny", "reason": "frozen until the release"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "end"),
+    [
+        (None, Reason.APPROVAL_REQUIRED, State.AWAITING_APPROVAL),
+        ({"decision": "continue"}, Reason.APPROVAL_REQUIRED, State.AWAITING_APPROVAL),
+        (REJECTING, Reason.APPROVAL_REJECTED, State.DENIED),
+        ({"decision": "allow"}, Reason.HOOK_BLOCKED, State.BLOCKED),
+        ({"stop": "no"}, Reason.HOOK_BLOCKED, State.BLOCKED),
+    ],
+    ids=["silent", "continue", "deny", "cannot approve", "cannot stop"],
+)
+async def test_who_speaks_for_approvers_may_reject_and_never_approve(answer: Any, reason: Reason, end: State) -> None:
+    made = world(a_tool(), (Phase.APPROVAL, answer))
+    made.policy.answer = a_decision(Verdict.NEEDS_APPROVAL)
+    error = await made.failure(a_request())
+    assert error.reason is reason
+    assert error.metadata["decision"] == made.policy.answer.name
+    assert path(made)[-1] is end
+    assert State.AWAITING_APPROVAL in path(made)
+    assert made.runner.calls == []
+    [record] = made.trail.durable
+    assert (record.event, len(record.hooks)) == (Event.PERMISSION_DECIDED, 1)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ALLOW, Verdict.DENY])
+async def test_nobody_speaks_for_approvers_where_none_is_needed(verdict: Verdict) -> None:
+    made = world(a_tool(), (Phase.APPROVAL, REJECTING))
+    made.policy.answer = a_decision(verdict)
+    if verdict is Verdict.ALLOW:
+        await made.invoke(a_request())
+    else:
+        assert (await made.failure(a_request())).reason is not Reason.APPROVAL_REJECTED
+    assert all(record.hooks == () for record in made.trail.durable)
+
+
+async def test_a_hook_that_asks_for_a_person_may_meet_one_that_rejects() -> None:
+    made = world(a_tool(), (Phase.PRE, {"decision": "ask"}), (Phase.APPROVAL, REJECTING))
+    error = await made.failure(a_request())
+    assert (error.reason, error.metadata["rejected_by"]) == (Reason.APPROVAL_REJECTED, "h1")

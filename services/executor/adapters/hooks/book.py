@@ -114,7 +114,7 @@ class _Entry:
         if fields.get("name") != self.name:
             yield "name is not lower-case letters, digits, dots, dashes and underscores"
         if phase not in list(Phase):
-            yield "phase is not pre, post or failure"
+            yield "phase is not pre, approval, post or failure"
         yield from self._check_tools(fields.get("tools"))
         timeout = fields.get("timeout_ms", _DEFAULT_TIMEOUT_MS)
         if type(timeout) is not int or not 1 <= timeout <= _LONGEST_TIMEOUT_MS:
