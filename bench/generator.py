@@ -141,8 +141,9 @@ def in_turns(floor: Callable[[], Row], case: Callable[[], Row], rounds: int = 5,
     """Measure two cases in turns and return of each the run in the middle, by the figure that counts: on a small machine, one run and the
     next differ by more than what is looked for."""
     runs = [(floor(), case()) for _ in range(rounds)]
-    return _middle([run[0] for run in runs], by), _middle([run[1] for run in runs], by)
+    return middle([run[0] for run in runs], by), middle([run[1] for run in runs], by)
 
 
-def _middle(rows: list[Row], by: str) -> Row:
+def middle(rows: Sequence[Row], by: str = "p50_ms") -> Row:
+    """Return the run in the middle, by the figure that counts."""
     return sorted(rows, key=lambda row: float(getattr(row, by)))[len(rows) // 2]

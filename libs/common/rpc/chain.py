@@ -91,6 +91,10 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
+        # By how many stages were entered: the way out of them, the innermost first.
+        self._ways_out = [
+            [stage.leave for stage in reversed(chain.stages[:entered])] for entered in range(len(chain.stages) + 1)
+        ]
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
@@ -173,9 +177,9 @@ class ChainedMethods(grpc.GenericRpcHandler):
         return call
 
     async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
-        for stage in reversed(self._chain.stages[:entered]):
+        for leave_stage in self._ways_out[entered]:
             try:
-                outcome = stage.leave(call, context, error)
+                outcome = leave_stage(call, context, error)
                 error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
             except BaseException as raised:
                 # A caller may leave while its refusal is on the way; the stages outside must hear of the end all the same.

@@ -7,6 +7,7 @@ only enter and leave a set here.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 # Long boxes end up to this much early: the margin that a hop keeps back is larger.
@@ -18,11 +19,11 @@ EXACT_BELOW = 0.1
 class Timebox:
     """The time of one call. When it is over, the task that opened it is cancelled."""
 
-    __slots__ = ("_cancelling", "_task", "expired", "slot", "timer")
+    __slots__ = ("_cancelling", "_task", "end", "expired", "timer")
 
-    def __init__(self, task: asyncio.Task[Any], slot: int) -> None:
+    def __init__(self, task: asyncio.Task[Any], end: float) -> None:
         self._task, self._cancelling = task, task.cancelling()
-        self.slot = slot
+        self.end = end
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
 
@@ -43,51 +44,43 @@ class Timeboxes:
     """The open boxes of a process."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, set[Timebox]] = {}
-        self._armed: int | None = None
+        self._open: set[Timebox] = set()
+        self._earliest = math.inf
+        """No later than the first of them to end; earlier where that one was closed."""
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, seconds: float, now: float) -> Timebox:
         """Begin to count for the current task; `now` is on the loop's clock, or on the finer one that it is made from."""
         task = asyncio.current_task()
         assert task is not None
-        loop = task.get_loop()
-        slot = int((now + seconds) / TICK)
-        box = Timebox(task, slot)
+        box = Timebox(task, now + seconds)
         if seconds < EXACT_BELOW:
-            box.timer = loop.call_later(seconds, box.expire)
+            box.timer = task.get_loop().call_later(seconds, box.expire)
             return box
-        boxes = self._slots.get(slot)
-        if boxes is None:
-            self._slots[slot] = {box}
-            if self._armed is None or slot < self._armed:
-                self._arm(loop, slot)
-        else:
-            boxes.add(box)
+        self._open.add(box)
+        if box.end < self._earliest:
+            self._arm(task.get_loop(), box.end)
         return box
 
     def close(self, box: Timebox) -> None:
         """Stop counting."""
         if box.timer is not None:
             box.timer.cancel()
-            return
-        boxes = self._slots.get(box.slot)
-        if boxes is not None:
-            boxes.discard(box)
-            if not boxes:
-                del self._slots[box.slot]
+        else:
+            self._open.discard(box)
 
-    def _arm(self, loop: asyncio.AbstractEventLoop, slot: int) -> None:
+    def _arm(self, loop: asyncio.AbstractEventLoop, end: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._armed, self._timer = slot, loop.call_at(slot * TICK, self._ring, loop)
+        # A tick early, for all that end within it.
+        self._earliest, self._timer = end, loop.call_at(end - TICK, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._armed = self._timer = None
-        # Half a tick further: a loop whose clock is coarser than this one's may ring a little early.
-        now = int(loop.time() / TICK + 0.5)
-        for slot in [slot for slot in self._slots if slot <= now]:
-            for box in self._slots.pop(slot):
-                box.expire()
-        if self._slots:
-            self._arm(loop, min(self._slots))
+        self._earliest, self._timer = math.inf, None
+        soon = loop.time() + TICK
+        ended = {box for box in self._open if box.end <= soon}
+        self._open -= ended
+        for box in ended:
+            box.expire()
+        if self._open:
+            self._arm(loop, min(box.end for box in self._open))

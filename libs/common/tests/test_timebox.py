@@ -120,4 +120,4 @@ async def test_of_many_boxes_exactly_the_late_ones_end() -> None:
     assert all(isinstance(error, TimeoutError) for error in await asyncio.gather(*late))
     release.set()
     assert await asyncio.gather(*in_time) == [None] * 200
-    assert boxes._slots == {}
+    assert boxes._open == set()
