@@ -167,8 +167,12 @@ def _cases() -> Iterator[_Case]:
     yield _Case("CompileSurface, 2,000 tokens", _DISCOVERY + "CompileSurface", _same([surface]))
 
 
+def _bodies(requests: Iterable[Message]) -> list[Body]:
+    return [Body(request.SerializeToString()) for request in requests]
+
+
 def _same(requests: Iterable[Message]) -> Callable[[], list[Body]]:
-    bodies = [Body(request.SerializeToString()) for request in requests]
+    bodies = _bodies(requests)
     return lambda: bodies
 
 
@@ -178,8 +182,7 @@ def _new_questions() -> Iterator[list[Body]]:
     asked = [" ".join(words) for words in product(*parts)]
     random.shuffle(asked)
     for start in range(0, len(asked), _AT_A_TIME):
-        questions = (discovery.SearchToolsRequest(query=query) for query in asked[start : start + _AT_A_TIME])
-        yield _same(questions)()
+        yield _bodies(discovery.SearchToolsRequest(query=query) for query in asked[start : start + _AT_A_TIME])
 
 
 def _embedded(channel: grpc.Channel) -> Row:
