@@ -19,15 +19,17 @@ from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
 from bench.calls import check
 from bench.floor import EMPTY
-from bench.generator import STAMP, Body, in_turns, offer
+from bench.generator import STAMP, Body, in_turns, middle, offer
 from bench.policies import activate
 from bench.rows import Row
 from bench.stage import Stage
+from bench.stubs import ask
 
 TARGETS = {100: 1.8, 1000: 4.0}
 CALLERS, CALLS = 50, 3000
 TOOLS = (("echo", b'{"text":"hello"}'), ("arithmetic", b'{"expression":"1+1"}'), ("clock_now", b"{}"))
 _REMEMBERED = "toolmesh_executor_decisions_total"
+_STUBS = "by Python stubs"
 
 
 def run(stage: Stage) -> Iterator[Row]:
@@ -38,20 +40,42 @@ def run(stage: Stage) -> Iterator[Row]:
     yield _in_executor(stage).against(floor).aimed("p50", "<=", 0.1)
     for count in (100, 1000):
         activate(stage, count)
-        decided, remembered = (
-            partial(_check, stage, f"Check, put to {count:,} policies", tag=STAMP),
-            partial(_check, stage, f"Check, remembered by authz, {count:,} policies"),
-        )
-        alone, anew = in_turns(partial(_floor, stage, 1, 1.2), partial(decided, 1, 1.2), rounds=3)
-        yield anew.against(alone).aimed("p50", "<=", TARGETS[count])
-        alone, known = in_turns(partial(_floor, stage, 1, 1.2), partial(remembered, 1, 1.2), rounds=3)
-        yield known.against(alone)
-        many = _floor(stage, 16, 2.5)
-        yield many
-        yield decided(16, 2.5).against(many)
-        yield remembered(16, 2.5).against(many)
+        yield from _by_stubs(stage, count)
+        yield from _carried(stage, count)
     # Whoever is measured next is to find what a mesh begins with.
     activate(stage, 0)
+
+
+def _by_stubs(stage: Stage, count: int) -> Iterator[Row]:
+    """As the executor asks, alone: a question never asked and one asked before, in turns with an empty call over the same kind of channel."""
+    asked, pids = partial(ask, "authz", concurrency=1, seconds=0.6), stage.pids("authz")
+    names = (f"Check, put to {count:,} policies", f"Check, remembered by authz, {count:,} policies")
+    rounds = [
+        (
+            asked(f"an empty call, {_STUBS}", stage.floor(EMPTY), [Body(b"")], pids=[stage.floor_pid]),
+            *(
+                asked(f"{name}, {_STUBS}", stage.policy(), [check(tag)], pids=pids)
+                for name, tag in zip(names, (STAMP, "bench"), strict=True)
+            ),
+        )
+        for _ in range(9)
+    ]
+    empty, anew, known = (middle(runs) for runs in zip(*rounds, strict=True))
+    yield empty
+    yield anew.against(empty).aimed("p50", "<=", TARGETS[count])
+    yield known.against(empty)
+
+
+def _carried(stage: Stage, count: int) -> Iterator[Row]:
+    """What authz can carry: the caller's end left out."""
+    for at in (1, 16):
+        for case, tag in (
+            (f"Check, put to {count:,} policies", STAMP),
+            (f"Check, remembered by authz, {count:,} policies", "bench"),
+        ):
+            floor, row = in_turns(partial(_floor, stage, at, 1.2), partial(_check, stage, case, at, 1.2, tag), rounds=3)
+            yield floor
+            yield row.against(floor)
 
 
 def _floor(stage: Stage, concurrency: int, seconds: float = 4.0) -> Row:

@@ -10,6 +10,7 @@ import cedarpy
 import orjson
 
 from services.authz.adapters.cedar_facts import (
+    action_uid,
     principal_of,
     principal_uid,
     resource_of,
@@ -48,9 +49,10 @@ class Answer:
         decision, diagnostics = result.decision, result.diagnostics
         if decision is cedarpy.Decision.NoDecision:
             raise UnansweredError(diagnostics.errors)
-        found = self.permits if decision is cedarpy.Decision.Allow else self.forbids
-        found.update(names[reason] for reason in diagnostics.reasons)
-        self.errors.extend(diagnostics.errors)
+        if reasons := diagnostics.reasons:
+            found = self.permits if decision is cedarpy.Decision.Allow else self.forbids
+            found.update([names[reason] for reason in reasons])
+        self.errors += diagnostics.errors
 
 
 Answers = Mapping[str, Answer]
@@ -66,14 +68,13 @@ class Case:
 
     def __init__(self, policies: PolicySet, question: Question) -> None:
         self._set, self._question = policies, question
-        self._principal, self._resource = principal_uid(question.caller), resource_uid(question.call)
 
     def ask(self, part: Part) -> Answers:
         """Put both questions to policies that read nothing of the call itself."""
+        question, answers = self._question, no_answers()
         # Without the schema, which would ask for facts that these policies do not read, and so are not told.
-        entities = cedarpy.Entities.from_json_str(part.telling(self._question))
-        requests, answers = self._requests(part, part.context(self._question)), no_answers()
-        self._take(part, cedarpy.is_authorized_batch(requests, part.policies, entities), answers)
+        results = cedarpy.is_authorized_batch(part.asking(question), part.policies, part.telling(question))
+        self._take(part, results, answers)
         return answers
 
     def ask_about_the_call(self, parts: Iterable[Part], reads: frozenset[Fact], into: Answers) -> None:
@@ -82,15 +83,15 @@ class Case:
         context, facts = whole_context(question, reads)
         entities = orjson.dumps([principal_of(question.caller), resource_of(question.call), *facts]).decode()
         handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
-        for part in parts:
-            requests = self._requests(part, context)
-            results = cedarpy.is_authorized_batch(requests, part.policies, handle, self._set.schema)
-            self._take(part, results, into)
-
-    def _requests(self, part: Part, context: str | None) -> list[dict[str, Any]]:
         # Uids as objects: cheaper than Cedar's own notation, and no id can be mistaken for syntax.
-        common = {"principal": self._principal, "resource": self._resource, "context": context}
-        return [{**common, "action": {"type": "Action", "id": action}} for action in part.actions]
+        common = {
+            "principal": principal_uid(question.caller),
+            "resource": resource_uid(question.call),
+            "context": context,
+        }
+        for part in parts:
+            requests: list[dict[str, Any]] = [{**common, "action": action_uid(action)} for action in part.actions]
+            self._take(part, cedarpy.is_authorized_batch(requests, part.policies, handle, self._set.schema), into)
 
     @staticmethod
     def _take(part: Part, results: list[cedarpy.AuthzResult], into: Answers) -> None:

@@ -38,6 +38,10 @@ _RESOURCE: dict[str, Callable[[CallFacts], Any]] = {
 }
 Telling = Callable[[Question], str]
 """Returns entities as JSON."""
+Asking = Callable[[Question], list[dict[str, Any]]]
+"""Returns requests, one for each action."""
+# Stand for the caller and the tool where nobody reads which they are.
+_SOMEBODY, _SOMETHING = {"type": "User", "id": ""}, {"type": "Tool", "id": ""}
 
 
 class TooManyArgumentsError(Exception):
@@ -70,29 +74,52 @@ def telling_of(attributes: Collection[str]) -> Telling:
     nobody reads costs more than the reading."""
     principal = [(name, get) for name, get in _PRINCIPAL.items() if f"principal.{name}" in attributes]
     resource = [(name, get) for name, get in _RESOURCE.items() if f"resource.{name}" in attributes]
+    caller_uid, tool_uid = _names_of(attributes)
 
     def told(question: Question) -> str:
         entities = []
         if principal:
-            entities.append(_entity(principal_uid(question.caller), principal, question.caller))
+            entities.append(_entity(caller_uid(question), principal, question.caller))
         if resource:
-            entities.append(_entity(resource_uid(question.call), resource, question.call))
+            entities.append(_entity(tool_uid(question), resource, question.call))
         return orjson.dumps(entities).decode()
 
     return told
 
 
+def asking_of(attributes: Collection[str], actions: Iterable[str]) -> Asking:
+    """Return what puts a question to policies that read no more than these attributes. Where they read nothing that a request holds, it is
+    always the same one."""
+    named = [action_uid(action) for action in actions]
+    caller_uid, tool_uid = _names_of(attributes)
+
+    def asked(question: Question) -> list[dict[str, Any]]:
+        common: dict[str, Any] = {"principal": caller_uid(question), "resource": tool_uid(question)}
+        if "context" in attributes:
+            common["context"] = orjson.dumps({"environment": question.environment}).decode()
+        return [{**common, "action": action} for action in named]
+
+    if not {"principal", "resource", "context"}.isdisjoint(attributes):
+        return asked
+    same = [{"principal": _SOMEBODY, "resource": _SOMETHING, "action": action} for action in named]
+    return lambda question: same
+
+
+def _names_of(attributes: Collection[str]) -> tuple[Callable[[Question], dict[str, str]], ...]:
+    """Return how the caller and the tool are named to policies that read no more than these attributes."""
+    return (
+        (lambda question: principal_uid(question.caller)) if "principal" in attributes else lambda question: _SOMEBODY,
+        (lambda question: resource_uid(question.call)) if "resource" in attributes else lambda question: _SOMETHING,
+    )
+
+
+def action_uid(action: str) -> dict[str, str]:
+    """The name of an action."""
+    return {"type": "Action", "id": action}
+
+
 def _entity(uid: dict[str, str], attributes: Iterable[tuple[str, Callable[[Any], Any]]], of: Any) -> dict[str, Any]:
     return {"uid": uid, "attrs": {name: get(of) for name, get in attributes}, "parents": []}
-
-
-def steady_context(question: Question) -> str:
-    """What stays the same from call to call."""
-    return orjson.dumps({"environment": question.environment}).decode()
-
-
-def no_context(question: Question) -> None:
-    """Nothing, for those who read nothing of it."""
 
 
 def whole_context(question: Question, reads: frozenset[Fact]) -> tuple[str, list[dict[str, Any]]]:

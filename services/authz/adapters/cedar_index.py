@@ -20,11 +20,11 @@ import orjson
 
 from services.authz.adapters.cedar_attributes import Parsed, Reading, attributes_read, reading_of
 from services.authz.adapters.cedar_facts import (
+    Asking,
     Telling,
-    no_context,
+    asking_of,
     principal_uid,
     resource_uid,
-    steady_context,
     telling_of,
 )
 from services.authz.adapters.cedar_notes import INVOKE, WITHOUT_APPROVAL
@@ -67,8 +67,8 @@ class Part:
     """What they read of a question, if they read nothing of the call itself."""
     telling: Telling
     """What they must be told of the caller and the tool."""
-    context: Callable[[Question], str | None]
-    """What they must be told of the context, if they read nothing of the call itself."""
+    asking: Asking
+    """How a question is put to them, if they read nothing of the call itself."""
 
 
 class Compiled(Protocol):
@@ -129,8 +129,8 @@ def part_of_parsed(policies: Mapping[str, Parsed]) -> Part:
 
 def _part(names: Mapping[str, str], parsed: cedarpy.PolicySet, policies: Mapping[str, Parsed]) -> Part:
     attributes = frozenset[str]().union(*map(attributes_read, policies.values()))
-    context = steady_context if "context" in attributes else no_context
-    return Part(names, parsed, _actions_of(policies), reading_of(attributes), telling_of(attributes), context)
+    actions = _actions_of(policies)
+    return Part(names, parsed, actions, reading_of(attributes), telling_of(attributes), asking_of(attributes, actions))
 
 
 def _actions_of(policies: Mapping[str, Parsed]) -> tuple[str, ...]:

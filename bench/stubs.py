@@ -1,0 +1,98 @@
+"""Calls as the mesh's own services make them: through a channel of grpc.aio, from Python.
+
+A call has two ends. Where a service is asked by another one, or by an orchestrator with our stubs, both ends are Python, and what counts is
+how much longer an answer takes than an empty one over the same channel. The generator leaves the caller's end out, which is right for what a
+service can carry, and says nothing about what a caller waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Sequence
+
+import grpc
+import grpc.aio
+import uvloop
+
+from bench.generator import SPAN, STAMP, Body, Target
+from bench.machine import cpu_seconds
+from bench.rows import Row
+
+_STAMP = STAMP.encode()
+_numbers = itertools.count(time.time_ns())
+
+
+def ask(
+    suite: str,
+    case: str,
+    target: Target,
+    bodies: Sequence[Body],
+    *,
+    concurrency: int,
+    pids: Sequence[int] = (),
+    seconds: float = 1.0,
+    warm: float = 0.25,
+) -> Row:
+    """Call for so long over one channel and return what was waited; what the processes used is shared out among all calls, warm ones
+    included. Bodies go round in their order."""
+    before, waits = cpu_seconds(pids), _Waits(warm, seconds * SPAN)
+    uvloop.run(_called(target, bodies, concurrency, waits))
+    used = cpu_seconds(pids) - before
+    found = sorted(waits.measured)
+    p50, p95, p99 = (round(found[min(len(found) - 1, len(found) * q // 100)] * 1000, 3) for q in (50, 95, 99))
+    rate, each = round(len(found) / (seconds * SPAN), 1), round(used / waits.calls * 1e6, 1)
+    return Row(suite, case, concurrency, rate, p50, p95, p99, cpu_us_per_call=each)
+
+
+class _Waits:
+    """How long the calls took that were made after the warm ones."""
+
+    def __init__(self, warm: float, seconds: float) -> None:
+        self._warm, self._seconds = warm, seconds
+        self.measured: list[float] = []
+        self.calls = 0
+
+    def begin(self) -> Callable[[], bool]:
+        """Begin to count now; return what says whether it is over."""
+        self._from = time.perf_counter() + self._warm
+        end = self._from + self._seconds
+        return lambda: time.perf_counter() > end
+
+    def add(self, begin: float, end: float) -> None:
+        self.calls += 1
+        if begin >= self._from:
+            self.measured.append(end - begin)
+
+
+async def _called(target: Target, bodies: Sequence[Body], concurrency: int, waits: _Waits) -> None:
+    async with _channel(target) as channel:
+        await channel.channel_ready()
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(target.path)
+        metadata = tuple(target.headers.items())
+        payloads, over = itertools.cycle([body.payload for body in bodies]), waits.begin()
+
+        async def one() -> None:
+            while not over():
+                sent = _stamped(next(payloads))
+                begin = time.perf_counter()
+                await call(sent, metadata=metadata, timeout=30)
+                waits.add(begin, time.perf_counter())
+
+        await asyncio.gather(*(one() for _ in range(concurrency)))
+
+
+def _stamped(payload: bytes) -> bytes:
+    """Return what is sent: where a payload holds the stamp, a number of its own instead."""
+    return payload.replace(_STAMP, b"%0*d" % (len(_STAMP), next(_numbers))) if _STAMP in payload else payload
+
+
+def _channel(target: Target) -> grpc.aio.Channel:
+    assert target.pki is not None, "stubs show a certificate"
+    names = [target.pki / f"{target.identity}{end}" for end in (".key", ".pem")]
+    credentials = grpc.ssl_channel_credentials(
+        (target.pki / "ca.pem").read_bytes(), *(each.read_bytes() for each in names)
+    )
+    options = [("grpc.ssl_target_name_override", target.authority)]
+    return grpc.aio.secure_channel(target.address.removeprefix("h2://"), credentials, options=options)
