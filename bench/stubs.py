@@ -37,7 +37,7 @@ def ask(
 ) -> Row:
     """Call for so long over one channel and return what was waited; what the processes used is shared out among all calls, warm ones
     included. Bodies go round in their order."""
-    before, waits = cpu_seconds(pids), _Waits(warm, seconds * SPAN)
+    before, waits = cpu_seconds(pids), Waits(warm, seconds * SPAN)
     uvloop.run(_called(target, bodies, concurrency, waits))
     used = cpu_seconds(pids) - before
     found = sorted(waits.measured)
@@ -46,7 +46,7 @@ def ask(
     return Row(suite, case, concurrency, rate, p50, p95, p99, cpu_us_per_call=each)
 
 
-class _Waits:
+class Waits:
     """How long the calls took that were made after the warm ones."""
 
     def __init__(self, warm: float, seconds: float) -> None:
@@ -66,7 +66,7 @@ class _Waits:
             self.measured.append(end - begin)
 
 
-async def _called(target: Target, bodies: Sequence[Body], concurrency: int, waits: _Waits) -> None:
+async def _called(target: Target, bodies: Sequence[Body], concurrency: int, waits: Waits) -> None:
     async with _channel(target) as channel:
         await channel.channel_ready()
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(target.path)
@@ -75,7 +75,7 @@ async def _called(target: Target, bodies: Sequence[Body], concurrency: int, wait
 
         async def one() -> None:
             while not over():
-                sent = _stamped(next(payloads))
+                sent = stamped(next(payloads))
                 begin = time.perf_counter()
                 await call(sent, metadata=metadata, timeout=30)
                 waits.add(begin, time.perf_counter())
@@ -83,7 +83,7 @@ async def _called(target: Target, bodies: Sequence[Body], concurrency: int, wait
         await asyncio.gather(*(one() for _ in range(concurrency)))
 
 
-def _stamped(payload: bytes) -> bytes:
+def stamped(payload: bytes) -> bytes:
     """Return what is sent: where a payload holds the stamp, a number of its own instead."""
     return payload.replace(_STAMP, b"%0*d" % (len(_STAMP), next(_numbers))) if _STAMP in payload else payload
 
