@@ -1,11 +1,14 @@
-"""PostgreSQL: one bounded pool per process and explicit transactions."""
+"""PostgreSQL: one bounded pool per process; statements by themselves, or several in a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import select
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -14,33 +17,65 @@ from libs.common.errors import MeshError, Reason
 
 def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
     """Return an engine whose connections see only the schema of their service. The pool never exceeds `size`."""
-    return create_async_engine(
+    engine = create_async_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
         pool_size=size,
         max_overflow=0,
         pool_timeout=2.0,
-        pool_pre_ping=True,
         pool_recycle=1800,
+        # Most statements stand alone: to begin and to commit would be two more round trips for each of them.
+        isolation_level="AUTOCOMMIT",
         connect_args={
             "options": f"-c search_path={schema} -c statement_timeout=30000 -c idle_in_transaction_session_timeout=60000",
             "connect_timeout": 3,
             "application_name": f"toolmesh-{schema}",
         },
     )
+    event.listen(engine.sync_engine, "checkout", _still_there)
+    return engine
 
 
 @asynccontextmanager
-async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Run a block in one transaction: committed at its end, rolled back if it raises.
+async def separately(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Run statements each by itself: to read, or to make a change that is one statement.
 
     A database that cannot be reached, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may try again.
     """
-    try:
-        async with engine.begin() as connection:
+    with _available():
+        async with engine.connect() as connection:
             yield connection
+
+
+@asynccontextmanager
+async def transaction(engine: AsyncEngine, isolation: str = "READ COMMITTED") -> AsyncIterator[AsyncConnection]:
+    """Run a block in one transaction: committed at its end, rolled back if it raises. Fails as `separately` does."""
+    async with separately(engine) as connection:
+        await connection.execution_options(isolation_level=isolation)
+        async with connection.begin():
+            yield connection
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    try:
+        yield
     except (PoolTimeout, OperationalError) as error:
         raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
         raise
+
+
+def _still_there(connection: Any, record: object, proxy: object) -> None:
+    """Have the whole pool connect anew if the server left while nobody asked it anything. Between two statements there is nothing to read
+    on a connection but that: a look at the socket tells without asking the server, which would be a round trip for each use."""
+    driver = connection.driver_connection
+    if driver.closed or _readable(driver.fileno()):
+        raise InvalidatePoolError
+
+
+def _readable(descriptor: int) -> bool:
+    look = select.poll()
+    look.register(descriptor, select.POLLIN)
+    return bool(look.poll(0))

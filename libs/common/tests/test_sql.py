@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from libs.common.errors import MeshError, Reason
-from libs.common.sql.engine import engine_for, transaction
+from libs.common.sql.engine import engine_for, separately, transaction
 from libs.common.sql.migrate import migrate
 
 ENV = "from libs.common.sql.environment import run\n\nrun()\n"
@@ -54,6 +55,56 @@ async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], 
     async with transaction(engine) as connection:
         assert (await connection.execute(text("select count(*) from things"))).scalar_one() == 1
     await engine.dispose()
+
+
+async def test_statements_that_stand_alone_stay_whatever_comes_after_them(
+    database: Callable[..., str], scripts: Path
+) -> None:
+    engine = engine_for(database("approval", empty=True), schema="approval", size=1)
+    await migrate(engine, scripts, schema="approval")
+    with pytest.raises(ZeroDivisionError):
+        async with separately(engine) as connection:
+            await connection.execute(text("insert into things values (2)"))
+            raise ZeroDivisionError
+    # On the same connection: neither way of using it leaves something behind for the other.
+    with pytest.raises(ZeroDivisionError):
+        async with transaction(engine) as connection:
+            await connection.execute(text("insert into things values (3)"))
+            raise ZeroDivisionError
+    async with separately(engine) as connection:
+        await connection.execute(text("insert into things values (4)"))
+    async with separately(engine) as connection:
+        assert list(await connection.scalars(text("select id from things order by id"))) == [1, 2, 4]
+    await engine.dispose()
+
+
+async def test_a_transaction_is_as_isolated_as_it_asks_to_be(database: Callable[..., str]) -> None:
+    engine = engine_for(database("approval", empty=True), schema="approval", size=1)
+    asked = text("select current_setting('transaction_isolation')")
+    for wanted in ("repeatable read", "read committed"):
+        async with transaction(engine, isolation=wanted.upper()) as connection:
+            assert await connection.scalar(asked) == wanted
+    async with transaction(engine) as connection:
+        assert await connection.scalar(asked) == "read committed"
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("using", [separately, transaction])
+async def test_connections_that_the_server_ended_while_idle_are_made_anew_unnoticed(
+    database: Callable[..., str], using: Callable[..., Any]
+) -> None:
+    url = database("approval", empty=True)
+    engine, other = engine_for(url, schema="approval", size=2), engine_for(url, schema="approval", size=1)
+    backend = text("select pg_backend_pid()")
+    async with using(engine) as one, using(engine) as two:
+        ended = {await one.scalar(backend), await two.scalar(backend)}
+    async with separately(other) as connection:
+        for each in ended:
+            await connection.execute(text("select pg_terminate_backend(:each, 5000)"), {"each": each})
+    async with using(engine) as one, using(engine) as two:
+        assert ended.isdisjoint({await one.scalar(backend), await two.scalar(backend)})
+    for each in (engine, other):
+        await each.dispose()
 
 
 async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callable[..., str]) -> None:

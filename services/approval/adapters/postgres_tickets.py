@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.approval.adapters.rows import changing, from_row, to_row
 from services.approval.adapters.tables import tickets
 from services.approval.domain.model import Ticket
@@ -36,7 +36,7 @@ class PostgresTickets:
 
     async def find(self, ticket_id: str) -> Ticket | None:
         """Return a ticket as stored."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             row = (await connection.execute(select(tickets).where(tickets.c.ticket_id == ticket_id))).first()
         return None if row is None else from_row(row)
 
@@ -48,7 +48,7 @@ class PostgresTickets:
             query = query.where(_is(state, now))
         if after is not None:
             query = query.where(tuple_(*order) < tuple_(*after))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [from_row(row) for row in await connection.execute(query)]
 
     async def change(self, ticket: Ticket) -> bool:
@@ -58,7 +58,7 @@ class PostgresTickets:
             .where(tickets.c.ticket_id == ticket.ticket_id, tickets.c.revision == ticket.revision - 1)
             .values(changing(ticket))
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(guarded)).rowcount == 1
 
     async def expire(self, now: datetime, limit: int) -> int:
@@ -81,7 +81,7 @@ class PostgresTickets:
                 resolve_time=tickets.c.expire_time,
             )
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return int((await connection.execute(denying)).rowcount)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.audit.adapters.tables import checkpoints, cosignatures, shards, tree_head
 from services.audit.domain.model import SignedCheckpoint
 
@@ -40,7 +40,7 @@ class PostgresCheckpoints:
             "key_id": checkpoint.key_id,
             "sign_time": checkpoint.sign_time,
         }
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(upsert(checkpoints).values(row).on_conflict_do_nothing())
         return await self.find(checkpoint.shard, checkpoint.size) or checkpoint
 
@@ -57,12 +57,12 @@ class PostgresCheckpoints:
     async def add_cosignature(self, checkpoint: SignedCheckpoint, key_id: str, line: str) -> None:
         """Keep the promise of the port."""
         row = {"shard": checkpoint.shard, "size": checkpoint.size, "key_id": key_id, "line": line}
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(upsert(cosignatures).values(row).on_conflict_do_nothing())
 
     async def _read(self, condition: ColumnElement[bool], limit: int, *, ascending: bool) -> list[SignedCheckpoint]:
         order = checkpoints.c.size.asc() if ascending else checkpoints.c.size.desc()
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = await connection.execute(_signed.where(condition).order_by(order).limit(limit))
             return [_checkpoint(row) for row in rows.all()]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 
 _OWNS = text("select pg_has_role(current_user, relowner, 'member') from pg_class where oid = to_regclass('records')")
 
 
 async def role_owns_log(engine: AsyncEngine) -> bool:
     """Say whether the engine's role could undo the log's guards: it owns them, or may act as who does."""
-    async with transaction(engine) as connection:
+    async with separately(engine) as connection:
         return bool((await connection.execute(_OWNS)).scalar())

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.audit.adapters.tables import erasures, records, shard_at, tree_head
 from services.audit.domain.merkle import CompactRange
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, TreeHead
@@ -61,7 +61,7 @@ class PostgresReader:
         return _logged(rows[0]) if rows else None
 
     async def _rows(self, statement: Select[Any]) -> list[Row[Any]]:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return list((await connection.execute(statement)).all())
 
 

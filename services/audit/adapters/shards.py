@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.audit.adapters.tables import legal_holds, shard_at, shards, tree_head
 from services.audit.domain.evidence.model import LegalHold, Shard
 from services.audit.domain.merkle import CompactRange
@@ -50,7 +50,7 @@ class PostgresShards:
 
     async def seal(self, number: int) -> bool:
         """Keep the promise of the port."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             sealed = await connection.execute(text("select seal_shard(:number)"), {"number": number})
             return bool(sealed.scalar_one())
 
@@ -59,7 +59,7 @@ class PostgresShards:
         return _shard(rows[0]) if rows else None
 
     async def _rows(self, statement: Select[Any]) -> list[Row[Any]]:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return list((await connection.execute(statement)).all())
 
 

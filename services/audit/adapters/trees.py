@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.audit.adapters.tables import records, subtrees
 from services.audit.domain.evidence.model import Leaf, Shard
 from services.audit.domain.merkle import STORED_LEVELS, CompactRange, Leaves, Node
@@ -107,7 +107,7 @@ class PostgresTrees:
         return found
 
     async def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return list((await connection.execute(statement, parameters)).all())
 
 

@@ -47,7 +47,7 @@ class PostgresUsageReader:
     """Reads the counts of one database."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        self._engine = engine
 
     async def by_day(self, wanted: Wanted) -> DaysFound:
         """Keep the promise of the port."""
@@ -78,7 +78,7 @@ class PostgresUsageReader:
 
     @asynccontextmanager
     async def _snapshot(self) -> AsyncIterator[_Snapshot]:
-        async with transaction(self._engine) as connection:
+        async with transaction(self._engine, isolation="REPEATABLE READ") as connection:
             yield _Snapshot(connection)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
 from libs.common.sealing import Seal, SealError
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from libs.common.telemetry.log import Log
 from services.authz.adapters.decision_rows import answer_row, hidden_part, question_row, recorded
 from services.authz.adapters.tables import decisions
@@ -103,7 +103,7 @@ class DecisionJournal:
     async def find(self, decision_id: str) -> Recorded | None:
         await self.flush()
         query = select(decisions).where(decisions.c.decision_id == decision_id)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else self._recorded(row.decision_id, row.question, row.answer, row.sealed)
 
@@ -111,7 +111,7 @@ class DecisionJournal:
         """Return how many decisions there are, up to `most`."""
         await self.flush()
         some = select(decisions.c.sequence).order_by(decisions.c.sequence.desc()).limit(most).subquery()
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
     async def last(self, most: int) -> AsyncIterator[list[Recorded]]:
@@ -121,7 +121,7 @@ class DecisionJournal:
             query = select(decisions).order_by(decisions.c.sequence.desc()).limit(min(_PAGE, most))
             if before is not None:
                 query = query.where(decisions.c.sequence < before)
-            async with transaction(self._engine) as connection:
+            async with separately(self._engine) as connection:
                 rows = (await connection.execute(query)).all()
             if not rows:
                 return

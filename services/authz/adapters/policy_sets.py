@@ -9,7 +9,7 @@ from sqlalchemy import Row, func, insert, select
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.authz.adapters.feed import append
 from services.authz.adapters.tables import activations, policy_documents, policy_sets
 from services.authz.domain.policies.errors import no_earlier_set, not_the_active_set, set_not_found
@@ -42,27 +42,27 @@ class PostgresPolicySets:
         return True
 
     async def find(self, number: int) -> StoredSet | None:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await _found(connection, policy_sets.c.number == number)
 
     async def of_version(self, version: str) -> StoredSet | None:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await _found(connection, policy_sets.c.version == version)
 
     async def active(self) -> StoredSet | None:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             current = await _active(connection)
             return None if current is None else await _found(connection, policy_sets.c.number == current.set_number)
 
     async def active_version(self) -> str:
         """Return the version of the active set; empty when there is none yet."""
         last = select(policy_sets.c.version).join(activations, activations.c.set_number == policy_sets.c.number)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = await connection.execute(last.order_by(activations.c.sequence.desc()).limit(1))
             return found.scalar_one_or_none() or ""
 
     async def page(self, before: int | None, size: int) -> list[StoredSet]:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             current = await _active(connection)
             query = _sets().order_by(policy_sets.c.number.desc()).limit(size)
             if before is not None:

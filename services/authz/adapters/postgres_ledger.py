@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.authz.adapters.tables import issued_tokens
 from services.authz.domain.model import LedgerEntry
 
@@ -29,5 +29,5 @@ class PostgresLedger:
             "parent_jti": entry.parent_id,
             "root_jti": entry.root_id or entry.token_id,
         }
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(issued_tokens.insert(), row)

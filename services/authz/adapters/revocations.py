@@ -9,7 +9,7 @@ from typing import Any, cast
 from sqlalchemy import Row, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.authz.adapters.feed import append
 from services.authz.adapters.tables import feed_head, issued_tokens, revocations
 from services.authz.domain.model import Issued, Revocation, Target
@@ -29,7 +29,7 @@ class PostgresRevocations:
         upwards = line.cte(recursive=True)
         parents = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at)
         upwards = upwards.union(parents.join(upwards, tokens.c.jti == upwards.c.parent_jti))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = {row.jti: row for row in await connection.execute(select(upwards))}
         if token_id not in found:
             return None
@@ -38,12 +38,12 @@ class PostgresRevocations:
     async def last_issued(self, subject: str) -> datetime | None:
         whose = or_(issued_tokens.c.subject == subject, issued_tokens.c.agent == subject)
         wanted = select(func.max(issued_tokens.c.issued_at)).where(whose)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return cast(datetime | None, (await connection.execute(wanted)).scalar_one())
 
     async def signed_with(self, key_id: str) -> bool:
         wanted = select(issued_tokens.c.jti).where(issued_tokens.c.kid == key_id).limit(1)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(wanted)).first() is not None
 
     async def find(self, target: Target) -> Revocation | None:
@@ -54,7 +54,7 @@ class PostgresRevocations:
             .order_by(revocations.c.sequence.desc())
             .limit(1)
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             row = (await connection.execute(wanted)).one_or_none()
         return None if row is None else revocation_of(row)
 
@@ -76,13 +76,13 @@ class PostgresRevocations:
         wanted = select(revocations).where(revocations.c.expires_at > now)
         if before is not None:
             wanted = wanted.where(revocations.c.sequence < before)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = await connection.execute(wanted.order_by(revocations.c.sequence.desc()).limit(limit))
             return [revocation_of(row) for row in rows]
 
     async def head(self) -> int:
         """Return how far the feed reaches."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return cast(int, (await connection.execute(select(feed_head.c.sequence))).scalar_one())
 
     async def since(self, sequence: int, now: datetime) -> Sequence[Revocation]:
@@ -92,7 +92,7 @@ class PostgresRevocations:
             .where(revocations.c.sequence > sequence, revocations.c.expires_at > now)
             .order_by(revocations.c.sequence)
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [revocation_of(row) for row in await connection.execute(wanted)]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.authz.adapters.tables import session_labels
 from services.authz.domain.model import Question
 
@@ -27,7 +27,7 @@ class PostgresSessionLabels:
 
     async def of(self, question: Question) -> frozenset[str]:
         query = select(session_labels.c.label).where(session_labels.c.place.in_(places_of(question)))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return frozenset((await connection.execute(query)).scalars())
 
     async def add(self, question: Question, labels: Iterable[str]) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class PostgresSessionLabels:
             return ()
         rows = [{"place": place, "label": label} for place, label in missing]
         statement = insert(session_labels).values(rows).on_conflict_do_nothing().returning(session_labels.c.label)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             added = set((await connection.execute(statement)).scalars())
         for pair in missing:
             if len(self._known) >= self._remember:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.executor.domain.model import Claim
 
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
@@ -101,8 +101,7 @@ class ClaimRows:
     """Reads and writes the rows."""
 
     def __init__(self, engine: AsyncEngine, owner: str) -> None:
-        # Each statement is its own transaction, so beginning and committing would be two more round trips for nothing.
-        self._engine, self._owner = engine.execution_options(isolation_level="AUTOCOMMIT"), owner
+        self._engine, self._owner = engine, owner
 
     async def seize(self, claim: Claim, lease: float) -> Row | None:
         """Hold the key if nobody does, and return its row. None if it changed hands that very moment: look again."""
@@ -113,7 +112,7 @@ class ClaimRows:
             "lease": timedelta(seconds=lease),
             "window": timedelta(seconds=max(claim.window, claim.lease)),
         }
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = (await connection.execute(_SEIZE, values)).first()
             return None if found is None else Row(*found)
 
@@ -137,23 +136,23 @@ class ClaimRows:
     async def renew(self, claims: Sequence[Claim], lease: float) -> set[str]:
         """Hold keys for longer; return the invocations that still do."""
         given = _given((*scope_of(claim), claim.invocation_id) for claim in claims)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = await connection.execute(_RENEW, {**given, "lease": timedelta(seconds=lease)})
             return {row.invocation_id for row in found}
 
     async def look(self, scopes: Iterable[Scope]) -> dict[Scope, tuple[bool, Row]]:
         """Return whether each key is under way, and its row; a key that nobody holds is missing."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = await connection.execute(_LOOK, _given((*scope, "") for scope in scopes))
             return {tuple(row[:4]): (row.under_way, Row(False, *row[5:])) for row in found}  # type: ignore[misc]
 
     async def sweep(self) -> int:
         """Forget keys whose window is over, a bounded number at a time; return how many."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(_SWEEP, {"most": _SWEEP_ROWS})).rowcount
 
     async def _change(self, statement: TextClause, values: dict[str, Any]) -> bool:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(statement, values)).rowcount == 1
 
 

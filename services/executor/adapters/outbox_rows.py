@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.executor.adapters.tables import outbox, outbox_delivery
 
 ROWS_AT_A_TIME = 200
@@ -48,25 +48,25 @@ class OutboxRows:
             "ids": [record_id for record_id, _ in fragments],
             "fragments": [fragment for _, fragment in fragments],
         }
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(_PUT, columns)
 
     async def oldest(self) -> list[Row]:
         """Return the records that wait longest, in order."""
         waiting = select(outbox.c.record_id, outbox.c.fragment).where(outbox.c.refuse_time.is_(None))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             found = await connection.execute(waiting.order_by(outbox.c.sequence).limit(ROWS_AT_A_TIME))
             return [Row(row.record_id, row.fragment) for row in found]
 
     async def remove(self, record_ids: Sequence[str]) -> int:
         """Forget records that the log has; return how many were here."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(delete(outbox).where(outbox.c.record_id.in_(record_ids)))).rowcount
 
     async def refuse(self, record_ids: Sequence[str]) -> None:
         """Set records aside that the log refused."""
         statement = update(outbox).where(outbox.c.record_id.in_(record_ids)).values(refuse_time=func.now())
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(statement)
 
     async def standing(self) -> Standing:
@@ -74,7 +74,7 @@ class OutboxRows:
         waits = outbox.c.refuse_time.is_(None)
         age = func.coalesce(func.extract("epoch", func.now() - func.min(outbox.c.create_time).filter(waits)), 0.0)
         counted = select(func.count().filter(waits), age, func.count(outbox.c.refuse_time)).select_from(outbox)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             waiting, oldest, refused = (await connection.execute(counted)).one()
             return Standing(waiting, float(oldest), refused)
 
@@ -82,7 +82,7 @@ class OutboxRows:
         """Become, or stay, the one who delivers; False while somebody else is."""
         free = or_(outbox_delivery.c.owner == self._owner, outbox_delivery.c.lease_until <= func.now())
         held = func.now() + timedelta(seconds=self._lease)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             taken = await connection.execute(
                 update(outbox_delivery).where(free).values(owner=self._owner, lease_until=held)
             )
@@ -91,5 +91,5 @@ class OutboxRows:
     async def release(self) -> None:
         """Let somebody else deliver."""
         ours = update(outbox_delivery).where(outbox_delivery.c.owner == self._owner)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(ours.values(lease_until=func.now()))

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, literal_column, sele
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sealing import Seal, SealError
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.executor.adapters.tables import result_pieces, results
 from services.executor.domain.storing import PIECE_BYTES, StoredHead, piece_count
 
@@ -59,7 +59,7 @@ class PostgresResultStore:
     async def find(self, result_id: str) -> StoredHead | None:
         """Return what is known about a result; None if there is none or it expired. Raises SERVICE_UNAVAILABLE."""
         wanted = select(results).where(results.c.result_id == result_id, results.c.expire_time > func.now())
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             row = (await connection.execute(wanted)).first()
         if row is None:
             return None
@@ -72,7 +72,7 @@ class PostgresResultStore:
         wanted = select(result_pieces.c.content).where(
             result_pieces.c.result_id == head.result_id, result_pieces.c.number == number
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             sealed = (await connection.execute(wanted)).scalar()
         if sealed is None:
             return None
@@ -85,7 +85,7 @@ class PostgresResultStore:
         """Forget results that expired, a bounded number at a time; return how many. Their pieces go with them."""
         place: ColumnElement[Any] = literal_column("ctid")
         old = select(place).select_from(results).where(results.c.expire_time <= func.now()).limit(_SWEEP_ROWS)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return (await connection.execute(delete(results).where(place.in_(old)))).rowcount
 
     def _piece(self, head: StoredHead, content: bytes, number: int) -> dict[str, Any]:

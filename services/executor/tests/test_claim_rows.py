@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -20,18 +19,6 @@ def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
 @pytest.fixture
 def table(engine: AsyncEngine) -> ClaimRows:
     return ClaimRows(engine, "executor-0")
-
-
-async def test_a_statement_is_its_own_transaction(table: ClaimRows, engine: AsyncEngine) -> None:
-    """Nothing is begun or committed beside it: what a driver would send for that is a round trip each."""
-    begun: list[bool] = []
-    async with table._engine.connect() as connection:
-        raw: Any = (await connection.get_raw_connection()).driver_connection
-        begun.append(raw.autocommit)
-    async with engine.connect() as connection:
-        raw = (await connection.get_raw_connection()).driver_connection
-        begun.append(raw.autocommit)
-    assert begun == [True, False]
 
 
 async def test_of_many_at_once_one_holds_the_key_and_all_see_who(

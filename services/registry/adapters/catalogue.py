@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import Violation
 from libs.common.names import ToolName
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.registry.adapters.ledger import KEPT_CHANGES, PostgresLedger
 from services.registry.adapters.lookalikes import similar_names
 from services.registry.adapters.rows import HEAD, head_of, manifest_of, tool_of
@@ -40,7 +40,7 @@ class PostgresCatalogue:
     async def tool(self, name: ToolName) -> Tool | None:
         """Return the tool that a name or an alias leads to."""
         query = select(tools).join(tool_names, tool_names.c.tool == tools.c.name)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             row = (await connection.execute(query.where(tool_names.c.name == name.qualified))).first()
         return tool_of(row) if row else None
 
@@ -54,7 +54,7 @@ class PostgresCatalogue:
             query = query.where(tools.c.namespace == namespace)
         if tags:
             query = query.where(tools.c.tags.contains(list(tags)))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [tool_of(row) for row in await connection.execute(query)]
 
     async def heads(self, names: Sequence[ToolName]) -> Sequence[VersionHead]:
@@ -62,7 +62,7 @@ class PostgresCatalogue:
         if not names:
             return []
         query = select(*HEAD).where(tool_versions.c.tool.in_([name.qualified for name in names]))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [head_of(row) for row in await connection.execute(query)]
 
     async def with_manifests(self, heads: Sequence[VersionHead]) -> Sequence[ToolVersion]:
@@ -72,18 +72,18 @@ class PostgresCatalogue:
         key = tuple_(tool_versions.c.tool, tool_versions.c.version)
         wanted = [(head.tool.qualified, str(head.version)) for head in heads]
         query = select(tool_versions.c.tool, tool_versions.c.version, tool_versions.c.document).where(key.in_(wanted))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = {(row.tool, row.version): row.document for row in await connection.execute(query)}
         return [ToolVersion(head, manifest_of(rows[name])) for head, name in zip(heads, wanted, strict=True)]
 
     async def warnings(self, head: VersionHead) -> Sequence[Violation]:
         """Return what the scan let pass when this version was admitted."""
         here = (version_warnings.c.tool == head.tool.qualified, version_warnings.c.version == str(head.version))
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             stored = await connection.scalar(select(version_warnings.c.warnings).where(*here))
         return [Violation(**each) for each in stored or ()]
 
     async def similar_names(self, name: ToolName, aliases: Sequence[ToolName]) -> Sequence[KnownName]:
         """Return the names of tools that these may be taken for."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await similar_names(connection, [name, *aliases])

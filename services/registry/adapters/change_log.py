@@ -9,7 +9,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from libs.common.names import ToolName
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.registry.adapters.rows import HEAD, IMMUTABLE, STANDING, head_of, manifest_of
 from services.registry.adapters.tables import change_counter, changes, tool_versions, tools
 from services.registry.domain.changes import Change, Horizon, Stretch
@@ -24,7 +24,7 @@ class PostgresChangeLog:
 
     async def horizon(self) -> Horizon:
         """Return how far the log reaches now."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await _horizon(connection)
 
     async def since(self, sequence: int, limit: int) -> Stretch:
@@ -40,7 +40,7 @@ class PostgresChangeLog:
             .order_by(changes.c.sequence)
             .limit(limit)
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = (await connection.execute(query)).all()
             # Read after the changes, so that it never claims less than they show.
             horizon = await _horizon(connection)
@@ -56,7 +56,7 @@ class PostgresChangeLog:
             .order_by(last_change)
             .limit(limit)
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [_version(row) for row in await connection.execute(query)]
 
 

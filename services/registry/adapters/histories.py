@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import TIMESTAMP
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.names import ToolName
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from services.registry.adapters.ledger import namespace_of
 from services.registry.adapters.rows import transition_of
 from services.registry.adapters.tables import namespaces, tool_versions, transitions
@@ -31,19 +31,19 @@ class PostgresHistories:
         query = select(transitions).where(transitions.c.tool == tool.qualified, transitions.c.sequence < before)
         if version:
             query = query.where(transitions.c.version == version)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = await connection.execute(query.order_by(transitions.c.sequence.desc()).limit(limit))
             return [transition_of(row) for row in rows]
 
     async def namespace(self, namespace: str) -> Namespace | None:
         """Return a namespace."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await namespace_of(connection, namespace)
 
     async def namespaces(self, after: str, limit: int) -> Sequence[Namespace]:
         """Return namespaces in order of their names."""
         query = select(namespaces.c.namespace).where(namespaces.c.namespace > after)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             names = list(await connection.scalars(query.order_by(namespaces.c.namespace).limit(limit)))
             found = [await namespace_of(connection, name) for name in names]
         return [namespace for namespace in found if namespace is not None]
@@ -57,7 +57,7 @@ class PostgresHistories:
         return await self._named(_due(LifecycleState.SUNSET, "remove_time", now).limit(limit))
 
     async def _named(self, query: Select[Any]) -> Sequence[str]:
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = (await connection.execute(query)).all()
         return [ToolName.parse(row.tool).version(row.version) for row in rows]
 

@@ -89,8 +89,7 @@ class Sweeper:
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[bool]:
         """A lock of the session, not of a transaction: a sweep asks other services and may take its time."""
-        async with self._engine.connect() as opened:
-            connection = await opened.execution_options(isolation_level="AUTOCOMMIT")
+        async with self._engine.connect() as connection:
             mine = bool(await connection.scalar(text("select pg_try_advisory_lock(:turn)"), {"turn": _TURN}))
             try:
                 yield mine

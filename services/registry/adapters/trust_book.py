@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.ids import new_id
 from libs.common.names import ToolName
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.registry.adapters.tables import tools
 from services.registry.adapters.trust_tables import (
     ratings,
@@ -54,7 +54,7 @@ class PostgresTrustBook:
             .order_by(ratings.c.subject, ratings.c.update_time.desc(), ratings.c.version.desc())
             .subquery()
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             count, average = (await connection.execute(select(func.count(), func.avg(newest.c.stars)))).one()
         return Ratings(count, float(average)) if count else Ratings()
 
@@ -69,7 +69,7 @@ class PostgresTrustBook:
             "update_time": rating.time,
         }
         put = insert(ratings).values(row)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(put.on_conflict_do_update(index_elements=["tool", "version", "subject"], set_=row))
 
     async def audits(self, tool: ToolName, version: str) -> Mapping[AuditLevel, Audit]:
@@ -96,7 +96,7 @@ class PostgresTrustBook:
     async def stage(self, tool: ToolName) -> Stage:
         """Return where a tool stands."""
         query = select(tool_stages.c.stage).where(tool_stages.c.tool == tool.qualified)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return Stage(await connection.scalar(query) or Stage.SUBMITTED)
 
     async def move_stage(self, change: StageChange) -> bool:
@@ -123,7 +123,7 @@ class PostgresTrustBook:
     async def revoked(self, tool: ToolName) -> bool:
         """Say whether the tool is revoked."""
         query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return await connection.scalar(query) is not None
 
     async def other_tools(self, besides: ToolName) -> OtherTools:
@@ -132,7 +132,7 @@ class PostgresTrustBook:
         query = select(func.count(), func.coalesce(func.avg(trust_scores.c.own), 0.0)).where(
             trust_scores.c.namespace == besides.namespace, trust_scores.c.tool != besides.qualified
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             count, mean = (await connection.execute(query)).one()
         return OtherTools(count, float(mean))
 
@@ -147,7 +147,7 @@ class PostgresTrustBook:
             "compute_time": now,
         }
         put = insert(trust_scores).values(row).on_conflict_do_update(index_elements=["tool"], set_=row)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             await connection.execute(put)
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
@@ -160,7 +160,7 @@ class PostgresTrustBook:
             .order_by(nulls_first(scored), tools.c.name)
             .limit(limit)
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return [(ToolName.parse(row.name), row.compute_time is not None) for row in await connection.execute(query)]
 
     async def _newest(self, table: Table, per: str, tool: ToolName, version: str) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ class PostgresTrustBook:
         query = select(table).where(of_it).ext(distinct_on(table.c[per]))
         # Ids are in the order in which they were made, so they decide between facts of one moment.
         query = query.order_by(table.c[per], table.c.time.desc(), table.c.fact_id.desc())
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = [dict(row._mapping) for row in await connection.execute(query)]
         for row in rows:
             row["tool"] = ToolName.parse(row["tool"])

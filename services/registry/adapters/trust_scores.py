@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
 from libs.common.names import ToolName
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately
 from libs.common.telemetry.log import Log
 from services.registry.adapters.trust_tables import trust_scores
 from services.registry.domain.trust.score import UNPROVEN
@@ -49,7 +49,7 @@ class CachedTrustScores:
     async def refresh(self) -> None:
         """Read what was worked out since the last time, and a little of what came before."""
         query = select(trust_scores.c.tool, trust_scores.c.score, trust_scores.c.compute_time)
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             rows = (await connection.execute(query.where(trust_scores.c.compute_time >= self._seen - _OVERLAP))).all()
         for row in rows:
             self._scores[ToolName.parse(row.tool)] = row.score

@@ -10,7 +10,7 @@ from sqlalchemy import Column, LargeBinary, Table, Text, func, or_, select, upda
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import transaction
+from libs.common.sql.engine import separately, transaction
 from services.registry.adapters.rows import manifest_of
 from services.registry.adapters.tables import metadata, tool_versions
 from services.registry.domain.discovery.ports import Unembedded
@@ -63,7 +63,7 @@ class PostgresVectors:
 
     async def release(self, digests: Sequence[str]) -> None:
         """Give back what was taken on and not worked out."""
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             of = tool_vectors.c.digest.in_(digests) & (tool_vectors.c.model == self._model)
             await connection.execute(update(tool_vectors).where(of).values(leased_until=func.clock_timestamp()))
 
@@ -74,7 +74,7 @@ class PostgresVectors:
             tool_vectors.c.digest.in_(digests),
             tool_vectors.c.vector.is_not(None),
         )
-        async with transaction(self._engine) as connection:
+        async with separately(self._engine) as connection:
             return {row.digest: bytes(row.vector) for row in await connection.execute(query)}
 
     def _late(self) -> Any:
