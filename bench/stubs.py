@@ -11,12 +11,13 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import grpc
 import grpc.aio
 import uvloop
 
-from bench.generator import SPAN, STAMP, Body, Target
+from bench.generator import SPAN, STAMP, Body, Target, middle
 from bench.machine import cpu_seconds
 from bench.rows import Row
 
@@ -44,6 +45,39 @@ def ask(
     p50, p95, p99 = (round(found[min(len(found) - 1, len(found) * q // 100)] * 1000, 3) for q in (50, 95, 99))
     rate, each = round(len(found) / (seconds * SPAN), 1), round(used / waits.calls * 1e6, 1)
     return Row(suite, case, concurrency, rate, p50, p95, p99, cpu_us_per_call=each)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One thing to ask for."""
+
+    case: str
+    target: Target
+    bodies: Callable[[], Sequence[Body]]
+    """For each measurement anew: some questions are only new once."""
+    pids: Sequence[int] = ()
+
+
+def ask_in_turns(
+    suite: str, everything: Sequence[Asked], *, concurrency: int = 1, seconds: float, turns: int = 9
+) -> list[Row]:
+    """Ask for everything in turns, often rather than long, and return of each the run in the middle."""
+    rounds = [
+        [
+            ask(
+                suite,
+                f"{each.case}, by Python stubs",
+                each.target,
+                each.bodies(),
+                concurrency=concurrency,
+                pids=each.pids,
+                seconds=seconds,
+            )
+            for each in everything
+        ]
+        for _ in range(turns)
+    ]
+    return [middle(runs) for runs in zip(*rounds, strict=True)]
 
 
 class Waits:

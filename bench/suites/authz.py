@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 
 import grpc
 import httpx
@@ -19,17 +20,16 @@ from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
 from bench.calls import check
 from bench.floor import EMPTY
-from bench.generator import STAMP, Body, in_turns, middle, offer
+from bench.generator import STAMP, Body, in_turns, offer
 from bench.policies import activate
 from bench.rows import Row
 from bench.stage import Stage
-from bench.stubs import ask
+from bench.stubs import Asked, ask_in_turns
 
 TARGETS = {100: 1.8, 1000: 4.0}
 CALLERS, CALLS = 50, 3000
 TOOLS = (("echo", b'{"text":"hello"}'), ("arithmetic", b'{"expression":"1+1"}'), ("clock_now", b"{}"))
 _REMEMBERED = "toolmesh_executor_decisions_total"
-_STUBS = "by Python stubs"
 
 
 def run(stage: Stage) -> Iterator[Row]:
@@ -48,34 +48,32 @@ def run(stage: Stage) -> Iterator[Row]:
 
 def _by_stubs(stage: Stage, count: int) -> Iterator[Row]:
     """As the executor asks, alone: a question never asked and one asked before, in turns with an empty call over the same kind of channel."""
-    asked, pids = partial(ask, "authz", concurrency=1, seconds=0.6), stage.pids("authz")
-    names = (f"Check, put to {count:,} policies", f"Check, remembered by authz, {count:,} policies")
-    rounds = [
-        (
-            asked(f"an empty call, {_STUBS}", stage.floor(EMPTY), [Body(b"")], pids=[stage.floor_pid]),
-            *(
-                asked(f"{name}, {_STUBS}", stage.policy(), [check(tag)], pids=pids)
-                for name, tag in zip(names, (STAMP, "bench"), strict=True)
-            ),
-        )
-        for _ in range(9)
+    floor = Asked("an empty call", stage.floor(EMPTY), lambda: [Body(b"")], [stage.floor_pid])
+    questions = [
+        Asked(case, stage.policy(), partial(_question, tag), stage.pids("authz")) for case, tag in _cases(count)
     ]
-    empty, anew, known = (middle(runs) for runs in zip(*rounds, strict=True))
+    empty, anew, known = ask_in_turns("authz", [floor, *questions], seconds=0.6)
     yield empty
     yield anew.against(empty).aimed("p50", "<=", TARGETS[count])
     yield known.against(empty)
 
 
+def _cases(count: int) -> Iterator[tuple[str, str]]:
+    """A question that only Cedar can answer, because nobody asked about such tags before, and one that was asked: what they are called, and the tag."""
+    yield f"Check, put to {count:,} policies", STAMP
+    yield f"Check, remembered by authz, {count:,} policies", "bench"
+
+
+def _question(tag: str) -> list[Body]:
+    return [check(tag)]
+
+
 def _carried(stage: Stage, count: int) -> Iterator[Row]:
     """What authz can carry: the caller's end left out."""
-    for at in (1, 16):
-        for case, tag in (
-            (f"Check, put to {count:,} policies", STAMP),
-            (f"Check, remembered by authz, {count:,} policies", "bench"),
-        ):
-            floor, row = in_turns(partial(_floor, stage, at, 1.2), partial(_check, stage, case, at, 1.2, tag), rounds=3)
-            yield floor
-            yield row.against(floor)
+    for at, (case, tag) in product((1, 16), _cases(count)):
+        floor, row = in_turns(partial(_floor, stage, at, 1.2), partial(_check, stage, case, at, 1.2, tag), rounds=3)
+        yield floor
+        yield row.against(floor)
 
 
 def _floor(stage: Stage, concurrency: int, seconds: float = 4.0) -> Row:

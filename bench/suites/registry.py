@@ -17,12 +17,12 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 
 from bench.filling import TOOLS, register_tools, wait_for_meaning
 from bench.floor import EMPTY
-from bench.generator import Body, in_turns, middle, offer
+from bench.generator import Body, in_turns, offer
 from bench.machine import MEGABYTE, resident_bytes
 from bench.packs import registry_channel
 from bench.rows import Row
 from bench.stage import Stage
-from bench.stubs import ask
+from bench.stubs import Asked, ask_in_turns
 
 # Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is done.
 PATIENCE = 60
@@ -86,8 +86,6 @@ _WHEN = [
     "in two languages",
     "from last year",
 ]
-_TURNS, _SHORT = 9, 0.5
-_STUBS = "by Python stubs"
 # More than are asked in one measurement.
 _AT_A_TIME = 700
 _REGISTRY = "/toolmesh.registry.v1.RegistryService/"
@@ -127,22 +125,12 @@ class _Case:
 
 
 def _by_stubs(stage: Stage, cases: Sequence[_Case], at: int) -> Iterator[Row]:
-    """What decides a target, as an orchestrator asks: all in turns with an empty call over the same kind of channel, often rather than
-    long. The machine's pace changes from second to second, and what the database has to tidy up after ten thousand registrations must
-    not fall to whoever is measured first."""
-    floor, own = stage.floor(EMPTY), [stage.floor_pid]
-    pids, asked = stage.pids("registry", "postgres"), partial(ask, "registry", concurrency=at, seconds=_SHORT)
-    rounds = [
-        [
-            asked(f"an empty call, {_STUBS}", floor, [Body(b"")], pids=own),
-            *(
-                asked(f"{case.name}, {_STUBS}", stage.peer("registry", case.path), case.bodies(), pids=pids)
-                for case in cases
-            ),
-        ]
-        for _ in range(_TURNS)
-    ]
-    empty, *found = (middle(runs) for runs in zip(*rounds, strict=True))
+    """What decides a target, as an orchestrator asks: all in turns with an empty call over the same kind of channel, so that what the
+    database has to tidy up after ten thousand registrations does not fall to whoever is measured first."""
+    pids = stage.pids("registry", "postgres")
+    floor = Asked("an empty call", stage.floor(EMPTY), lambda: [Body(b"")], [stage.floor_pid])
+    asked = [Asked(case.name, stage.peer("registry", case.path), case.bodies, pids) for case in cases]
+    empty, *found = ask_in_turns("registry", [floor, *asked], concurrency=at, seconds=0.5)
     yield empty
     for case, row in zip(cases, found, strict=True):
         yield row.against(empty).aimed("p50", "<=", case.bound)

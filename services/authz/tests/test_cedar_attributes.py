@@ -15,7 +15,7 @@ from libs.common.names import ToolName
 from libs.common.semver import Version
 from services.authz.adapters.cedar_attributes import EVERYTHING, attributes_read, reading_of
 from services.authz.adapters.cedar_engine import CedarEngine
-from services.authz.adapters.cedar_facts import principal_of, resource_of, telling_of
+from services.authz.adapters.cedar_facts import asking_of, principal_of, resource_of, telling_of
 from services.authz.adapters.remembered import Remembered
 from services.authz.domain.model import Allow, Deny, Fact, NeedsApproval, Question
 from services.authz.tests.planted import ask, forbid, permit
@@ -130,6 +130,23 @@ def test_policies_are_told_what_they_read_and_nothing_else() -> None:
         resource_of(question().call),
     ]
     assert json.loads(telling_of({"principal", "context"})(question())) == []
+
+
+def test_policies_are_told_who_and_which_only_if_they_read_it() -> None:
+    one, other = question("dev", subject="did:web:a"), question("prod", subject="did:web:b", tags=("t",))
+    tags = asking_of({"resource.tags"}, ["invoke"])
+    assert tags(one) == tags(other)
+    caller, tool, place = (asking_of({each}, ["invoke"]) for each in ("principal", "resource", "context"))
+    assert caller(one) != caller(other)
+    assert caller(one)[0]["principal"] == principal_of(one.caller)["uid"]
+    assert tool(one)[0]["resource"] == resource_of(one.call)["uid"]
+    assert [json.loads(place(each)[0]["context"]) for each in (one, other)] == [
+        {"environment": "dev"},
+        {"environment": "prod"},
+    ]
+    # Whatever they are called, what is told of them is found under that name.
+    [request], [entity] = tags(other), json.loads(telling_of({"resource.tags"})(other))
+    assert (entity["uid"], entity["attrs"]) == (request["resource"], {"tags": ["t"]})
 
 
 @pytest.fixture
