@@ -12,12 +12,13 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 import grpc.aio
 import uvloop
 
-from bench.generator import SPAN, STAMP, Body, Target, middle
+from bench.generator import SPAN, STAMP, Body, Target
 from bench.machine import cpu_seconds
 from bench.rows import Row
 
@@ -59,25 +60,24 @@ class Asked:
 
 
 def ask_in_turns(
-    suite: str, everything: Sequence[Asked], *, concurrency: int = 1, seconds: float, turns: int = 9
-) -> list[Row]:
-    """Ask for everything in turns, often rather than long, and return of each the run in the middle."""
-    rounds = [
-        [
-            ask(
-                suite,
-                f"{each.case}, by Python stubs",
-                each.target,
-                each.bodies(),
-                concurrency=concurrency,
-                pids=each.pids,
-                seconds=seconds,
-            )
-            for each in everything
-        ]
-        for _ in range(turns)
-    ]
-    return [middle(runs) for runs in zip(*rounds, strict=True)]
+    suite: str, floor: Asked, cases: Sequence[Asked], *, concurrency: int = 1, seconds: float = 0.4, turns: int = 15
+) -> list[tuple[Row, Row]]:
+    """Ask for the floor and for every case in turns, each over a channel of its own, often rather than long. Return of each case the turn in the
+    middle, by how many floors it took, with that turn's floor: the machine's pace changes from second to second, and a channel has one
+    of two by where threads come to lie."""
+    asked = partial(_asked, suite, concurrency, seconds)
+    rounds = [(asked(floor), [asked(case) for case in cases]) for _ in range(turns)]
+    return [middle_pair([(empty, found[place]) for empty, found in rounds]) for place in range(len(cases))]
+
+
+def _asked(suite: str, concurrency: int, seconds: float, each: Asked) -> Row:
+    case = f"{each.case}, by Python stubs"
+    return ask(suite, case, each.target, each.bodies(), concurrency=concurrency, pids=each.pids, seconds=seconds)
+
+
+def middle_pair(pairs: Sequence[tuple[Row, Row]]) -> tuple[Row, Row]:
+    """Return the pair in the middle, by how much longer the second waited than the first."""
+    return sorted(pairs, key=lambda pair: pair[1].p50_ms / pair[0].p50_ms)[len(pairs) // 2]
 
 
 class Waits:

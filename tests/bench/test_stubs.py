@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from bench.generator import STAMP
-from bench.stubs import Waits, stamped
+from bench.rows import Row
+from bench.stubs import Waits, middle_pair, stamped
 
 
 def test_where_a_payload_holds_the_stamp_each_call_sends_a_number_of_its_own() -> None:
@@ -24,3 +25,10 @@ def test_calls_that_began_while_it_was_warming_up_are_counted_but_not_measured()
     waits.add(now + 999, now + 1002)
     waits.add(now + 1001, now + 1003)
     assert (waits.calls, [round(each) for each in waits.measured]) == (2, [2])
+
+
+def test_of_several_turns_the_one_in_the_middle_counts_with_its_own_floor() -> None:
+    pairs = [
+        (Row("s", "floor", p50_ms=floor), Row("s", "case", p50_ms=case)) for floor, case in ((1, 9), (2, 3), (4, 8))
+    ]
+    assert middle_pair(pairs) is pairs[2]
