@@ -14,6 +14,7 @@ import typer
 
 from localmesh.exits import FAILED, OK
 from localmesh.files import rotate
+from localmesh.leftovers import is_running
 from localmesh.report import Event, event_from_line, report_to_terminal
 from localmesh.state import State, runner_pid
 
@@ -44,7 +45,8 @@ def run(state: State, arguments: Sequence[str], *, as_json: bool) -> int:
 
 
 def stop(state: State, pid: int) -> bool:
-    """Asks the runner to stop and waits until its lock is free. One that does not obey in time is killed, and its parts with it."""
+    """Asks the runner to stop and waits until its lock is free and it has ended. One that does not obey in time is killed, and its parts
+    with it."""
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
         try:
             os.kill(pid, number)
@@ -52,7 +54,7 @@ def stop(state: State, pid: int) -> bool:
             return True
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if runner_pid(state) != pid:
+            if runner_pid(state) != pid and not is_running(pid):
                 return True
             time.sleep(0.05)
     return False
