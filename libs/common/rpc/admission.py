@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, margin
@@ -20,26 +20,34 @@ class Admission:
         self._under_way = 0
         self._timeboxes = Timeboxes()
 
-    def enter(self, call: Call, context: Any) -> None:
-        now = time.monotonic()
-        if call.deadline is None:
-            default = self._policy[call.method].deadline
-            if default is None:
-                # A stream that stays open holds no place: it would starve the calls that come and go.
-                return
-            call.deadline = now + default
-        remaining = call.deadline - now
-        if remaining <= 0:
-            raise MeshError(Reason.DEADLINE_EXCEEDED)
-        if self._under_way >= self._limit:
-            raise MeshError(Reason.OVERLOADED, retry_after=0.1)
-        # Ends a little early, so that the answer still reaches a caller who is about to hang up.
-        call.timebox = self._timeboxes.open(remaining - margin(remaining), now)
-        self._under_way += 1
+    def admitting(self, method: str) -> Callable[[Call], None]:
+        """Return what lets calls of a method in, or raises to refuse."""
+        row = self._policy.get(method)
+        default = None if row is None else row.deadline
 
-    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        if call.timebox is None:
+        def admit(call: Call) -> None:
+            now = time.monotonic()
+            if call.deadline is None:
+                if default is None:
+                    # A stream that stays open holds no place: it would starve the calls that come and go.
+                    return
+                call.deadline = now + default
+            remaining = call.deadline - now
+            if remaining <= 0:
+                raise MeshError(Reason.DEADLINE_EXCEEDED)
+            if self._under_way >= self._limit:
+                raise MeshError(Reason.OVERLOADED, retry_after=0.1)
+            # Ends a little early, so that the answer still reaches a caller who is about to hang up.
+            call.timebox = self._timeboxes.open(remaining - margin(remaining), now)
+            self._under_way += 1
+
+        return admit
+
+    def leave(self, call: Call, error: BaseException | None) -> BaseException | None:
+        """Give a call's place back; return what it ends with."""
+        box = call.timebox
+        if box is None:
             return error
         self._under_way -= 1
-        self._timeboxes.close(call.timebox)
-        return call.timebox.outcome(error)
+        self._timeboxes.close(box)
+        return box.outcome(error) if box.expired else error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from libs.common.auth.identity import Identity
@@ -25,20 +25,34 @@ class CallerCheck:
         self._prove = HolderCheck()
         self._open = OpenStreams(verifier)
 
-    def enter(self, call: Call, context: Any) -> Awaitable[None] | None:
-        # Not auth_context(): that copies the whole certificate chain for every call.
-        identities = tuple(context.peer_identities() or ())
-        call.peer = peer_of(self._trust_domain, context.peer_identity_key(), identities)
-        bearer, call.token = call.token, ""
-        access = self._access(call)
-        if not access.needs_caller:
+    def stays_open(self, method: str) -> bool:
+        """Say whether calls of a method are streams that last as long as both sides want."""
+        return method in self._policy and self._policy[method].deadline is None
+
+    def identifying(self, method: str) -> Callable[[Call, Any], Awaitable[None] | None]:
+        """Return what establishes who calls a method, or raises to refuse; it returns what must be awaited for that, if anything."""
+        row = self._policy.get(method)
+
+        def identify(call: Call, context: Any) -> Awaitable[None] | None:
+            # Not auth_context(): that copies the whole certificate chain for every call.
+            identities = tuple(context.peer_identities() or ())
+            call.peer = peer = peer_of(self._trust_domain, context.peer_identity_key(), identities)
+            bearer, call.token = call.token, ""
+            if row is None:
+                raise MeshError(Reason.METHOD_NOT_FOUND)
+            access = row.allow.get(peer) or (row.allow.get(ANY_PEER) if peer else None)
+            if access is None:
+                raise MeshError(Reason.PEER_NOT_ALLOWED)
+            if not access.needs_caller:
+                return None
+            scheme, call.token = _credential(bearer)
+            known = self._verifier.known(call.token)
+            if known is None:
+                return self._verify(call, context, access, scheme)
+            self._identify(call, context, access, scheme, known)
             return None
-        scheme, call.token = _credential(bearer)
-        known = self._verifier.known(call.token)
-        if known is None:
-            return self._verify(call, context, access, scheme)
-        self._identify(call, context, access, scheme, known)
-        return None
+
+        return identify
 
     async def _verify(self, call: Call, context: Any, access: Access, scheme: str) -> None:
         self._identify(call, context, access, scheme, await self._verifier.verify(call.token))
@@ -50,20 +64,12 @@ class CallerCheck:
         if not access.scopes <= identity.scopes:
             missing = access.scopes - identity.scopes
             raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
-        if self._policy[call.method].deadline is None:
+        if self.stays_open(call.method):
             self._open.begin(call)
 
-    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        return self._open.end(call, error) if self._policy[call.method].deadline is None else error
-
-    def _access(self, call: Call) -> Access:
-        row = self._policy.get(call.method)
-        if row is None:
-            raise MeshError(Reason.METHOD_NOT_FOUND)
-        access = row.allow.get(call.peer) or (row.allow.get(ANY_PEER) if call.peer else None)
-        if access is None:
-            raise MeshError(Reason.PEER_NOT_ALLOWED)
-        return access
+    def leave(self, call: Call, error: BaseException | None) -> BaseException | None:
+        """Forget a call that may have stayed open; return what it ends with."""
+        return self._open.end(call, error)
 
 
 class OpenStreams:

@@ -1,13 +1,15 @@
-"""The chain that every call passes, in one literal list. A handler below it never sees a call that the chain refused.
+"""The chain that every call passes. A handler below it never sees a call that the chain refused.
 
-Each method is wrapped once, when it is added: a wrapper built per call would cost more than what it wraps.
+Each method is wrapped once, when it is added, and what the stages know of it beforehand is looked up then: a wrapper built per call would cost
+more than what it wraps. For the same reason a call that ends well passes no more than the lines of one function.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import IntEnum
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -16,43 +18,33 @@ from google.protobuf.message import DecodeError
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.admission import Admission
-from libs.common.rpc.call import Call, enter
+from libs.common.rpc.call import Call
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.failures import Failures
 from libs.common.rpc.policy import Policy
-from libs.common.rpc.telemetry import Telemetry, arrived
-from libs.common.rpc.validate import Validate
+from libs.common.rpc.telemetry import Telemetry, arrived, code_of
+from libs.common.rpc.validate import UNDECODABLE, Validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-class Stage(Protocol):
-    """One link: sees every call before its handler and after it. Two plain methods rather than a context manager, and only what
-    has to wait is awaited, because the machinery of those would cost more per call than most stages do."""
-
-    def enter(self, call: Call, context: Context) -> Awaitable[None] | None:
-        """Look at the call before its handler; raise to refuse it. Returns what must be awaited for that, if anything."""
-        ...
-
-    def leave(
-        self, call: Call, context: Context, error: BaseException | None
-    ) -> BaseException | Awaitable[BaseException | None] | None:
-        """Look at the outcome, if `enter` was passed; return the error that goes on outwards, or None, or what must be
-        awaited for that."""
-        ...
+# What methods are counted as that no service has: their names are the caller's to invent, without bound.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The stages that surround a call, and the check of each message that it brings."""
+    """The stages that surround a call, from the outside in, and the check of each message that it brings."""
 
-    stages: tuple[Stage, ...]
+    telemetry: Telemetry
+    failures: Failures
+    callers: CallerCheck
+    admission: Admission
     check: Callable[[Any], None]
-    sample_ratio: float
-    finish: Callable[[], None]
-    """Has everything told about the calls that have ended."""
+
+    def finish(self) -> None:
+        """Have everything told about the calls that have ended."""
+        self.telemetry.tell()
 
 
 def build_chain(
@@ -65,24 +57,64 @@ def build_chain(
     sample_ratio: float,
     max_concurrent_calls: int,
 ) -> Chain:
-    """Build the chain of a server. The order is the policy; each position has its reason."""
-    telemetry = Telemetry(log, tracing)
+    """Build the chain of a server."""
     return Chain(
-        stages=(
-            # First in, last out: sees every call and its final status, refusals included.
-            telemetry,
-            # Directly inside, so that whatever the rest raises leaves as a status with an envelope.
-            Failures(log),
-            # Who asks must be known before anything is decided about the call.
-            CallerCheck(policy, verifier, trust_domain),
-            # May this caller call this method, and is there still time and room for it?
-            Admission(policy, max_concurrent_calls),
-        ),
-        # Last: only messages of admitted callers are worth the work of checking them.
+        telemetry=Telemetry(log, tracing, sample_ratio),
+        failures=Failures(log),
+        callers=CallerCheck(policy, verifier, trust_domain),
+        admission=Admission(policy, max_concurrent_calls),
         check=Validate(),
-        sample_ratio=sample_ratio,
-        finish=telemetry.tell,
     )
+
+
+class _Reached(IntEnum):
+    """How far into the chain a call came, and so which stages must hear of its end."""
+
+    COUNTED = 0
+    IDENTIFIED = 1
+    ADMITTED = 2
+
+
+# Looked up for every call.
+_COUNTED, _IDENTIFIED, _ADMITTED = _Reached
+
+
+class _Stages:
+    """The stages as one method passes them. The order is the policy; each position has its reason."""
+
+    def __init__(self, chain: Chain, method: str, counted_as: str) -> None:
+        self._failures, self._callers, self._admission = chain.failures, chain.callers, chain.admission
+        self._stays_open = chain.callers.stays_open(method)
+        # First in, last out: sees every call and its final status, refusals included.
+        self.begin, self._end = chain.telemetry.observing(method, counted_as)
+        # Who asks must be known before anything is decided about the call.
+        self.identify = chain.callers.identifying(method)
+        # May this caller call this method, and is there still time and room for it?
+        self.admit = chain.admission.admitting(method)
+        # Last: only messages of admitted callers are worth the work of checking them.
+        self.check = chain.check
+
+    def left(self, call: Call) -> None:
+        """Tell every stage that a call has ended well, the innermost first."""
+        self._admission.leave(call, None)
+        if self._stays_open:
+            self._callers.leave(call, None)
+        self._end(call, "OK")
+
+    async def failed(self, call: Call, context: Context, reached: _Reached, error: BaseException) -> BaseException:
+        """Tell the stages that a call passed how it ended; return what it ends with."""
+        try:
+            if reached >= _ADMITTED:
+                error = self._admission.leave(call, error) or error
+            if reached >= _IDENTIFIED:
+                error = self._callers.leave(call, error) or error
+            # Outside of those, so that whatever they raise leaves as a status with an envelope.
+            error = await self._failures.translated(call, context, error)
+        except BaseException as raised:
+            # A caller may leave while its refusal is on the way; whoever counts must hear of the end all the same.
+            error = raised
+        self._end(call, code_of(context, error))
+        return error
 
 
 class ChainedMethods(grpc.GenericRpcHandler):
@@ -91,117 +123,99 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        # By how many stages were entered: the way out of them, the innermost first.
-        self._ways_out = [
-            [stage.leave for stage in reversed(chain.stages[:entered])] for entered in range(len(chain.stages) + 1)
-        ]
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Take the methods of a service, as generated code adds them to a server."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
-            self._methods[method] = self._wrap(method, handler)
+            self._methods[method] = _wrapped(handler, _Stages(self._chain, method, counted_as=method))
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Accept what generated code adds beside the methods themselves; it knows nothing that they do not."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """Return the method; for a name that no service has, one that says so through the chain."""
-        method = handler_call_details.method
         arrived(handler_call_details.invocation_metadata)
-        known = self._methods.get(method)
-        # An unknown one is not remembered: such names are the caller's to invent, without bound.
-        return known or self._wrap(method, grpc.unary_unary_rpc_method_handler(_unknown_method))
+        # An unknown one is not remembered.
+        return self._methods.get(handler_call_details.method) or self._unknown(handler_call_details.method)
 
-    def _wrap(self, method: str, handler: Any) -> grpc.RpcMethodHandler[Any, Any]:
-        codecs = {
-            "request_deserializer": _tolerant(handler.request_deserializer),
-            "response_serializer": _as_sent(handler.response_serializer),
-        }
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(self._unary(method, handler.unary_unary), **codecs)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, handler.unary_stream), **codecs)
-        if handler.stream_unary:
-            inner = self._unary(method, handler.stream_unary, incoming_stream=True)
-            return grpc.stream_unary_rpc_method_handler(inner, **codecs)
-        inner_stream = self._stream(method, handler.stream_stream, incoming_stream=True)
-        return grpc.stream_stream_rpc_method_handler(inner_stream, **codecs)
+    def _unknown(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+        stages = _Stages(self._chain, method, counted_as=UNKNOWN)
+        return _wrapped(grpc.unary_unary_rpc_method_handler(_unknown_method), stages)
 
-    def _unary(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
-        enters = [stage.enter for stage in self._chain.stages]
 
-        async def unary(request: Any, context: Context) -> Any:
-            call, entered, response = self._begin(method, context), 0, None
-            error: BaseException | None = None
-            try:
-                for enter_stage in enters:
-                    waiting = enter_stage(call, context)
-                    if waiting is not None:
-                        await waiting
-                    entered += 1
-                response = await inner(self._checked(request, incoming_stream), context)
-            except BaseException as raised:
-                error = raised
-            await self._leave(call, context, entered, error)
-            return response
+def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
+    codecs = {
+        "request_deserializer": _tolerant(handler.request_deserializer),
+        "response_serializer": _as_sent(handler.response_serializer),
+    }
+    if handler.unary_unary:
+        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, stages), **codecs)
+    if handler.unary_stream:
+        return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream, stages), **codecs)
+    if handler.stream_unary:
+        inner = _unary(_each_checked(handler.stream_unary, stages.check), stages)
+        return grpc.stream_unary_rpc_method_handler(inner, **codecs)
+    inner = _stream(_each_checked(handler.stream_stream, stages.check), stages)
+    return grpc.stream_stream_rpc_method_handler(inner, **codecs)
 
-        return unary
 
-    def _stream(self, method: str, inner: Any, *, incoming_stream: bool = False) -> Any:
-        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            call, entered = self._begin(method, context), 0
-            error: BaseException | None = None
-            try:
-                for stage in self._chain.stages:
-                    if (waiting := stage.enter(call, context)) is not None:
-                        await waiting
-                    entered += 1
-                responses = inner(self._checked(request, incoming_stream), context)
-                if hasattr(responses, "__aiter__"):
-                    async for response in responses:
-                        yield response
-                else:
-                    # A handler in gRPC's other style: a coroutine that writes to the context itself.
-                    await responses
-            except BaseException as raised:
-                error = raised
-            await self._leave(call, context, entered, error)
+def _unary(inner: Any, stages: _Stages) -> Any:
+    begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
 
-        return stream
+    async def unary(request: Any, context: Context) -> Any:
+        call, reached = begin(context), _COUNTED
+        try:
+            waiting = identify(call, context)
+            if waiting is not None:
+                await waiting
+            reached = _IDENTIFIED
+            admit(call)
+            reached = _ADMITTED
+            check(request)
+            response = await inner(request, context)
+        except BaseException as raised:
+            raise await stages.failed(call, context, reached, raised) from None
+        left(call)
+        return response
 
-    def _begin(self, method: str, context: Context) -> Call:
-        call = Telemetry.begin(method, context, self._chain.sample_ratio)
-        enter(call)
-        return call
+    return unary
 
-    async def _leave(self, call: Call, context: Context, entered: int, error: BaseException | None) -> None:
-        for leave_stage in self._ways_out[entered]:
-            try:
-                outcome = leave_stage(call, context, error)
-                error = outcome if outcome is None or isinstance(outcome, BaseException) else await outcome
-            except BaseException as raised:
-                # A caller may leave while its refusal is on the way; the stages outside must hear of the end all the same.
-                error = raised
-        if error is not None:
-            raise error
 
-    def _checked(self, request: Any, incoming_stream: bool) -> Any:
-        return self._checked_stream(request) if incoming_stream else self._check(request)
+def _stream(inner: Any, stages: _Stages) -> Any:
+    async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+        call, reached = stages.begin(context), _COUNTED
+        try:
+            if (waiting := stages.identify(call, context)) is not None:
+                await waiting
+            reached = _IDENTIFIED
+            stages.admit(call)
+            reached = _ADMITTED
+            stages.check(request)
+            responses = inner(request, context)
+            if hasattr(responses, "__aiter__"):
+                async for response in responses:
+                    yield response
+            else:
+                # A handler in gRPC's other style: a coroutine that writes to the context itself.
+                await responses
+        except BaseException as raised:
+            raise await stages.failed(call, context, reached, raised) from None
+        stages.left(call)
 
-    def _check(self, request: Any) -> Any:
-        if request is _UNDECODABLE:
-            raise MeshError(Reason.INVALID_REQUEST, message="the bytes are not a message of this method")
-        self._chain.check(request)
-        return request
+    return stream
 
-    async def _checked_stream(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+
+def _each_checked(inner: Any, check: Callable[[Any], None]) -> Any:
+    """Have every message of a stream checked when it is taken."""
+
+    async def checked(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for request in requests:
-            yield self._check(request)
+            check(request)
+            yield request
 
-
-_UNDECODABLE = object()
+    return lambda requests, context: inner(checked(requests), context)
 
 
 def _tolerant(decode: Any) -> Any:
@@ -213,7 +227,7 @@ def _tolerant(decode: Any) -> Any:
         try:
             return decode(payload)
         except DecodeError:
-            return _UNDECODABLE
+            return UNDECODABLE
 
     return tolerant
 

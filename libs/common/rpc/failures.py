@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import grpc
@@ -24,15 +23,10 @@ class Failures:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def enter(self, call: Call, context: Any) -> None:
-        """Let every call in: only what comes out matters here."""
-
-    def leave(
-        self, call: Call, context: Any, error: BaseException | None
-    ) -> BaseException | Awaitable[BaseException] | None:
-        return error if error is None or isinstance(error, _NOT_OURS) else self._translated(call, context, error)
-
-    async def _translated(self, call: Call, context: Any, error: BaseException) -> BaseException:
+    async def translated(self, call: Call, context: Any, error: BaseException) -> BaseException:
+        """Answer with the status that an exception means; return what ends the call then."""
+        if isinstance(error, _NOT_OURS):
+            return error
         if isinstance(error, MeshError):
             return await _abort(context, error)
         if isinstance(error, grpc.aio.AioRpcError):

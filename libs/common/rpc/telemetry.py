@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from libs.common.rpc.call import Call
+from libs.common.rpc.call import Call, enter
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
@@ -56,83 +56,82 @@ class Meters:
 
 
 class CallBook:
-    """Counts calls and writes a line for each, a moment after they ended. The token is never in it."""
+    """Counts calls and writes a line for each, a moment after they ended."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._meters: dict[str, Meters] = {}
-        self._ended: list[tuple[Call, str, float, float]] = []
+        self._ended: list[tuple[Meters, Call, str, float]] = []
 
-    def began(self, call: Call) -> None:
-        """Note that a call is under way."""
-        meters = self._meters.get(call.method) or self._meters.setdefault(call.method, Meters(call.method))
-        meters.in_flight.inc()
-
-    def ended(self, call: Call, code: str) -> None:
+    def ended(self, meters: Meters, call: Call, code: str) -> None:
         """Note how a call ended."""
         if not self._ended:
             asyncio.get_running_loop().call_later(GATHER_SECONDS, self.tell)
-        self._ended.append((call, code, time.monotonic() - call.started, time.time()))
+        self._ended.append((meters, call, code, time.monotonic()))
 
     def tell(self) -> None:
         """Tell of every call that has ended."""
         ended, self._ended = self._ended, []
-        for call, code, elapsed, _ in ended:
-            self._meters[call.method].ended(code, elapsed)
-        for call, code, elapsed, moment in ended:
-            if not call.method.startswith(_QUIET):
-                self._write(call, code, elapsed, moment)
-
-    def _write(self, call: Call, code: str, elapsed: float, moment: float) -> None:
-        trace = call.trace
-        self._log.info(
-            "call",
-            ts=datetime.fromtimestamp(moment, UTC),
-            trace_id=trace.trace_id,
-            method=call.method,
-            code=code,
-            ms=round(elapsed * 1000, 3),
-            deadline_ms=None if call.offered is None else round(call.offered * 1000, 3),
-            peer=call.peer,
-            subject=call.identity.subject if call.identity else "",
-            span_id=trace.span_id,
-            parent_id=trace.parent_id,
-            request_id=call.request_id,
+        for meters, call, code, end in ended:
+            meters.ended(code, end - call.started)
+        # The clock that calls are timed by counts from some moment, which is this one.
+        origin = time.time() - time.monotonic()
+        self._log.calls(
+            (call, code, end - call.started, origin + end)
+            for _, call, code, end in ended
+            if not call.method.startswith(_QUIET)
         )
 
 
 class Telemetry:
     """Observes every call from the outside."""
 
-    def __init__(self, log: Log, tracing: Tracing) -> None:
-        self._book, self._tracing = CallBook(log), tracing
+    def __init__(self, log: Log, tracing: Tracing, sample_ratio: float) -> None:
+        self._book, self._tracing, self._recording = CallBook(log), tracing, tracing.recording
+        self._sample_ratio = sample_ratio
+        self._untraced = HeardTrace(None, "", sample_ratio)
         self.tell = self._book.tell
 
-    @staticmethod
-    def begin(method: str, context: Any, sample_ratio: float) -> Call:
-        """Make the call that the rest of the chain fills in."""
+    def observing(self, method: str, counted_as: str) -> tuple[Callable[[Any], Call], Callable[[Call, str], None]]:
+        """Return what makes the call that the rest of the chain fills in, of this method, and what notes how it ended."""
+        meters, book = Meters(counted_as), self._book
+
+        def begin(context: Any) -> Call:
+            call = self._arrived(method, context)
+            enter(call)
+            meters.in_flight.inc()
+            if self._recording:
+                call.span = self._tracing.server_span(call)
+            return call
+
+        def end(call: Call, code: str) -> None:
+            if call.span is not None:
+                self._tracing.end(call.span, code)
+            book.ended(meters, call, code)
+
+        return begin, end
+
+    def _arrived(self, method: str, context: Any) -> Call:
         metadata = dict(_ARRIVED.get() or context.invocation_metadata() or ())
-        heard = HeardTrace(metadata.get("traceparent"), metadata.get("tracestate", ""), sample_ratio)
+        heard = self._untraced
+        if "traceparent" in metadata:
+            heard = HeardTrace(metadata["traceparent"], metadata.get("tracestate", ""), self._sample_ratio)
         call = Call(method, heard, token=metadata.get("authorization", ""))
-        sent = metadata.get("x-request-id")
-        if sent:
-            call.request_id = _request_id(sent)
+        if "x-request-id" in metadata:
+            call.request_id = _request_id(metadata["x-request-id"])
         call.offered = remaining = context.time_remaining()
         if remaining is not None:
             call.deadline = call.started + remaining
         return call
 
-    def enter(self, call: Call, context: Any) -> None:
-        self._book.began(call)
-        call.span = self._tracing.server_span(call)
 
-    def leave(self, call: Call, context: Any, error: BaseException | None) -> BaseException | None:
-        name = (
-            "OK" if error is None else _status_name(context) if isinstance(error, grpc.aio.AbortError) else "CANCELLED"
-        )
-        self._tracing.end(call.span, name)
-        self._book.ended(call, name)
-        return error
+def code_of(context: Any, error: BaseException | None) -> str:
+    """Return the name of the status that a call ends with."""
+    if error is None:
+        return "OK"
+    if not isinstance(error, grpc.aio.AbortError):
+        return "CANCELLED"
+    code = context.code()
+    return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, "UNKNOWN")
 
 
 def _request_id(sent: str | bytes) -> str:
@@ -143,8 +142,3 @@ def _request_id(sent: str | bytes) -> str:
     from libs.common.redaction.scanner import Scanner
 
     return str(Scanner().text(name).value)
-
-
-def _status_name(context: Any) -> str:
-    code = context.code()
-    return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, "UNKNOWN")

@@ -10,6 +10,9 @@ from google.protobuf.message import Message
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.rpc.surely import surely_valid
 
+# Stands for bytes that are no message of the method they were sent to.
+UNDECODABLE = object()
+
 
 class Validate:
     """Checks a message; lists everything that is wrong with it."""
@@ -19,7 +22,11 @@ class Validate:
 
     def __call__(self, message: Any) -> None:
         """Raise INVALID_REQUEST with every violation, or return."""
-        if not isinstance(message, Message) or surely_valid(message.DESCRIPTOR)(message):
+        if not isinstance(message, Message):
+            if message is UNDECODABLE:
+                raise MeshError(Reason.INVALID_REQUEST, message="the bytes are not a message of this method")
+            return
+        if surely_valid(message.DESCRIPTOR)(message):
             return
         found = self._validator.collect_violations(message)
         if found:

@@ -15,12 +15,14 @@ import os
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from libs.common.rpc.call import current_call
+from libs.common.rpc.call import Call, current_call
+from libs.common.telemetry.call_line import call_line
 
 GATHER_SECONDS = 0.01
 GATHER_BYTES = 64 * 1024
@@ -68,6 +70,14 @@ class Log:
         if call is not None:
             line.setdefault("trace_id", call.trace.trace_id)
         self._put(orjson.dumps(line, default=str, option=orjson.OPT_APPEND_NEWLINE), at_once=LEVELS[level] >= _URGENT)
+
+    def calls(self, ended: Iterable[tuple[Call, str, float, float]]) -> None:
+        """Write what happened in calls that have ended: with which code each did, after how many seconds, and when."""
+        if self._threshold <= LEVELS["info"]:
+            lines = [call_line(self._service, *each) for each in ended]
+            if lines:
+                # They were gathered already.
+                self._put(b"".join(lines), at_once=True)
 
     def flush(self) -> None:
         """Write what was gathered. Whole lines only: those of concurrent writers never interleave."""

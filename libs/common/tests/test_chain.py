@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import grpc
 import grpc.aio
@@ -18,13 +19,14 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.call import serving
-from libs.common.rpc.chain import Chain, ChainedMethods
+from libs.common.rpc.chain import UNKNOWN, ChainedMethods, build_chain
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row, for_caller
 from libs.common.rpc.server import Service
 from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address, ProcessSettings, load
 from libs.common.telemetry.log import Log
+from libs.common.telemetry.metrics import calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
 
 PREFIX = "/toolmesh.audit.v1.AuditService/"
@@ -215,28 +217,61 @@ async def test_a_peer_without_a_mesh_certificate_gets_no_connection(mesh: Any, p
     assert mesh.handlers.seen == []
 
 
-class _Leaving:
-    """A stage that is interrupted on its way out, as by a caller who leaves while the refusal is being sent."""
+class Alone:
+    """The chain without a server, asked by nobody in particular, who leaves while the refusal is on the way."""
 
-    def enter(self, call: Any, context: Any) -> None:
-        """Let every call in."""
+    def __init__(self) -> None:
+        self.chain = build_chain(
+            policy=POLICY,
+            verifier=TokenVerifier(AsyncMock(), issuer="", audience=""),
+            trust_domain="test",
+            log=Log("test", level="error"),
+            tracing=Tracing(),
+            sample_ratio=0,
+            max_concurrent_calls=1,
+        )
+        self.methods: Any = ChainedMethods(self.chain)
 
-    async def leave(self, call: Any, context: Any, error: BaseException | None) -> BaseException | None:
+    async def call(self, method: str) -> None:
+        found = self.methods.service(SimpleNamespace(method=method, invocation_metadata=()))
+        with pytest.raises(asyncio.CancelledError):
+            await found.unary_unary(b"", self)
+        self.chain.finish()
+
+    async def abort(self, *_: Any) -> None:
         raise asyncio.CancelledError
 
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
 
-async def test_a_stage_that_is_interrupted_on_its_way_out_keeps_nothing_from_those_outside() -> None:
-    seen: list[BaseException | None] = []
+    def time_remaining(self) -> None:
+        return None
 
-    class Outside:
-        def enter(self, call: Any, context: Any) -> None:
-            """Let every call in."""
+    def peer_identities(self) -> tuple[()]:
+        return ()
 
-        def leave(self, call: Any, context: Any, error: BaseException | None) -> BaseException | None:
-            seen.append(error)
-            return error
+    def peer_identity_key(self) -> None:
+        return None
 
-    methods = ChainedMethods(Chain((Outside(), _Leaving()), check=lambda _: None, sample_ratio=0, finish=lambda: None))
-    with pytest.raises(asyncio.CancelledError):
-        await methods._leave(SimpleNamespace(), SimpleNamespace(), 2, None)  # type: ignore[arg-type]
-    assert [type(error) for error in seen] == [asyncio.CancelledError]
+
+def counted(method: str) -> float:
+    return calls_total.labels(method, "CANCELLED").value
+
+
+async def test_a_caller_who_leaves_while_the_refusal_is_on_the_way_is_counted_all_the_same() -> None:
+    alone, method = Alone(), PREFIX + "GetRecord"
+    handler = grpc.unary_unary_rpc_method_handler(AsyncMock())
+    alone.methods.add_registered_method_handlers(PREFIX.strip("/"), {"GetRecord": handler})
+    before = counted(method)
+    await alone.call(method)
+    assert counted(method) == before + 1
+    assert calls_in_flight.labels(method).value == 0
+
+
+async def test_names_that_callers_invent_are_counted_as_one() -> None:
+    alone, before = Alone(), counted(UNKNOWN)
+    await alone.call("/no.such.Service/One")
+    await alone.call("/no.such.Service/Two")
+    assert counted(UNKNOWN) == before + 2
+    [family] = calls_total.collect()
+    assert not [sample for sample in family.samples if "no.such.Service" in sample.labels["method"]]

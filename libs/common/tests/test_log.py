@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from libs.common.auth.identity import Identity
+from libs.common.rpc.call import Call
 from libs.common.telemetry.log import GATHER_BYTES, Log
+from libs.common.telemetry.trace import TraceContext
 
 
 @pytest.fixture
@@ -97,3 +101,37 @@ async def test_lines_of_threads_and_the_loop_stay_whole(place: tuple[Path, int])
     assert len(written) == 5 * 300
     for name in ["loop", "t0", "t1", "t2", "t3"]:
         assert [line["number"] for line in written if line["writer"] == name] == list(range(300))
+
+
+async def test_the_line_of_a_call_says_what_it_was_and_how_it_ended(place: tuple[Path, int]) -> None:
+    path, descriptor = place
+    trace = TraceContext("ab" * 16, "cd" * 8, "ef" * 8, sampled=False)
+    call = Call("/a.B/C", trace, peer="executor", token="secret", request_id='or"der\n\ud800')
+    call.identity = Identity(subject="did:web:grüße", token_id="", expires_at=0.0)
+    call.offered = 1.5
+    Log("a", descriptor=descriptor).calls([(call, "OK", 0.0123456, 1_700_000_000.000_05)])
+    assert b"secret" not in path.read_bytes()
+    [line] = map(json.loads, path.read_text().splitlines())
+    assert line == {
+        "ts": "2023-11-14T22:13:20.000050+00:00",
+        "level": "info",
+        "service": "a",
+        "event": "call",
+        "trace_id": "ab" * 16,
+        "method": "/a.B/C",
+        "code": "OK",
+        "ms": 12.346,
+        "deadline_ms": 1500.0,
+        "peer": "executor",
+        "subject": "did:web:grüße",
+        "span_id": "cd" * 8,
+        "parent_id": "ef" * 8,
+        "request_id": 'or"der\n\ud800',
+    }
+
+
+def test_calls_are_not_written_where_only_what_is_wrong_is(place: tuple[Path, int]) -> None:
+    path, descriptor = place
+    call = Call("/a.B/C", TraceContext("ab" * 16, "cd" * 8, "", sampled=False))
+    Log("a", level="warning", descriptor=descriptor).calls([(call, "OK", 0.1, 1.0)])
+    assert lines(path) == []

@@ -8,7 +8,7 @@ import grpc
 
 from libs.common.errors import MeshError
 from libs.common.rpc.call import Call
-from libs.common.rpc.telemetry import CallBook
+from libs.common.rpc.telemetry import CallBook, Meters
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -21,11 +21,13 @@ class Telemetry:
 
     def __init__(self, log: Log, tracing: Tracing) -> None:
         self._book, self._tracing = CallBook(log), tracing
+        self._meters: dict[str, Meters] = {}
         self.tell = self._book.tell
 
     def begin(self, call: Call) -> Any:
         """Note that a call began; returns its span, None when it is not sampled."""
-        self._book.began(call)
+        meters = self._meters.get(call.method) or self._meters.setdefault(call.method, Meters(call.method))
+        meters.in_flight.inc()
         return self._tracing.server_span(call)
 
     def end(self, call: Call, span: Any, code: str) -> None:
@@ -33,7 +35,7 @@ class Telemetry:
         self._tracing.end(span, code)
         # Known only now: what a call may take depends on what it asks for.
         call.offered = None if call.deadline is None else call.deadline - call.started
-        self._book.ended(call, code)
+        self._book.ended(self._meters[call.method], call, code)
 
 
 def code_of(error: MeshError | None) -> str:

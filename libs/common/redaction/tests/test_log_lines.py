@@ -12,6 +12,7 @@ import pytest
 
 from libs.common.rpc.telemetry import Telemetry
 from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
 
 TOKEN = "ghp" + "_" + "A1b2" * 9
 
@@ -55,4 +56,5 @@ def test_a_warning_is_shown_without_what_its_fields_hold(written: Any) -> None:
 )
 def test_a_request_is_named_without_what_its_name_gives_away(sent: str, shown: str) -> None:
     context = SimpleNamespace(invocation_metadata=lambda: (("x-request-id", sent),), time_remaining=lambda: None)
-    assert Telemetry.begin("/a/B", context, 0.0).request_id == shown
+    begin, _ = Telemetry(Log("a", level="error"), Tracing(), 0.0).observing("/a/B", "/a/B")
+    assert begin(context).request_id == shown
