@@ -49,5 +49,6 @@ POLICY: Policy = {
     _LOG + "AddCosignature": Row(_ADMINS, deadline=5.0, idempotent=True),
     _USAGE + "GetUsage": Row(_USAGE_READERS, deadline=10.0, idempotent=True),
     _USAGE + "GetToolUsage": Row(_USAGE_READERS, deadline=5.0, idempotent=True),
+    _USAGE + "BatchGetToolUsage": Row(_USAGE_READERS, deadline=5.0, idempotent=True),
     _USAGE + "ListTopUsage": Row(_USAGE_READERS, deadline=15.0, idempotent=True),
 }

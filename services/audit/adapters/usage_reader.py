@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, bindparam, desc, distinct, false, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -20,6 +20,7 @@ from services.audit.domain.usage.cells import Rollup
 from services.audit.domain.usage.model import (
     GROUPED_BY,
     DayCounts,
+    Days,
     DaysFound,
     Group,
     Order,
@@ -43,6 +44,18 @@ _ORDERS: dict[Order, ColumnElement[Any]] = {
 }
 
 
+_counted = select(usage_position.c.counted).scalar_subquery()
+_log_size = select(tree_head.c.size).scalar_subquery()
+_Key = tuple[str, ...]
+
+
+class _Kind(NamedTuple):
+    """What questions about tools have in common: the days, and by what each is named."""
+
+    days: Days
+    named: tuple[str, ...]
+
+
 class PostgresUsageReader:
     """Reads the counts of one database."""
 
@@ -55,14 +68,13 @@ class PostgresUsageReader:
             merged = await _merged(await snapshot.rows(wanted), lambda row: row.day)
             return DaysFound(sorted(merged.items()), await snapshot.progress(wanted))
 
-    async def of_tool(self, wanted: Wanted) -> ToolFound:
+    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
         """Keep the promise of the port."""
+        found: dict[tuple[_Kind, _Key], ToolFound] = {}
         async with self._snapshot() as snapshot:
-            first, last = await snapshot.span(wanted)
-            merged = await _merged(await snapshot.rows(wanted), lambda row: None)
-            callers, more = await snapshot.callers(wanted)
-            progress = await snapshot.progress(wanted)
-            return ToolFound(first, last, merged.get(None, Tally()), callers, more, progress)
+            for kind, keys in _by_kind(wanted).items():
+                found |= {(kind, key): of_it for key, of_it in (await snapshot.tools(kind, keys)).items()}
+        return [found[_kind_of(each), _key_of(each)] for each in wanted]
 
     async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
         """Keep the promise of the port."""
@@ -94,19 +106,46 @@ class _Snapshot:
         ).where(*_matching(wanted))
         return await self._all(statement if also is None else statement.where(also))
 
-    async def span(self, wanted: Wanted) -> tuple[Any, Any]:
-        ever = [_of(wanted.rollup), *_equal(wanted)]
-        [row] = await self._all(select(func.min(_cells.first_time), func.max(_cells.last_time)).where(*ever))
-        return row[0], row[1]
+    async def tools(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, ToolFound]:
+        """Return what is known of tools, or of versions, in the same days. Most of many were never called, which is soon known."""
+        spans = await self._spans(kind, keys)
+        called = set(spans)
+        rows = await self.rows(_all_of(kind), _one_of(kind.named, called)) if called else []
+        merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in kind.named))
+        callers = await self._callers(kind, called) if called else {}
+        progress = await self._progress_of(kind, keys)
+        return {
+            key: ToolFound(
+                *spans.get(key, (None, None)),
+                merged.get(key, Tally()),
+                *callers.get(key, (0, False)),
+                progress[key],
+            )
+            for key in keys
+        }
 
-    async def callers(self, wanted: Wanted) -> tuple[int, bool]:
-        told_apart = _cells.subject != OTHER
+    async def _spans(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[Any, Any]]:
+        columns = [_cells[name] for name in kind.named]
+        ever = select(*columns, func.min(_cells.first_time), func.max(_cells.last_time)).group_by(*columns)
+        rows = await self._all(ever.where(_of(_all_of(kind).rollup), _one_of(kind.named, keys)))
+        return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+    async def _callers(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[int, bool]]:
+        columns, told_apart = [_cells[name] for name in kind.named], _cells.subject != OTHER
         counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(told_apart)
-        statement = select(counted, func.coalesce(func.bool_or(~told_apart), False)).where(
-            *_matching(Wanted(wanted.days, wanted.terms, apart=frozenset({"subject"})))
-        )
-        [row] = await self._all(statement)
-        return row[0], row[1]
+        within = _within(Wanted(kind.days, {}, apart=frozenset({*kind.named, "subject"})))
+        statement = select(*columns, counted, func.coalesce(func.bool_or(~told_apart), False)).group_by(*columns)
+        rows = await self._all(statement.where(*within, _one_of(kind.named, keys)))
+        return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+    async def _progress_of(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, Progress]:
+        """How far the counts are, and for each how many calls that may be its own were not kept apart."""
+        columns = [_cells[name] for name in kind.named]
+        maybe = [column.in_([OTHER, *values]) for column, values in zip(columns, zip(*keys, strict=True), strict=True)]
+        folded = select(*columns, func.sum(_calls)).group_by(*columns).where(*_within(_all_of(kind)), *maybe)
+        rows = await self._all(folded.where(or_(*(column == OTHER for column in columns))))
+        [(counted, size)] = await self._all(select(_counted, _log_size))
+        return {key: Progress(counted, size, sum(int(row[-1]) for row in rows if _covers(row, key))) for key in keys}
 
     async def ranking(self, wanted: Wanted, ranking: Ranking) -> list[tuple[str, ...]]:
         columns = [_cells[name] for name in GROUPED_BY[ranking.group]]
@@ -123,14 +162,37 @@ class _Snapshot:
         return [tuple(row) for row in await self._all(statement)]
 
     async def progress(self, wanted: Wanted) -> Progress:
-        position = select(usage_position.c.counted).scalar_subquery()
-        size = select(tree_head.c.size).scalar_subquery()
         folded = select(func.coalesce(func.sum(_calls), 0)).where(*_folded(wanted)).scalar_subquery()
-        [row] = await self._all(select(position, size, folded))
+        [row] = await self._all(select(_counted, _log_size, folded))
         return Progress(row[0], row[1], int(row[2]))
 
     async def _all(self, statement: Any) -> list[Any]:
         return list((await self._connection.execute(statement)).all())
+
+
+def _kind_of(wanted: Wanted) -> _Kind:
+    return _Kind(wanted.days, tuple(wanted.terms))
+
+
+def _key_of(wanted: Wanted) -> _Key:
+    return tuple(wanted.terms.values())
+
+
+def _by_kind(wanted: Iterable[Wanted]) -> dict[_Kind, set[_Key]]:
+    kinds: defaultdict[_Kind, set[_Key]] = defaultdict(set)
+    for each in wanted:
+        kinds[_kind_of(each)].add(_key_of(each))
+    return dict(kinds)
+
+
+def _all_of(kind: _Kind) -> Wanted:
+    """Everything of a kind, whatever its name."""
+    return Wanted(kind.days, {}, apart=frozenset(kind.named))
+
+
+def _covers(row: Any, key: _Key) -> bool:
+    """Say whether calls of a cell may be those of a tool or version."""
+    return all(value in (wanted, OTHER) for value, wanted in zip(row[:-1], key, strict=True))
 
 
 def _matching(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
@@ -160,8 +222,11 @@ def _equal(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     yield from (_cells[name] == value for name, value in wanted.terms.items())
 
 
-def _one_of(columns: tuple[str, ...], keys: list[tuple[str, ...]]) -> ColumnElement[bool]:
-    return tuple_(*(_cells[name] for name in columns)).in_(keys)
+def _one_of(columns: tuple[str, ...], keys: Iterable[_Key]) -> ColumnElement[bool]:
+    if len(columns) == 1:
+        # Not as a tuple of one, which no index is looked up by.
+        return _cells[columns[0]].in_([value for (value,) in keys])
+    return tuple_(*(_cells[name] for name in columns)).in_(list(keys))
 
 
 async def _merged(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:

@@ -28,8 +28,16 @@ class UsageHandlers(rpc.UsageServiceServicer):
         return convert.usage_message(await get_usage(self.counts, asked, self.clock.now()))
 
     async def GetToolUsage(self, request: pb.GetToolUsageRequest, context: Any) -> pb.GetToolUsageResponse:
-        answer = await get_tool_usage(self.counts, convert.tool_question(request), self.clock.now())
+        [answer] = await get_tool_usage(self.counts, [convert.tool_question(request)], self.clock.now())
         return convert.tool_message(request.name, answer)
+
+    async def BatchGetToolUsage(
+        self, request: pb.BatchGetToolUsageRequest, context: Any
+    ) -> pb.BatchGetToolUsageResponse:
+        asked = [convert.tool_question(each) for each in request.requests]
+        answers = await get_tool_usage(self.counts, asked, self.clock.now())
+        found = [convert.tool_message(each.name, answer) for each, answer in zip(asked, answers, strict=True)]
+        return pb.BatchGetToolUsageResponse(usages=found)
 
     async def ListTopUsage(self, request: pb.ListTopUsageRequest, context: Any) -> pb.ListTopUsageResponse:
         asked = convert.top_question(request)

@@ -134,6 +134,27 @@ async def test_the_last_call_is_known_however_long_ago_it_was(used: Any, audit: 
     assert not found.HasField("within_latency_rate")
 
 
+async def test_many_are_answered_as_each_would_be_alone(used: Any, audit: Replica, monkeypatch: Any) -> None:
+    monkeypatch.setitem(cells.LIMITS, cells.Rollup.TOOL, 4)  # type: ignore[arg-type]
+    more = [an_ending(at=TODAY, tool_version=f"tools/core.more_{n}/versions/1.0.0") for n in range(3)]
+    await audit.append(*more)
+    await until_counted(audit.url, 13)
+    names = ["tools/core.echo", "tools/core.never_called", "tools/core.echo/versions/2.0.0", "tools/core.more_0"]
+    requests = [pb.GetToolUsageRequest(name=name) for name in (*names, "tools/core.echo", "tools/core.arith_add")]
+    requests[0].declared_latency.FromMicroseconds(2_500)
+    requests[3].from_time.CopyFrom(stamp(YESTERDAY))
+    together = await reply(used.BatchGetToolUsage(pb.BatchGetToolUsageRequest(requests=requests)))
+    assert list(together.usages) == [await reply(used.GetToolUsage(request)) for request in requests]
+    assert [found.usage.calls for found in together.usages[:3]] == [4, 0, 3]
+    assert together.usages[1].coverage.folded_calls > 0
+
+
+async def test_more_than_a_hundred_at_once_are_refused(used: Any) -> None:
+    requests = [pb.GetToolUsageRequest(name="tools/core.echo")] * 101
+    asked = reply(used.BatchGetToolUsage(pb.BatchGetToolUsageRequest(requests=requests)))
+    assert await reason_of(asked) is Reason.INVALID_REQUEST
+
+
 async def ranking(stub: Any, *arguments: Any, **changes: Any) -> list[str]:
     page = await reply(stub.ListTopUsage(top(*arguments, **changes)))
     return [entry.name for entry in page.entries]

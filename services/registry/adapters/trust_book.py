@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, and_, func, nulls_first, or_, select, update
+from sqlalchemy import Table, func, nulls_first, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -24,10 +25,12 @@ from services.registry.adapters.trust_tables import (
     trust_scores,
     verifications,
 )
+from services.registry.domain.model import VersionHead
 from services.registry.domain.trust.facts import (
     Audit,
     AuditLevel,
     Fact,
+    Facts,
     OtherTools,
     Rating,
     Ratings,
@@ -47,16 +50,29 @@ class PostgresTrustBook:
 
     async def ratings(self, tool: ToolName) -> Ratings:
         """Return the newest rating of each subject, counted and averaged."""
-        newest = (
-            select(ratings.c.stars)
-            .where(ratings.c.tool == tool.qualified)
-            .ext(distinct_on(ratings.c.subject))
-            .order_by(ratings.c.subject, ratings.c.update_time.desc(), ratings.c.version.desc())
-            .subquery()
-        )
-        async with separately(self._engine) as connection:
-            count, average = (await connection.execute(select(func.count(), func.avg(newest.c.stars)))).one()
-        return Ratings(count, float(average)) if count else Ratings()
+        return (await self._ratings([tool.qualified])).get(tool.qualified, Ratings())
+
+    async def facts(self, shown: Sequence[VersionHead]) -> Sequence[Facts]:
+        """Return what is known of tools but their usage, from few statements however many they are."""
+        names = [head.tool.qualified for head in shown]
+        rated, others = await self._ratings(names), await self._others(shown)
+        audits = await self._newest(security_audits, "level", shown)
+        verified = await self._newest(verifications, "kind", shown)
+        return [
+            Facts(
+                admitted=head.create_time,
+                ratings=rated.get(name, Ratings()),
+                audits={
+                    AuditLevel(row["level"]): Audit(**row | {"level": AuditLevel(row["level"])}) for row in audits[name]
+                },
+                verifications={
+                    VerificationKind(row["kind"]): Verification(**row | {"kind": VerificationKind(row["kind"])})
+                    for row in verified[name]
+                },
+                others=others[name],
+            )
+            for head, name in zip(shown, names, strict=True)
+        ]
 
     async def rate(self, rating: Rating) -> None:
         """Store a rating in place of the earlier one."""
@@ -71,17 +87,6 @@ class PostgresTrustBook:
         put = insert(ratings).values(row)
         async with separately(self._engine) as connection:
             await connection.execute(put.on_conflict_do_update(index_elements=["tool", "version", "subject"], set_=row))
-
-    async def audits(self, tool: ToolName, version: str) -> Mapping[AuditLevel, Audit]:
-        """Return the newest audit of each level."""
-        rows = await self._newest(security_audits, "level", tool, version)
-        return {AuditLevel(row["level"]): Audit(**row | {"level": AuditLevel(row["level"])}) for row in rows}
-
-    async def verifications(self, tool: ToolName, version: str) -> Mapping[VerificationKind, Verification]:
-        """Return the newest verification of each kind."""
-        rows = await self._newest(verifications, "kind", tool, version)
-        found = [Verification(**row | {"kind": VerificationKind(row["kind"])}) for row in rows]
-        return {each.kind: each for each in found}
 
     async def record(self, fact: Fact) -> str:
         """Add a fact; the same request again finds the one it added."""
@@ -126,29 +131,23 @@ class PostgresTrustBook:
         async with separately(self._engine) as connection:
             return await connection.scalar(query) is not None
 
-    async def other_tools(self, besides: ToolName) -> OtherTools:
-        """Return what the other tools of a namespace come to by themselves."""
-        # Added up where they are: a namespace may have thousands of them.
-        query = select(func.count(), func.coalesce(func.avg(trust_scores.c.own), 0.0)).where(
-            trust_scores.c.namespace == besides.namespace, trust_scores.c.tool != besides.qualified
-        )
+    async def put_scores(self, scores: Mapping[ToolName, Score], now: datetime) -> None:
+        """Store scores with one statement."""
+        rows = [
+            {
+                "tool": tool.qualified,
+                "namespace": tool.namespace,
+                "score": score.value,
+                "own": score.own,
+                "components": {each.signal.value: each.reading.value for each in score.components},
+                "compute_time": now,
+            }
+            for tool, score in scores.items()
+        ]
+        put = insert(trust_scores).values(rows)
+        changed = {name: put.excluded[name] for name in rows[0] if name != "tool"}
         async with separately(self._engine) as connection:
-            count, mean = (await connection.execute(query)).one()
-        return OtherTools(count, float(mean))
-
-    async def put_score(self, tool: ToolName, score: Score, now: datetime) -> None:
-        """Store a score."""
-        row = {
-            "tool": tool.qualified,
-            "namespace": tool.namespace,
-            "score": score.value,
-            "own": score.own,
-            "components": {each.signal.value: each.reading.value for each in score.components},
-            "compute_time": now,
-        }
-        put = insert(trust_scores).values(row).on_conflict_do_update(index_elements=["tool"], set_=row)
-        async with separately(self._engine) as connection:
-            await connection.execute(put)
+            await connection.execute(put.on_conflict_do_update(index_elements=["tool"], set_=changed))
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
         """Return tools whose score is old or missing, those without one first."""
@@ -163,14 +162,50 @@ class PostgresTrustBook:
         async with separately(self._engine) as connection:
             return [(ToolName.parse(row.name), row.compute_time is not None) for row in await connection.execute(query)]
 
-    async def _newest(self, table: Table, per: str, tool: ToolName, version: str) -> list[dict[str, Any]]:
-        of_it = and_(table.c.tool == tool.qualified, table.c.version == version)
-        query = select(table).where(of_it).ext(distinct_on(table.c[per]))
-        # Ids are in the order in which they were made, so they decide between facts of one moment.
-        query = query.order_by(table.c[per], table.c.time.desc(), table.c.fact_id.desc())
+    async def _ratings(self, names: Sequence[str]) -> dict[str, Ratings]:
+        newest = (
+            select(ratings.c.tool, ratings.c.stars)
+            .where(ratings.c.tool.in_(names))
+            .ext(distinct_on(ratings.c.tool, ratings.c.subject))
+            .order_by(ratings.c.tool, ratings.c.subject, ratings.c.update_time.desc(), ratings.c.version.desc())
+            .subquery()
+        )
+        counted = select(newest.c.tool, func.count(), func.avg(newest.c.stars)).group_by(newest.c.tool)
         async with separately(self._engine) as connection:
-            rows = [dict(row._mapping) for row in await connection.execute(query)]
-        for row in rows:
-            row["tool"] = ToolName.parse(row["tool"])
-            del row["fact_id"]
-        return rows
+            return {name: Ratings(count, float(mean)) for name, count, mean in await connection.execute(counted)}
+
+    async def _others(self, shown: Sequence[VersionHead]) -> dict[str, OtherTools]:
+        """Return what the other tools of each tool's namespace come to by themselves."""
+        scored, names = trust_scores.c, [head.tool.qualified for head in shown]
+        # Added up where they are: a namespace may have thousands of them.
+        summed = select(scored.namespace, func.count(), func.sum(scored.own)).group_by(scored.namespace)
+        theirs = summed.where(scored.namespace.in_({head.tool.namespace for head in shown}))
+        async with separately(self._engine) as connection:
+            all_of = {row[0]: (row[1], row[2]) for row in await connection.execute(theirs)}
+            of_it = select(scored.tool, scored.own).where(scored.tool.in_(names))
+            own: dict[str, float] = {row[0]: row[1] for row in await connection.execute(of_it)}
+        return {head.tool.qualified: _besides(all_of, own, head.tool) for head in shown}
+
+    async def _newest(
+        self, table: Table, per: str, shown: Sequence[VersionHead]
+    ) -> defaultdict[str, list[dict[str, Any]]]:
+        pairs = [(head.tool.qualified, str(head.version)) for head in shown]
+        query = select(table).where(tuple_(table.c.tool, table.c.version).in_(pairs))
+        # Ids are in the order in which they were made, so they decide between facts of one moment.
+        query = query.ext(distinct_on(table.c.tool, table.c[per])).order_by(
+            table.c.tool, table.c[per], table.c.time.desc(), table.c.fact_id.desc()
+        )
+        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        async with separately(self._engine) as connection:
+            for row in await connection.execute(query):
+                fact = dict(row._mapping) | {"tool": ToolName.parse(row.tool)}
+                del fact["fact_id"]
+                found[row.tool].append(fact)
+        return found
+
+
+def _besides(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
+    count, total = all_of.get(tool.namespace, (0, 0.0))
+    if tool.qualified in own:
+        count, total = count - 1, total - own[tool.qualified]
+    return OtherTools(count, total / count) if count > 0 else OtherTools()

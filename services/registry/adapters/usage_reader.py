@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import grpc.aio
@@ -27,16 +28,19 @@ class AuditUsage:
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
         """Return the usage of a tool or a version. Raises SERVICE_UNAVAILABLE when it is not known."""
-        request = pb.GetToolUsageRequest(name=name, from_time=_stamp(since))
-        if declared is not None:
-            request.declared_latency.CopyFrom(_duration(declared))
+        return (await self.usages({name: declared}, since))[name]
+
+    async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
+        """Return the usage of several, as of one moment. Raises SERVICE_UNAVAILABLE when it is not known."""
+        request = pb.BatchGetToolUsageRequest(requests=[_asked(*each, since) for each in declared.items()])
         try:
-            answer: pb.GetToolUsageResponse = await self._stub.GetToolUsage(request, timeout=_SECONDS)
+            answer: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from from_rpc_error(error)
-        if answer.coverage.log_records - answer.coverage.counted_records > FALLEN_BEHIND:
-            raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
-        return usage_of(answer)
+        for found in answer.usages:
+            if found.coverage.log_records - found.coverage.counted_records > FALLEN_BEHIND:
+                raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
+        return {name: usage_of(found) for name, found in zip(declared, answer.usages, strict=True)}
 
 
 class UnknownUsage:
@@ -45,6 +49,17 @@ class UnknownUsage:
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
         """Raise SERVICE_UNAVAILABLE: unknown is never zero."""
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
+        """Raise SERVICE_UNAVAILABLE: unknown is never zero."""
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+
+def _asked(name: str, declared: timedelta | None, since: datetime) -> pb.GetToolUsageRequest:
+    request = pb.GetToolUsageRequest(name=name, from_time=_stamp(since))
+    if declared is not None:
+        request.declared_latency.CopyFrom(_duration(declared))
+    return request
 
 
 def usage_of(answer: pb.GetToolUsageResponse) -> Usage:

@@ -67,7 +67,7 @@ def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
 def score(weighed: Weighed, now: datetime) -> pb.TrustScore:
     found = weighed.score
     return pb.TrustScore(
-        tool=weighed.tool.name.resource,
+        tool=weighed.tool.resource,
         version=weighed.version.head.name,
         score=found.value,
         components=[_component(each) for each in found.components],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -30,6 +31,11 @@ class Usage:
 
 class UsageReader(Protocol):
     """Knows how tools are used."""
+
+    async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
+        """Return the usage of each tool or version that has an entry, by its resource name, as `usage` does for one; a hundred of
+        them at most."""
+        ...
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
         """Return the usage of a tool or a version by its resource name. `declared` is the time that it promised to

@@ -28,7 +28,7 @@ class TrustHandlers(rpc.TrustServiceServicer):
 
     async def GetTrustScore(self, request: pb.GetTrustScoreRequest, context: Any) -> pb.GetTrustScoreResponse:
         weighed = await self._scales.weigh(ToolName.parse(request.name))
-        tool = weighed.tool.name
+        tool = weighed.tool
         return pb.GetTrustScoreResponse(
             score=convert.score(weighed, self._scales.clock.now()),
             stage=convert.stage(await self._scales.book.stage(tool)),

@@ -90,10 +90,14 @@ async def counting_audit(
             audit.asked.append(request)
             return audit.answers.get(request.name, usage_pb.GetToolUsageResponse(name=request.name))
 
+        async def BatchGetToolUsage(self, request: usage_pb.BatchGetToolUsageRequest, context: Any) -> Any:
+            found = [await self.GetToolUsage(each, context) for each in request.requests]
+            return usage_pb.BatchGetToolUsageResponse(usages=found)
+
     settings = load(ProcessSettings, process_environment("audit"))
     name = "toolmesh.audit.v1.UsageService"
     chain = build_chain(
-        policy={f"/{name}/GetToolUsage": Row({"registry": AS_PEER}, 2.0, True)},
+        policy={f"/{name}/BatchGetToolUsage": Row({"registry": AS_PEER}, 2.0, True)},
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
         trust_domain=settings.trust_domain,
         log=Log("test", level="error"),

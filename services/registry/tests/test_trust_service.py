@@ -288,3 +288,28 @@ async def test_the_sweep_scores_what_has_none_and_leaves_it_while_the_log_is_awa
     await swept(deaf)
     async with engine.begin() as connection:
         assert await connection.scalar(text("select score from trust_scores")) == first
+
+
+async def test_a_sweep_weighs_every_tool_by_its_own_facts(counted: Any, engine: AsyncEngine, signer: Any) -> None:
+    replica, audit = counted
+    await register(replica, reader("acme.other_tool"), reader("beta.other_tool"), reader("beta.third_tool"))
+    used(audit, 1000, 900, valid=0.8, timely=0.7)
+    beta = "tools/beta.other_tool/versions/1.0.0"
+    third_party = {"level": pb.AUDIT_LEVEL_THIRD_PARTY, "passed": True, "auditor": "Somebody else"}
+    await ask(trust(replica), "RecordSecurityAudit", version=beta, **third_party)
+    await ask(trust(replica, "edge"), "RateTool", signer.mint(BEN, scope="tools:call"), version=ONE, stars=1)
+    old = text("update trust_scores set compute_time = :then")
+    # The second time, every tool finds what the others came to in the first.
+    for _ in range(2):
+        async with engine.begin() as connection:
+            await connection.execute(old, {"then": datetime(2026, 1, 1, tzinfo=UTC)})
+        await swept(replica)
+    async with engine.begin() as connection:
+        stored: dict[str, float] = {
+            row[0]: row[1] for row in await connection.execute(text("select tool, score from trust_scores"))
+        }
+    assert len(stored) == 4
+    assert len(set(stored.values())) == 4
+    for name, kept in stored.items():
+        alone = (await ask(trust(replica), "GetTrustScore", name=name)).score.score
+        assert kept == pytest.approx(alone, abs=1e-4), name

@@ -308,6 +308,54 @@ class GetToolUsageResponse(_message.Message):
 Global___GetToolUsageResponse: _TypeAlias = GetToolUsageResponse  # noqa: Y015
 
 @_typing.final
+class BatchGetToolUsageRequest(_message.Message):
+    """Asks how several tools or versions are used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GetToolUsageRequest]:
+        """What is asked about each."""
+
+    def __init__(
+        self,
+        *,
+        requests: _abc.Iterable[Global___GetToolUsageRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetToolUsageRequest: _TypeAlias = BatchGetToolUsageRequest  # noqa: Y015
+
+@_typing.final
+class BatchGetToolUsageResponse(_message.Message):
+    """Answers with how each is used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USAGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def usages(self) -> _containers.RepeatedCompositeFieldContainer[Global___GetToolUsageResponse]:
+        """In the order of the requests."""
+
+    def __init__(
+        self,
+        *,
+        usages: _abc.Iterable[Global___GetToolUsageResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["usages", b"usages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetToolUsageResponse: _TypeAlias = BatchGetToolUsageResponse  # noqa: Y015
+
+@_typing.final
 class ListTopUsageRequest(_message.Message):
     """Asks for a page of a ranking."""
 

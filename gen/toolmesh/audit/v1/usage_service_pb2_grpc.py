@@ -47,6 +47,11 @@ class UsageServiceStub:
                 request_serializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageResponse.FromString,
                 _registered_method=True)
+        self.BatchGetToolUsage = channel.unary_unary(
+                '/toolmesh.audit.v1.UsageService/BatchGetToolUsage',
+                request_serializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageResponse.FromString,
+                _registered_method=True)
         self.ListTopUsage = channel.unary_unary(
                 '/toolmesh.audit.v1.UsageService/ListTopUsage',
                 request_serializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.ListTopUsageRequest.SerializeToString,
@@ -77,6 +82,14 @@ class UsageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchGetToolUsage(self, request, context):
+        """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
+        meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTopUsage(self, request, context):
         """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
         page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
@@ -98,6 +111,11 @@ def add_UsageServiceServicer_to_server(servicer, server):
                     servicer.GetToolUsage,
                     request_deserializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageRequest.FromString,
                     response_serializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageResponse.SerializeToString,
+            ),
+            'BatchGetToolUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchGetToolUsage,
+                    request_deserializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageRequest.FromString,
+                    response_serializer=toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageResponse.SerializeToString,
             ),
             'ListTopUsage': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopUsage,
@@ -162,6 +180,33 @@ class UsageService:
             '/toolmesh.audit.v1.UsageService/GetToolUsage',
             toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageRequest.SerializeToString,
             toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.GetToolUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchGetToolUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.audit.v1.UsageService/BatchGetToolUsage',
+            toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageRequest.SerializeToString,
+            toolmesh_dot_audit_dot_v1_dot_usage__service__pb2.BatchGetToolUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

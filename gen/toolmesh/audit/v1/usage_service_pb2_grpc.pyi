@@ -45,6 +45,10 @@ class UsageServiceStub:
     """Returns what a decision about a tool or one of its versions needs: when it was last called ever, and how it did in a range.
     Callable like GetUsage, and meant to be asked often: it reads a few rows by key. Fails like GetUsage.
     """
+    BatchGetToolUsage: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.BatchGetToolUsageRequest, _usage_service_pb2.BatchGetToolUsageResponse]
+    """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
+    meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+    """
     ListTopUsage: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]
     """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
     page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
@@ -67,6 +71,10 @@ class UsageServiceAsyncStub(UsageServiceStub):
     GetToolUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.GetToolUsageRequest, _usage_service_pb2.GetToolUsageResponse]  # type: ignore[assignment]
     """Returns what a decision about a tool or one of its versions needs: when it was last called ever, and how it did in a range.
     Callable like GetUsage, and meant to be asked often: it reads a few rows by key. Fails like GetUsage.
+    """
+    BatchGetToolUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.BatchGetToolUsageRequest, _usage_service_pb2.BatchGetToolUsageResponse]  # type: ignore[assignment]
+    """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
+    meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
     """
     ListTopUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]  # type: ignore[assignment]
     """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
@@ -99,6 +107,16 @@ class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_usage_service_pb2.GetToolUsageResponse, _abc.Awaitable[_usage_service_pb2.GetToolUsageResponse]]:
         """Returns what a decision about a tool or one of its versions needs: when it was last called ever, and how it did in a range.
         Callable like GetUsage, and meant to be asked often: it reads a few rows by key. Fails like GetUsage.
+        """
+
+    @_abc_1.abstractmethod
+    def BatchGetToolUsage(
+        self,
+        request: _usage_service_pb2.BatchGetToolUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_usage_service_pb2.BatchGetToolUsageResponse, _abc.Awaitable[_usage_service_pb2.BatchGetToolUsageResponse]]:
+        """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
+        meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
         """
 
     @_abc_1.abstractmethod

@@ -1,7 +1,8 @@
-"""What a decision about a tool or a version needs to know."""
+"""What decisions about tools or versions need to know."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -30,12 +31,16 @@ class ToolAnswer:
     within_rate: float | None
 
 
-async def get_tool_usage(counts: UsageReader, asked: ToolQuestion, now: datetime) -> ToolAnswer:
-    """Return how the tool or version is used; as never called, if it never was."""
-    days = days_between(asked.from_time, asked.to_time, now)
-    found = await counts.of_tool(Wanted(days, _terms(asked.name)))
+async def get_tool_usage(counts: UsageReader, asked: Sequence[ToolQuestion], now: datetime) -> list[ToolAnswer]:
+    """Return how each tool or version is used; as never called, if it never was."""
+    wanted = [Wanted(days_between(each.from_time, each.to_time, now), _terms(each.name)) for each in asked]
+    found = await counts.of_tools(wanted)
+    return [_answer(*each) for each in zip(asked, wanted, found, strict=True)]
+
+
+def _answer(asked: ToolQuestion, wanted: Wanted, found: ToolFound) -> ToolAnswer:
     within = None if asked.declared_us is None else found.tally.within_rate(asked.declared_us)
-    return ToolAnswer(found, days, within)
+    return ToolAnswer(found, wanted.days, within)
 
 
 def _terms(name: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date
 from typing import Protocol
@@ -51,8 +51,8 @@ class UsageReader(Protocol):
         """Return the total of each day that had calls, the oldest first."""
         ...
 
-    async def of_tool(self, wanted: Wanted) -> ToolFound:
-        """Return what is known of a tool or a version, which `wanted` names."""
+    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
+        """Return what is known of tools or versions, each of which a `Wanted` names; all of it as of one moment."""
         ...
 
     async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:

@@ -7,17 +7,8 @@ from datetime import datetime
 from typing import Protocol
 
 from libs.common.names import ToolName
-from services.registry.domain.trust.facts import (
-    Audit,
-    AuditLevel,
-    Fact,
-    OtherTools,
-    Rating,
-    Ratings,
-    StageChange,
-    Verification,
-    VerificationKind,
-)
+from services.registry.domain.model import VersionHead
+from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings, StageChange
 from services.registry.domain.trust.score import Score
 from services.registry.domain.trust.stages import Stage
 
@@ -42,12 +33,9 @@ class TrustBook(Protocol):
         """Store a rating in place of the same subject's earlier one of the same version."""
         ...
 
-    async def audits(self, tool: ToolName, version: str) -> Mapping[AuditLevel, Audit]:
-        """Return the newest security audit of each level."""
-        ...
-
-    async def verifications(self, tool: ToolName, version: str) -> Mapping[VerificationKind, Verification]:
-        """Return the newest verification of each kind."""
+    async def facts(self, shown: Sequence[VersionHead]) -> Sequence[Facts]:
+        """Return all that is known of tools but their usage, each by the version that it shows, in the order given. The other
+        tools of one are those of its namespace: a namespace has one owner, whatever provider others write into theirs."""
         ...
 
     async def record(self, fact: Fact) -> str:
@@ -66,13 +54,8 @@ class TrustBook(Protocol):
         """Say whether the tool is revoked."""
         ...
 
-    async def other_tools(self, besides: ToolName) -> OtherTools:
-        """Return what the other tools of its namespace come to by themselves. A namespace has one owner, whatever
-        provider others write into theirs."""
-        ...
-
-    async def put_score(self, tool: ToolName, score: Score, now: datetime) -> None:
-        """Store a score."""
+    async def put_scores(self, scores: Mapping[ToolName, Score], now: datetime) -> None:
+        """Store scores, all of them or none."""
         ...
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:

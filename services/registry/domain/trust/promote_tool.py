@@ -41,29 +41,29 @@ class Progress:
 async def get_stage(reference: str, *, scales: Scales) -> Progress:
     """Return the stage and the gates of the next one."""
     weighed = await scales.weigh(ToolName.parse(reference))
-    stage = await scales.book.stage(weighed.tool.name)
+    stage = await scales.book.stage(weighed.tool)
     return Progress(stage, _gates(stage.next, weighed) if stage.next else ())
 
 
 async def promote_tool(reference: str, believed: Stage | None, by: Registrar, reason: str, *, scales: Scales) -> Stage:
     """Move the tool to the next stage. `believed` is where it is thought to be; None means wherever it is."""
     weighed = await scales.weigh(ToolName.parse(reference))
-    stage = await scales.book.stage(weighed.tool.name)
+    stage = await scales.book.stage(weighed.tool)
     if believed not in (None, stage):
         raise stage_changed(stage)
     if stage.next is None:
         raise no_further_stage()
     gates = _gates(stage.next, weighed)
-    if await scales.book.revoked(weighed.tool.name):
+    if await scales.book.revoked(weighed.tool):
         gates = (*gates, Gate("not_revoked", False, "the tool is revoked"))
     if not all(gate.met for gate in gates):
         raise unmet(stage.next, gates)
-    return await _move(weighed.tool.name, stage, stage.next, by, reason, scales)
+    return await _move(weighed.tool, stage, stage.next, by, reason, scales)
 
 
 async def demote_tool(reference: str, to: Stage, by: Registrar, reason: str, *, scales: Scales) -> Stage:
     """Move the tool back. To where it already is changes nothing."""
-    tool = (await scales.weigh(ToolName.parse(reference))).tool.name
+    tool = (await scales.weigh(ToolName.parse(reference))).tool
     stage = await scales.book.stage(tool)
     if stage is to:
         return stage

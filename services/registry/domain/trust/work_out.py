@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from libs.common.clock import Clock
@@ -11,7 +13,7 @@ from libs.common.names import ToolName
 from services.registry.domain.conjuncts.timing import CLASS_SECONDS
 from services.registry.domain.errors import tool_not_found
 from services.registry.domain.manifest import Manifest, seconds
-from services.registry.domain.model import Tool, ToolVersion
+from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.tool import face_of
 from services.registry.domain.trust.facts import Facts
@@ -27,7 +29,7 @@ USAGE_WINDOW = timedelta(days=90)
 class Weighed:
     """A tool, the version its facts are looked up for, the facts, and the score."""
 
-    tool: Tool
+    tool: ToolName
     version: ToolVersion
     facts: Facts
     score: Score
@@ -43,33 +45,39 @@ class Scales:
     clock: Clock
 
     async def weigh(self, reference: ToolName) -> Weighed:
-        """Work the score of a tool out from the facts as of now. Facts about a version count for the one that the tool
-        shows: what was audited is not what comes after it. Usage that cannot be read is missing, not zero."""
+        """Work the score of one tool out, which a name or an alias leads to."""
         tool = await self.catalogue.tool(reference)
         if tool is None:
             raise tool_not_found(reference)
-        head = face_of(await self.catalogue.heads([tool.name]))
-        [version] = await self.catalogue.with_manifests([head])
+        [weighed] = await self.weigh_all([tool.name])
+        return weighed
+
+    async def weigh_all(self, tools: Sequence[ToolName]) -> list[Weighed]:
+        """Work the scores of tools out from the facts as of now, as many as usage can be read of at once. Facts about a version count
+        for the one that the tool shows: what was audited is not what comes after it. Usage that cannot be read is missing, not zero."""
+        versions: defaultdict[ToolName, list[VersionHead]] = defaultdict(list)
+        for head in await self.catalogue.heads(tools):
+            versions[head.tool].append(head)
+        shown = await self.catalogue.with_manifests([face_of(versions[tool]) for tool in tools])
         now = self.clock.now()
-        facts = await self._facts(tool, version, now)
-        return Weighed(tool, version, facts, score(facts, now))
+        usages = await self._usages(shown, now)
+        found = await self.book.facts([version.head for version in shown])
+        return [
+            _weighed(version, replace(facts, usage=usages.get(version.head.tool)), now)
+            for version, facts in zip(shown, found, strict=True)
+        ]
 
-    async def _facts(self, tool: Tool, version: ToolVersion, now: datetime) -> Facts:
-        number = str(version.head.version)
-        return Facts(
-            admitted=version.head.create_time,
-            usage=await self._usage(tool, version, now),
-            ratings=await self.book.ratings(tool.name),
-            audits=await self.book.audits(tool.name, number),
-            verifications=await self.book.verifications(tool.name, number),
-            others=await self.book.other_tools(besides=tool.name),
-        )
-
-    async def _usage(self, tool: Tool, version: ToolVersion, now: datetime) -> Usage | None:
+    async def _usages(self, shown: Sequence[ToolVersion], now: datetime) -> Mapping[ToolName, Usage]:
+        declared = {version.head.tool.resource: declared_time(version.manifest) for version in shown}
         try:
-            return await self.usage.usage(tool.name.resource, now - USAGE_WINDOW, declared_time(version.manifest))
+            found = await self.usage.usages(declared, now - USAGE_WINDOW) if declared else {}
         except MeshError:
-            return None
+            return {}
+        return {version.head.tool: found[version.head.tool.resource] for version in shown}
+
+
+def _weighed(version: ToolVersion, facts: Facts, now: datetime) -> Weighed:
+    return Weighed(version.head.tool, version, facts, score(facts, now))
 
 
 def declared_time(manifest: Manifest | None) -> timedelta | None:
