@@ -37,6 +37,15 @@ class Answers:
         self._seen: Position | None = None
         self._writes = 0
 
+    def recall_of(self, method: str) -> Callable[[bytes], bytes | None]:
+        """Return what knows the answers to requests of a method, both in the form they are sent in."""
+        return lambda payload: self.known((method, payload))
+
+    async def give(self, method: str, request: Message, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
+        """Return the answer to a request: the one that is known, else a new one."""
+        key = (method, request.SerializeToString(deterministic=True))
+        return self.known(key) or await self.make(key, make)
+
     def known(self, key: Hashable) -> bytes | None:
         """Return the answer that is known under a key, if one is and still holds."""
         self._current()

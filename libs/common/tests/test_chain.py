@@ -37,6 +37,7 @@ class Handlers(rpc.AuditServiceServicer):
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.recalled: dict[bytes, bytes] = {}
         self.canceled = asyncio.Event()
 
     async def GetCheckpoint(self, request: Any, context: Any) -> Any:
@@ -81,7 +82,11 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
         policy=POLICY,
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
         services=[
-            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s))
+            Service(
+                "toolmesh.audit.v1.AuditService",
+                lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s),
+                recalls={"GetRecord": handlers.recalled.get},
+            )
         ],
     )
     await application.start()
@@ -158,6 +163,17 @@ async def test_a_message_that_breaks_its_rules_never_reaches_the_handler(mesh: A
     assert error.reason is Reason.INVALID_REQUEST
     assert [v.path for v in error.violations] == ["name"]
     assert mesh.handlers.seen == []
+
+
+async def test_what_was_answered_before_is_not_asked_again_and_only_admitted_callers_hear_it(mesh: Any) -> None:
+    request, answer = pb.GetRecordRequest(name="records/abc"), pb.GetRecordResponse()
+    answer.record.sequence = 7
+    mesh.handlers.recalled[request.SerializeToString()] = answer.SerializeToString()
+    assert await mesh.stub("operator").GetRecord(request) == answer
+    assert mesh.handlers.seen == []
+    assert (await refusal(mesh.stub("gateway").GetRecord(request))).reason is Reason.PEER_NOT_ALLOWED
+    other = pb.GetRecordRequest(name="records/other")
+    assert (await refusal(mesh.stub("operator").GetRecord(other))).reason is Reason.NOT_FOUND
 
 
 @pytest.mark.parametrize(

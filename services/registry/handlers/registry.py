@@ -68,8 +68,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
-        key = ("ListTools", request.SerializeToString(deterministic=True))
-        return self._answers.known(key) or await self._answers.make(key, lambda: self._listed(request))
+        return await self._answers.give("ListTools", request, lambda: self._listed(request))
 
     async def _listed(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await list_tools(
@@ -82,8 +81,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
 
     async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> Any:
-        key = ("ResolveTool", request.tool, request.version_constraint)
-        return self._answers.known(key) or await self._answers.make(key, lambda: self._resolved(request))
+        return await self._answers.give("ResolveTool", request, lambda: self._resolved(request))
 
     async def _resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
         version = await resolve_tool(

@@ -74,6 +74,19 @@ async def test_the_same_question_is_answered_again_from_memory(answers: Answers)
     assert make.made == 2
 
 
+async def test_an_answer_is_recalled_by_the_request_as_it_was_sent(answers: Answers) -> None:
+    make, request = Maker(), pb.ListToolsRequest(namespace="acme")
+    recall_listed, sent = answers.recall_of("ListTools"), request.SerializeToString()
+    assert recall_listed(sent) is None
+    given = await answers.give("ListTools", request, make)
+    assert await answers.give("ListTools", request, make) is given
+    assert recall_listed(sent) is given
+    assert answers.recall_of("ResolveTool")(sent) is None
+    assert make.made == 1
+    answers.forget()
+    assert recall_listed(sent) is None
+
+
 @pytest.mark.parametrize("now", [Position("epoch", 2), Position("other", 1)])
 async def test_a_change_that_the_feed_saw_ends_every_answer(answers: Answers, feed: Feed, now: Position) -> None:
     make = Maker()

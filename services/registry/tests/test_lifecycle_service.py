@@ -378,7 +378,7 @@ class TestRemoval:
         error = await refusal(ask(lifecycle(replica), "RemoveVersion", ONE))
         assert error.reason is Reason.FAILED_PRECONDITION
         assert error.metadata["remove_time"]
-        assert audit.asked == []
+        assert ONE not in [request.name for request in audit.asked]
 
     async def test_once_nobody_calls_it(self, ended: Any, engine: AsyncEngine) -> None:
         replica, audit = ended
@@ -413,7 +413,7 @@ class TestRemoval:
     async def test_force_does_not_wait(self, ended: Any) -> None:
         replica, audit = ended
         assert word((await ask(lifecycle(replica), "RemoveVersion", ONE, force=True)).removed.state) == "retired"
-        assert audit.asked == []
+        assert ONE not in [request.name for request in audit.asked]
         running = await refusal(ask(lifecycle(replica), "RemoveVersion", TWO, force=True))
         assert running.metadata["state"] == "available"
 
