@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import ColumnElement, Delete, Insert, Update, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -39,6 +39,7 @@ from services.registry.domain.model import Standing, Tool, ToolVersion, VersionH
 from services.registry.domain.ownership import Namespace
 from services.registry.domain.transitions import REGISTER, Transition
 
+Write = Insert | Update | Delete
 # How far back a watch can resume. Older changes are dropped; who comes with an older token gets a snapshot.
 KEPT_CHANGES = 10_000
 
@@ -87,7 +88,10 @@ class PostgresLedger:
 
     async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
         """Return which of these words are namespaces."""
-        query = select(namespaces.c.namespace).where(namespaces.c.namespace.in_(list(names)))
+        words = list(names)
+        if not words:
+            return frozenset()
+        query = select(namespaces.c.namespace).where(namespaces.c.namespace.in_(words))
         return frozenset(await self._connection.scalars(query))
 
     async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
@@ -103,10 +107,6 @@ class PostgresLedger:
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
         """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
         head = version.head
-        await self._own_namespace(tool, head)
-        await self.put_tool(tool)
-        await self._connection.execute(insert(tool_versions).values(_version_row(version, registered_through)))
-        await self._log(head)
         begun = Transition(
             sequence=head.standing.sequence,
             tool=head.tool,
@@ -119,7 +119,8 @@ class PostgresLedger:
             reason="",
             time=head.create_time,
         )
-        await self._connection.execute(insert(transitions).values(transition_row(begun)))
+        stored = insert(tool_versions).values(_version_row(version, registered_through))
+        await self._together(_own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun))
 
     async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
         """Store what the scan let pass when this version was admitted."""
@@ -134,18 +135,12 @@ class PostgresLedger:
 
     async def stand(self, head: VersionHead, transition: Transition) -> None:
         """Store where a version stands now, the change, and the transition."""
-        await self._connection.execute(update(tool_versions).where(*_is(head)).values(_standing_row(head.standing)))
-        await self._log(head)
-        await self._connection.execute(insert(transitions).values(transition_row(transition)))
+        moved = update(tool_versions).where(*_is(head)).values(_standing_row(head.standing))
+        await self._together(moved, *self._change(head, transition))
 
     async def put_tool(self, tool: Tool) -> None:
         """Store a tool as it now is, and let new aliases lead to it."""
-        row = _tool_row(tool)
-        put = insert(tools).values(row)
-        await self._connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=row))
-        names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
-        leads = [{"name": name.qualified, "tool": tool.name.qualified} for name in names]
-        await self._connection.execute(insert(tool_names).values(leads).on_conflict_do_nothing())
+        await self._together(*_put_tool(tool))
 
     async def lead(self, alias: ToolName, tool: ToolName) -> None:
         """Make an alias lead to another tool."""
@@ -175,35 +170,54 @@ class PostgresLedger:
         unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.tool)
         return await self._connection.scalar(unmarked) is not None
 
-    async def _own_namespace(self, tool: Tool, head: VersionHead) -> None:
-        """A namespace that nobody owns belongs to whoever registers its first tool."""
-        owned = {
-            "namespace": tool.name.namespace,
-            "provider": tool.provider,
-            "owner": head.registered_by,
-            "create_time": head.create_time,
-            "update_time": head.create_time,
-            "revision": 1,
-        }
-        await self._connection.execute(insert(namespaces).values(owned).on_conflict_do_nothing())
-
-    async def _log(self, head: VersionHead) -> None:
-        row = {"tool": head.tool.qualified, "version": str(head.version), **_standing_row(head.standing)}
-        await self._connection.execute(insert(changes).values(row))
-        await self._connection.execute(update(change_counter).values(last=head.standing.sequence))
-        forgotten = head.standing.sequence - self._kept_changes
-        await self._connection.execute(delete(changes).where(changes.c.sequence <= forgotten))
+    def _change(self, head: VersionHead, transition: Transition) -> list[Write]:
+        """Return what records that a version stands elsewhere now."""
         self._last = head.standing.sequence
+        row = {"tool": head.tool.qualified, "version": str(head.version), **_standing_row(head.standing)}
+        return [
+            insert(changes).values(row),
+            update(change_counter).values(last=self._last),
+            delete(changes).where(changes.c.sequence <= self._last - self._kept_changes),
+            insert(transitions).values(transition_row(transition)),
+        ]
+
+    async def _together(self, *writes: Write) -> None:
+        """Write in one round trip: everybody else who writes waits for this one. The database holds references between the rows
+        against each other at the end."""
+        *others, last = writes
+        await self._connection.execute(last.add_cte(*(each.cte(f"part{n}") for n, each in enumerate(others))))
+
+
+def _own_namespace(tool: Tool, head: VersionHead) -> Write:
+    """A namespace that nobody owns belongs to whoever registers its first tool."""
+    owned = {
+        "namespace": tool.name.namespace,
+        "provider": tool.provider,
+        "owner": head.registered_by,
+        "create_time": head.create_time,
+        "update_time": head.create_time,
+        "revision": 1,
+    }
+    return insert(namespaces).values(owned).on_conflict_do_nothing()
+
+
+def _put_tool(tool: Tool) -> list[Write]:
+    row = _tool_row(tool)
+    names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
+    leads = [{"name": name.qualified, "tool": tool.name.qualified} for name in names]
+    return [
+        insert(tools).values(row).on_conflict_do_update(index_elements=["name"], set_=row),
+        insert(tool_names).values(leads).on_conflict_do_nothing(),
+    ]
 
 
 async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace | None:
     """Return a namespace and its delegates."""
-    row = (await connection.execute(select(namespaces).where(namespaces.c.namespace == namespace))).first()
-    if row is None:
-        return None
-    delegated = select(namespace_delegates.c.subject).where(namespace_delegates.c.namespace == namespace)
-    subjects = await connection.scalars(delegated.order_by(namespace_delegates.c.subject))
-    return Namespace(**row._mapping, delegates=tuple(subjects))
+    delegated = select(namespace_delegates.c.subject).where(namespace_delegates.c.namespace == namespaces.c.namespace)
+    subjects = func.array(delegated.order_by(namespace_delegates.c.subject).scalar_subquery()).label("delegates")
+    query = select(namespaces, subjects).where(namespaces.c.namespace == namespace)
+    row = (await connection.execute(query)).first()
+    return None if row is None else Namespace(**{**row._mapping, "delegates": tuple(row.delegates)})
 
 
 def _is(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
