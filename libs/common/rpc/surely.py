@@ -95,8 +95,11 @@ def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> st
         return _of_text(bounds, known)
     if kind == "string" and bounds.keys() == {"in"}:
         return f"{{v}} in {_as_known(frozenset(bounds['in']), known)}"
-    if kind in _WHOLE_NUMBERS and bounds and bounds.keys() <= {"gte", "lte"}:
-        return f"{bounds.get('gte', -(2**63))} <= {{v}} <= {bounds.get('lte', 2**64)}"
+    if kind in _WHOLE_NUMBERS and bounds and bounds.keys() <= {"gt", "gte", "lt", "lte"}:
+        # With the upper bound below the lower one, the contract means what lies outside of both; this is then true of nothing.
+        least = bounds.get("gte", bounds.get("gt", -(2**63) - 1) + 1)
+        most = bounds.get("lte", bounds.get("lt", 2**64) - 1)
+        return f"{least} <= {{v}} <= {most}"
     if field.enum_type is not None and bounds.get("defined_only") and bounds.keys() <= {"defined_only", "not_in"}:
         defined = frozenset(field.enum_type.values_by_number).difference(bounds.get("not_in", ()))
         return f"{{v}} in {_as_known(defined, known)}"

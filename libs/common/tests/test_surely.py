@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toolmesh.audit.v1 import audit_service_pb2 as audit
 from toolmesh.authz.v1 import authz_service_pb2 as authz
 from toolmesh.executor.v1 import executor_service_pb2 as executor
 from toolmesh.registry.v1 import registry_service_pb2 as registry
@@ -154,6 +155,7 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
                 invocation_id="01932f3a-7c1e-7000-8000-0000000004d2",
             )
         ),
+        audit.AppendRecordsRequest(batch=1, canonical_records=[b"{}"]),
     ],
     ids=lambda message: type(message).__name__,
 )

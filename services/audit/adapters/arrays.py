@@ -36,14 +36,22 @@ def byte_strings(column: Sequence[bytes]) -> bytes:
     return _packed(_BYTEA, column)
 
 
-def texts(column: Iterable[str]) -> bytes:
-    """Pack a column as text[]."""
+def texts(column: Sequence[str]) -> bytes:
+    """Pack a column as text[]. Ids are mostly of one length and of plain letters; these are packed all at once."""
+    length = len(column[0]) if column else 0
+    if 0 < length < 128 and len(set(map(len, column))) == 1:
+        # Below 128, a length is made of plain characters as well.
+        packed = f"\0\0\0{chr(length)}".join(("", *column)).encode()
+        if len(packed) == (length + 4) * len(column):
+            return _header(_TEXT, len(column)) + packed
     return _packed(_TEXT, [item.encode() for item in column])
 
 
 def common_texts(column: Sequence[str]) -> bytes:
-    """Pack a column as text[] whose values are mostly the same few."""
-    return _ARRAY.pack(1, 0, _TEXT, len(column), 1) + b"".join(map(_element, column))
+    """Pack a column as text[] whose values are mostly the same few, or all the same."""
+    if column and column.count(column[0]) == len(column):
+        return _header(_TEXT, len(column)) + _element(column[0]) * len(column)
+    return _header(_TEXT, len(column)) + b"".join(map(_element, column))
 
 
 @lru_cache(maxsize=512)
@@ -68,6 +76,12 @@ def small_numbers(column: Iterable[int]) -> bytes:
 
 
 def _packed(element_type: int, items: Sequence[bytes]) -> bytes:
-    # One dimension that counts from 1, and no element that is null; each element behind its length.
-    elements = chain.from_iterable(zip(map(_length, map(len, items)), items, strict=True))
-    return _ARRAY.pack(1, 0, element_type, len(items), 1) + b"".join(elements)
+    header = _header(element_type, len(items))
+    if items and len(set(map(len, items))) == 1:
+        return _length(len(items[0])).join((header, *items))
+    return b"".join(chain((header,), chain.from_iterable(zip(map(_length, map(len, items)), items, strict=True))))
+
+
+def _header(element_type: int, size: int) -> bytes:
+    # One dimension that counts from 1, and no element that is null; each element follows behind its length.
+    return _ARRAY.pack(1, 0, element_type, size, 1)

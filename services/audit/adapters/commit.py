@@ -110,9 +110,10 @@ class Draft:
     """A commit that was not made yet: the statement and what it would do."""
 
     head: TreeHead
-    tree: CompactRange
+    grown: TreeHead
     entries: Sequence[Entry]
     leaves: Sequence[bytes]
+    weight: int
     statement: bytes
     parameters: Sequence[bytes]
 
@@ -121,8 +122,7 @@ class Draft:
         if not _checked(result).ntuples:
             return None
         head, moment = self.head, moment_of(result.get_value(0, 0) or b"")
-        stored = Stored(head.log_id, head.shard, head.size, moment, self.entries, self.leaves)
-        return replace(head, tree=self.tree), stored
+        return self.grown, Stored(head.log_id, head.shard, head.size, moment, self.entries, self.leaves, self.weight)
 
 
 def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:
@@ -144,12 +144,13 @@ def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:
         texts(invocations),
         *map(common_texts, words),
     ]
+    grown, weight = replace(head, tree=tree), sum(map(len, forms))
     if not completed:
-        return Draft(head, tree, entries, leaves, b"append", parameters)
+        return Draft(head, grown, entries, leaves, weight, b"append", parameters)
     parameters.append(small_numbers([node.level for node, _ in completed]))
     parameters.append(numbers([node.place for node, _ in completed]))
     parameters.append(byte_strings([node_hash for _, node_hash in completed]))
-    return Draft(head, tree, entries, leaves, b"append_and_complete", parameters)
+    return Draft(head, grown, entries, leaves, weight, b"append_and_complete", parameters)
 
 
 def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Stored] | None:

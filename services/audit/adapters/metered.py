@@ -29,3 +29,7 @@ class MeteredWriter:
         metrics.records_appended_total.inc(appended.added)
         metrics.records_repeated_total.inc(len(entries) - appended.added)
         return appended
+
+    def foresee(self, entries: Sequence[Entry]) -> None:
+        """Keep the promise of the port."""
+        self._writer.foresee(entries)

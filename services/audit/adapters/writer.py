@@ -18,7 +18,7 @@ from psycopg.errors import UniqueViolation
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.audit.adapters.commit import Connection, connect, draft, insert, read_head
+from services.audit.adapters.commit import Connection, Draft, connect, draft, insert, read_head
 from services.audit.adapters.places import appended, in_older_shards, perhaps_older, places_of, without
 from services.audit.adapters.quick import Line
 from services.audit.domain.errors import log_unavailable
@@ -48,6 +48,8 @@ class PostgresWriter:
         self._connection: Connection | None = None
         self._line: Line | None = None
         self._head: TreeHead | None = None
+        self._drafted: Draft | None = None
+        """The commit under way, or the one made ready to follow it."""
 
     async def start(self) -> None:
         """Connect and learn the head."""
@@ -75,7 +77,7 @@ class PostgresWriter:
             return None
         if len({entry.record_id for entry in entries}) < len(entries):
             return None
-        drafted = draft(head, entries)
+        drafted = self._drafted_for(head, entries)
         try:
             if self._line is None:
                 self._line = Line(connection.pgconn)
@@ -91,9 +93,24 @@ class PostgresWriter:
             self._leave_line()
             self._forget()
             raise
+        if self._drafted is drafted:
+            self._drafted = None
         # Without a result, another replica came first; the head is read anew.
         self._head, stored = made or (None, None)
         return appended(entries, {}, stored, self._head.size) if self._head else None
+
+    def foresee(self, entries: Sequence[Entry]) -> None:
+        """Keep the promise of the port: draft the next commit as if the one under way succeeded, which it nearly always does."""
+        if self._drafted is not None:
+            self._drafted = draft(self._drafted.grown, entries)
+
+    def _drafted_for(self, head: TreeHead, entries: Sequence[Entry]) -> Draft:
+        """Return the commit of the entries, and remember it as the one under way. What was foreseen holds only behind the head
+        that it was foreseen for."""
+        drafted = self._drafted
+        if drafted is None or drafted.entries is not entries or drafted.head != head:
+            drafted = self._drafted = draft(head, entries)
+        return drafted
 
     def _append(self, entries: Sequence[Entry]) -> Appended:
         given: dict[str, Entry] = {}

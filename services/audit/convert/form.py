@@ -8,8 +8,7 @@ it came in is canonical, whatever was wrong with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -110,8 +109,9 @@ _SUMMARY_BYTES = int(
     .Extensions[validate_pb2.field]
     .bytes.max_len
 )
-_decode: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR)).decode
-_encode = msgspec.json.Encoder().encode
+_decoder: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR))
+_encoder = msgspec.json.Encoder()
+_NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _WrongError(Exception):
@@ -122,25 +122,47 @@ class _WrongError(Exception):
 def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
     """Return a batch of canonical forms as entries. One that is none, or that claims another writer, raises
     AUDIT_RECORD_INVALID for the whole batch."""
+    payloads = list(forms)
+    records = _together(payloads)
     entries = []
-    for place, payload in enumerate(forms):
+    for place, payload in enumerate(payloads):
         try:
-            entries.append(_entry(payload, writer))
+            entries.append(_entry(records[place] if records else _read(payload), payload, writer))
         except _WrongError as wrong:
             path = f"canonical_records[{place}].{wrong.path}".rstrip(".")
             raise record_without_form(wrong.record_id, path, wrong.rule) from wrong
     return entries
 
 
-def _entry(payload: bytes, writer: str) -> Entry:
+def _together(payloads: Sequence[bytes]) -> list[Any]:
+    """Return the records of a whole batch, if all of them are written again as they came, and nothing otherwise. No canonical
+    form holds a line end, so forms without one, a line each, are as many lines as they are records."""
+    lines = b"\n".join([*payloads, b""])
+    if lines.count(b"\n") != len(payloads):
+        return []
     try:
-        record = _decode(payload)
+        records: list[Any] = _decoder.decode_lines(lines)
+    except _NOT_DECODED:
+        return []
+    return records if _encoder.encode_lines(records) == lines else []
+
+
+def _read(payload: bytes) -> Any:
+    """Return the record of one form, or say what is wrong with it."""
+    try:
+        record = _decoder.decode(payload)
     except msgspec.ValidationError as error:
         # It names the place at its end, unless that is the record itself; what it says before that may hold a value.
         _, found, place = str(error).rpartition(" - at `$.")
         raise _WrongError(place.removesuffix("`") if found else "", "record.form") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _NOT_DECODED:
         raise _WrongError("", "record.json") from None
+    if _encoder.encode(record) != payload:
+        raise _WrongError("", "record.canonical", record.record_id)
+    return record
+
+
+def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     record_id = record.record_id
     if record.writer != writer:
         raise _WrongError("writer", "record.writer", record_id)
@@ -154,8 +176,6 @@ def _entry(payload: bytes, writer: str) -> Entry:
     caller = record.caller
     if caller is not UNSET and caller.expire_time is not UNSET:
         _moment(caller.expire_time, "caller.expire_time", record_id)
-    if _encode(record) != payload:
-        raise _WrongError("", "record.canonical", record_id)
     subject = "" if caller is UNSET else caller.subject
     found_by: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
     if b"\\u0000" in payload or len(subject) > SEARCHABLE_CHARACTERS:
@@ -184,8 +204,10 @@ def _moment(text: str, path: str, record_id: str) -> datetime:
         and text[19] == "."
         and text[26] == "Z"
     ):
-        with suppress(ValueError):
+        try:
             return datetime.fromisoformat(text)
+        except ValueError:
+            raise _WrongError(path, "timestamp.range", record_id) from None
     raise _WrongError(path, "timestamp.range", record_id)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.audit.domain.errors import batch_out_of_turn, log_behind, log_unavailable
-from services.audit.domain.model import Entry
+from services.audit.domain.model import Entry, weight_of
 from services.audit.domain.ports import LogWriter
 from services.audit.domain.tail import Tail
 
@@ -24,6 +24,13 @@ class _Waiting(NamedTuple):
     weight: int
     last_sequence: asyncio.Future[int]
     """One for each batch: a stream that hangs up cancels its own and nobody else's."""
+
+
+class _Group(NamedTuple):
+    """Batches that share a commit, and their entries in order."""
+
+    waiting: list[_Waiting]
+    entries: list[Entry]
 
 
 class Turn:
@@ -56,21 +63,24 @@ class AppendRecords:
         self._log, self._tail = log, tail
         self._limit, self._patience, self._group = waiting_bytes, patience, group
         self._queue: deque[_Waiting] = deque()
-        self._weight = 0
+        self._weight = self._records = 0
+        self._committing = False
+        self._next: _Group | None = None
+        """Made ready while another group is being committed."""
         self._arrived = asyncio.Event()
         self._ending = False
-        self._committing: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to commit."""
-        self._committing = asyncio.create_task(self._commit_forever(), name="group-commit")
+        self._running = asyncio.create_task(self._commit_forever(), name="group-commit")
 
     async def stop(self) -> None:
         """Commit what is waiting, then return."""
         self._ending = True
         self._arrived.set()
-        if self._committing is not None:
-            await self._committing
+        if self._running is not None:
+            await self._running
 
     async def __call__(self, batch: Sequence[Entry]) -> int:
         """Return the sequence of the batch's last record once the whole batch is durable.
@@ -78,51 +88,63 @@ class AppendRecords:
         Raises AUDIT_BACKPRESSURE when too much is waiting already; the batch is then not taken. Raises AUDIT_UNAVAILABLE
         when the commit failed or takes too long; the batch may then be durable or not.
         """
-        weight = sum(len(entry.canonical) for entry in batch)
+        weight = weight_of(batch)
         if self._queue and self._weight + weight > self._limit:
             raise log_behind()
         loop = asyncio.get_running_loop()
         waiting = _Waiting(batch, weight, loop.create_future())
         self._queue.append(waiting)
         self._weight += weight
+        self._records += len(batch)
         self._arrived.set()
+        self._look_ahead()
         patience = loop.call_later(self._patience, _give_up, waiting.last_sequence)
         try:
             return await waiting.last_sequence
         finally:
             patience.cancel()
 
+    def _look_ahead(self) -> None:
+        """Make the next group ready while the database has another one, once it is as large as it will be. A smaller one stays
+        open for company until its turn comes."""
+        if self._committing and self._next is None and self._records >= self._group:
+            self._next = self._next_group()
+            self._log.foresee(self._next.entries)
+
     async def _commit_forever(self) -> None:
-        while self._queue or not self._ending:
-            if not self._queue:
+        while self._queue or self._next or not self._ending:
+            if not self._queue and not self._next:
                 self._arrived.clear()
                 await self._arrived.wait()
-            group = self._next_group()
-            if group:
+            group, self._next = self._next or self._next_group(), None
+            if group.entries:
+                self._committing = True
                 await self._commit(group)
+                self._committing = False
 
-    def _next_group(self) -> list[_Waiting]:
+    def _next_group(self) -> _Group:
         """Take what waits, in its order, up to as much as one commit should hold."""
-        group, records = [], 0
-        while self._queue and records < self._group:
+        group = _Group([], [])
+        while self._queue and len(group.entries) < self._group:
             waiting = self._queue.popleft()
             self._weight -= waiting.weight
-            records += len(waiting.batch)
-            group.append(waiting)
+            self._records -= len(waiting.batch)
+            group.waiting.append(waiting)
+            group.entries.extend(waiting.batch)
         return group
 
-    async def _commit(self, group: Sequence[_Waiting]) -> None:
+    async def _commit(self, group: _Group) -> None:
         try:
-            appended = await self._log.append([entry for waiting in group for entry in waiting.batch])
+            appended = await self._log.append(group.entries)
         except Exception as error:
             # Also what nobody foresaw must reach the streams: a waiter that is forgotten would wait for nothing.
-            for waiting in group:
+            for waiting in group.waiting:
                 if not waiting.last_sequence.done():
                     waiting.last_sequence.set_exception(error)
             return
         self._tail.reached(appended.size, appended.stored)
         end = 0
-        for waiting in group:
+        for waiting in group.waiting:
             end += len(waiting.batch)
             if not waiting.last_sequence.done():
                 waiting.last_sequence.set_result(appended.sequences[end - 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -36,6 +36,11 @@ class Entry(NamedTuple):
     ticket: str
 
 
+def weight_of(entries: Iterable[Entry]) -> int:
+    """Return how many bytes of entries are hashed."""
+    return sum([len(entry.canonical) for entry in entries])
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
     """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
@@ -59,16 +64,13 @@ class Stored:
     log_time: datetime
     entries: Sequence[Entry]
     leaves: Sequence[bytes]
+    weight: int
+    """How many bytes were hashed."""
 
     @property
     def end(self) -> int:
         """The sequence behind the last of them."""
         return self.first_sequence + len(self.entries)
-
-    @property
-    def weight(self) -> int:
-        """How many bytes were hashed."""
-        return sum(len(entry.canonical) for entry in self.entries)
 
     def logged(self, place: int) -> LoggedRecord:
         """Return one of them as its readers see it."""

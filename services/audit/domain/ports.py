@@ -20,6 +20,10 @@ class LogWriter(Protocol):
         """
         ...
 
+    def foresee(self, entries: Sequence[Entry]) -> None:
+        """Make ready what will be given to `append` next, the very same sequence, while a call of it is under way."""
+        ...
+
 
 class LogReader(Protocol):
     """The log as it is durable. Every answer shows the log without gaps up to some size."""

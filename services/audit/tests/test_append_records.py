@@ -20,6 +20,8 @@ class HeldLog:
 
     def __init__(self) -> None:
         self.commits: list[list[str]] = []
+        self.given: list[Sequence[Entry]] = []
+        self.foreseen: list[Sequence[Entry]] = []
         self.size = 0
         self.failures: list[Exception] = []
         self.begun = asyncio.Semaphore(0)
@@ -27,12 +29,16 @@ class HeldLog:
 
     async def append(self, entries: Sequence[Entry]) -> Appended:
         self.commits.append([entry.record_id for entry in entries])
+        self.given.append(entries)
         self.begun.release()
         await self.finish.acquire()
         if self.failures:
             raise self.failures.pop()
         first, self.size = self.size, self.size + len(entries)
         return Appended(list(range(first, self.size)), len(entries), self.size)
+
+    def foresee(self, entries: Sequence[Entry]) -> None:
+        self.foreseen.append(entries)
 
     async def under_way(self) -> None:
         """Return when a commit has begun."""
@@ -100,6 +106,41 @@ async def test_a_commit_takes_no_further_batch_once_it_has_enough(log: HeldLog) 
     assert [await task for task in (blocker, *batches)] == [0, 2, 4, 5, 10, 11]
     assert [len(commit) for commit in log.commits] == [1, 4, 6, 1]
     await append.stop()
+
+
+async def test_a_full_group_is_made_ready_while_another_is_committed(log: HeldLog) -> None:
+    append = AppendRecords(log, Tail(), group=3)
+    await append.start()
+    first = await sent(append, an_entry())
+    await log.under_way()
+    second = await sent(append, an_entry(), an_entry())
+    assert not log.foreseen
+    third = await sent(append, an_entry())
+    fourth = await sent(append, *(an_entry() for _ in range(4)))
+    [ready] = log.foreseen
+    assert len(ready) == 3
+    for _ in range(3):
+        log.finish.release()
+    assert [await task for task in (first, second, third, fourth)] == [0, 2, 3, 7]
+    assert log.given[1] is ready
+    assert [len(commit) for commit in log.commits] == [1, 3, 4]
+    await append.stop()
+
+
+async def test_what_was_made_ready_goes_on_after_a_failed_commit_and_before_the_end(log: HeldLog) -> None:
+    append = AppendRecords(log, Tail(), group=2)
+    await append.start()
+    log.failures.append(log_unavailable())
+    failing = await sent(append, an_entry())
+    await log.under_way()
+    ready, last = await sent(append, an_entry(), an_entry()), await sent(append, an_entry())
+    assert len(log.foreseen) == 1
+    stopping = asyncio.ensure_future(append.stop())
+    for _ in range(3):
+        log.finish.release()
+    assert await reason_of(failing) is Reason.AUDIT_UNAVAILABLE
+    await asyncio.wait_for(stopping, 5)
+    assert [await ready, await last] == [1, 2]
 
 
 async def test_nothing_is_acknowledged_before_its_commit_has_ended(log: HeldLog, begin: Begin) -> None:

@@ -8,7 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.pq import Format
 
-from services.audit.adapters.arrays import byte_strings, moment_of, moments, number, numbers, small_numbers, texts
+from services.audit.adapters.arrays import (
+    byte_strings,
+    common_texts,
+    moment_of,
+    moments,
+    number,
+    numbers,
+    small_numbers,
+    texts,
+)
 from services.audit.adapters.commit import connect
 
 whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -32,6 +41,31 @@ def test_an_array_arrives_as_it_was_sent(log_url: str, a: list[bytes], b: list[s
         ).fetchone()
     assert expected is not None
     assert [result.get_value(0, column) for column in range(3)] == [text.encode() for text in expected]
+
+
+@whole
+@given(
+    st.integers(0, 130).flatmap(
+        lambda size: st.lists(st.text("a1\u00fc\u20ac", min_size=size, max_size=size), min_size=1)
+    )
+)
+def test_texts_of_one_length_and_texts_that_are_often_the_same_arrive_too(log_url: str, column: list[str]) -> None:
+    packed = [
+        texts(column),
+        common_texts(column),
+        common_texts([column[0]] * len(column)),
+        byte_strings([b"ab", b"cd"]),
+    ]
+    with connect(log_url) as connection:
+        result = connection.pgconn.exec_params(
+            b"select $1::text[], $2::text[], $3::text[], $4::bytea[]", packed, param_formats=[Format.BINARY] * 4
+        )
+        expected = connection.execute(
+            "select %s::text[]::text, %s::text[]::text, %s::text[]::text, %s::bytea[]::text",
+            (column, column, [column[0]] * len(column), [b"ab", b"cd"]),
+        ).fetchone()
+    assert expected is not None
+    assert [result.get_value(0, at) for at in range(4)] == [text.encode() for text in expected]
 
 
 @whole

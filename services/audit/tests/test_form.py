@@ -229,3 +229,23 @@ def test_one_bad_record_refuses_its_batch_and_names_its_place() -> None:
 
 def test_a_reason_newer_than_this_build_is_taken_by_its_number() -> None:
     assert taken(written({**form_of(), "error_reason": "E3999"}))
+
+
+def test_forms_that_are_records_only_together_are_refused() -> None:
+    whole = written(form_of())
+    first, second = whole[: len(whole) // 2], whole[len(whole) // 2 :]
+    for batch in ([first, second], [whole + b"\n" + whole], [whole, b"\n" + whole], [whole, b""], [b"", whole, whole]):
+        with pytest.raises(MeshError) as caught:
+            entries_of(batch, WRITER)
+        assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_a_batch_is_taken_as_its_records_would_be_alone(good: list[bool]) -> None:
+    batch = [written(form_of()) if each else written(form_of()) + b" " for each in good]
+    if all(good):
+        assert entries_of(batch, WRITER) == [taken(payload) for payload in batch]
+    else:
+        with pytest.raises(MeshError) as caught:
+            entries_of(batch, WRITER)
+        assert caught.value.violations[0].path == f"canonical_records[{good.index(False)}]"

@@ -28,8 +28,11 @@ class OneKnown:
     async def append(self, entries: Sequence[Entry]) -> Appended:
         return Appended([0] * len(entries), len(entries) - 1, 10)
 
+    def foresee(self, entries: Sequence[Entry]) -> None:
+        self.foreseen = entries
 
-class Broken:
+
+class Broken(OneKnown):
     """A log that cannot write."""
 
     async def append(self, entries: Sequence[Entry]) -> Appended:
@@ -51,3 +54,9 @@ async def test_a_failed_commit_counts_as_one() -> None:
     with pytest.raises(MeshError):
         await MeteredWriter(Broken()).append([an_entry()])
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [0, 0, 1, 0, 0]
+
+
+async def test_what_comes_next_is_passed_on() -> None:
+    log, entries = OneKnown(), [an_entry()]
+    MeteredWriter(log).foresee(entries)
+    assert log.foreseen is entries

@@ -15,7 +15,7 @@ from services.audit.adapters.writer import PostgresWriter
 from services.audit.convert.log import RecordScribe
 from services.audit.domain.evidence.model import Erasure, Requester, ShardLimits
 from services.audit.domain.merkle import leaf_hash
-from services.audit.domain.model import Entry, LoggedRecord, Page, RecordFilter, Span, Stored, TreeHead
+from services.audit.domain.model import Entry, LoggedRecord, Page, RecordFilter, Span, Stored, TreeHead, weight_of
 from services.audit.domain.recent import Recent, RecentReader
 from services.audit.tests.conftest import a_writer
 from services.audit.tests.sample import an_entry
@@ -26,7 +26,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def a_commit(first: int, count: int = 2, entry: Entry | None = None) -> Stored:
     entries = [entry or an_entry() for _ in range(count)]
-    return Stored("a-log", 0, first, NOW, entries, [leaf_hash(each.canonical) for each in entries])
+    leaves = [leaf_hash(each.canonical) for each in entries]
+    return Stored("a-log", 0, first, NOW, entries, leaves, weight_of(entries))
 
 
 def places(recent: Recent, first: int, end: int) -> list[int]:

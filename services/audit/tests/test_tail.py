@@ -38,7 +38,7 @@ async def test_what_was_stored_is_remembered() -> None:
     tail, entry = Tail(), an_entry()
     tail.reached(5)
     assert not tail.recent.holds(4, 5)
-    tail.reached(6, Stored("a-log", 0, 5, entry.event_time, [entry], [b""]))
+    tail.reached(6, Stored("a-log", 0, 5, entry.event_time, [entry], [b""], 1))
     assert tail.recent.holds(5, 6)
 
 

@@ -92,6 +92,44 @@ async def test_writers_at_the_same_time_leave_one_dense_log(log_url: str, writer
     assert len(set(check_log(log_url, 3 * 60 + 10))) == 190
 
 
+async def test_a_commit_that_was_foreseen_lies_behind_the_one_before_it(log_url: str, writers: Writers) -> None:
+    writer, entries = await writers(), [an_entry() for _ in range(6)]
+    groups = [entries[:2], entries[2:5], entries[5:]]
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append(groups[0]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+        writer.foresee(groups[1])
+    assert (await appending).sequences == [0, 1]
+    assert (await writer.append(groups[1])).sequences == [2, 3, 4]
+    assert (await writer.append(groups[2])).sequences == [5]
+    assert check_log(log_url, 6) == [entry.record_id for entry in entries]
+
+
+async def test_what_was_foreseen_behind_a_commit_that_failed_is_not_believed(log_url: str, writers: Writers) -> None:
+    writer, foreseen = await writers(), [an_entry(), an_entry()]
+    await writer.append([an_entry()])
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append([an_entry()]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+        writer.foresee(foreseen)
+        kill_writers(log_url)
+        assert (await failure(appending)).reason is Reason.AUDIT_UNAVAILABLE
+    assert (await writer.append(foreseen)).sequences == [1, 2]
+    check_log(log_url, 3)
+
+
+async def test_what_was_foreseen_before_another_replica_came_is_not_believed(log_url: str, writers: Writers) -> None:
+    writer, other, foreseen = await writers(), await writers(), [an_entry()]
+    with head_locked(log_url):
+        appending = asyncio.ensure_future(writer.append([an_entry()]))
+        await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
+        writer.foresee(foreseen)
+    await appending
+    assert (await other.append([an_entry(), an_entry()])).sequences == [1, 2]
+    assert (await writer.append(foreseen)).sequences == [3]
+    check_log(log_url, 4)
+
+
 async def test_a_connection_killed_within_a_commit_stores_nothing_and_the_next_commit_recovers(
     log_url: str, writers: Writers
 ) -> None:
