@@ -124,7 +124,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
     asynchronously, for each call; this is one look into a dictionary."""
 
     def __init__(self, chain: Chain, recalls: Mapping[str, Recall] | None = None) -> None:
-        """`recalls` are asked about requests of a method before anybody reads them, once the caller is admitted."""
+        """`recalls` are asked about requests of a method before anybody reads them, once the caller is one that may ask."""
         self._chain, self._recalls = chain, recalls or {}
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
@@ -166,19 +166,30 @@ def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
 
 
 def _recalling(handler: Any, stages: _Stages, recall: Recall) -> grpc.RpcMethodHandler[Any, Any]:
-    """Wrap a method whose answers may be recalled: what was read and checked once is not read again."""
-    decode, check, answer = _tolerant(handler.request_deserializer), stages.check, handler.unary_unary
+    """Wrap a method whose answers may be recalled: what was read and checked once is not read again. An answer that is known takes
+    neither time nor room, so it is given without asking for them."""
+    begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
+    decode, answer = _tolerant(handler.request_deserializer), handler.unary_unary
 
-    async def recalled(payload: bytes, context: Context) -> Any:
-        known = recall(payload)
-        if known is not None:
-            return known
-        request = decode(payload)
-        check(request)
-        return await answer(request, context)
+    async def unary(payload: bytes, context: Context) -> Any:
+        call, reached = begin(context), _COUNTED
+        try:
+            waiting = identify(call, context)
+            if waiting is not None:
+                await waiting
+            reached = _IDENTIFIED
+            response = recall(payload)
+            if response is None:
+                admit(call)
+                reached = _ADMITTED
+                request = decode(payload)
+                check(request)
+                response = await answer(request, context)
+        except BaseException as raised:
+            raise await stages.failed(call, context, reached, raised) from None
+        left(call)
+        return response
 
-    # As bytes it passes the check of messages, and gets its own when it is read.
-    unary = _unary(recalled, stages)
     return grpc.unary_unary_rpc_method_handler(unary, response_serializer=_as_sent(handler.response_serializer))
 
 

@@ -165,7 +165,7 @@ async def test_a_message_that_breaks_its_rules_never_reaches_the_handler(mesh: A
     assert mesh.handlers.seen == []
 
 
-async def test_what_was_answered_before_is_not_asked_again_and_only_admitted_callers_hear_it(mesh: Any) -> None:
+async def test_what_was_answered_before_is_not_asked_again_and_only_who_may_ask_hears_it(mesh: Any) -> None:
     request, answer = pb.GetRecordRequest(name="records/abc"), pb.GetRecordResponse()
     answer.record.sequence = 7
     mesh.handlers.recalled[request.SerializeToString()] = answer.SerializeToString()
@@ -269,6 +269,47 @@ class Alone:
 
     def peer_identity_key(self) -> None:
         return None
+
+
+class Operator(Alone):
+    """Somebody who may ask, and stays."""
+
+    def peer_identities(self) -> tuple[bytes]:
+        return (b"spiffe://test/operator",)
+
+    def peer_identity_key(self) -> str:
+        return "x509_subject_alternative_name"
+
+    async def abort(self, code: grpc.StatusCode, *_: Any) -> None:
+        self.refused = code
+        raise grpc.aio.AbortError
+
+    def code(self) -> grpc.StatusCode:
+        return self.refused
+
+
+async def test_what_was_answered_before_is_given_without_room_and_takes_none() -> None:
+    operator, free = Operator(), asyncio.Event()
+
+    async def answer(request: Any, context: Any) -> bytes:
+        await free.wait()
+        return b"made"
+
+    methods: Any = ChainedMethods(operator.chain, {PREFIX + "GetRecord": {b"known": b"recalled"}.get})
+    methods.add_registered_method_handlers(
+        "toolmesh.audit.v1.AuditService", {"GetRecord": grpc.unary_unary_rpc_method_handler(answer, bytes)}
+    )
+    ask = methods.service(SimpleNamespace(method=PREFIX + "GetRecord", invocation_metadata=())).unary_unary
+    first = asyncio.create_task(ask(b"first", operator))
+    await asyncio.sleep(0)
+    with pytest.raises(grpc.aio.AbortError):
+        await ask(b"second", operator)
+    assert operator.refused is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await ask(b"known", operator) == b"recalled"
+    free.set()
+    assert await first == b"made"
+    assert await ask(b"second", operator) == b"made"
+    operator.chain.finish()
 
 
 def counted(method: str) -> float:

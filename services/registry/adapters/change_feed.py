@@ -33,7 +33,7 @@ class PolledChangeFeed:
     another replica, or to this one's successor."""
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
-        self._source, self._interval = source, interval
+        self._source, self._trusted = source, TRUSTED_LOOKS * interval
         self._lookout = Lookout("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
         self._horizon = Horizon("", 0, 0)
         # Made anew only when it moves: every answer from memory asks for it.
@@ -45,8 +45,7 @@ class PolledChangeFeed:
 
     def seen(self) -> Position | None:
         """Return how far the log reached at the last look; None when that look was missed or is long over."""
-        age = time.monotonic() - self._looked_at
-        return self._end if age <= TRUSTED_LOOKS * self._interval else None
+        return self._end if time.monotonic() - self._looked_at <= self._trusted else None
 
     async def beyond(self, position: Position) -> Sequence[Change]:
         """Return what follows a position, waiting for the next look if nothing does."""
