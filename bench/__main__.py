@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,14 +27,22 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     program()
     found: list[rows.Row] = []
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as standing:
         for name in wanted:
             print(f"\n{name}", flush=True)
-            begun = len(found)
+            begun, start = len(found), time.monotonic()
             _measure(SUITES[name](standing), found)
             print("\n" + "\n".join(rows.table(found[begun:])), flush=True)
+            print(f"\n{name} took {_minutes(start)}", flush=True)
             _write(found)
     _conclude(found)
+    print(f"all of it took {_minutes(start)}")
+
+
+def _minutes(start: float) -> str:
+    minutes, seconds = divmod(round(time.monotonic() - start), 60)
+    return f"{minutes}:{seconds:02d} minutes"
 
 
 def _wanted() -> list[str]:

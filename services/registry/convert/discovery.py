@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -299,6 +300,7 @@ def _prefix(kind: Any) -> str:
     return str(kind.DESCRIPTOR.values_by_number[0].name.removesuffix("UNSPECIFIED"))
 
 
+@cache
 def _enum(kind: Any, word: str) -> Any:
     return kind.Value(_prefix(kind) + word.upper())
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from libs.common.names import ToolName
 from services.registry.domain.discovery.index.engine import Engine
-from services.registry.domain.discovery.index.ranking import cost_component, latency_component
+from services.registry.domain.discovery.index.ranking import cost_component, foremost, latency_component
 from services.registry.domain.discovery.place import Place
 from services.registry.domain.discovery.query import Filters, Grant, Query, Reader
 from services.registry.domain.discovery.results import Hits
@@ -239,3 +241,19 @@ def test_a_deprecated_tool_past_its_date_is_no_longer_found() -> None:
     held.put(card_of(ToolVersion(replace(told.head, standing=standing), told.manifest)))
     assert len(held.search(Query(), NOW).hits) == 1
     assert held.search(Query(), NOW + timedelta(days=1)).hits == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from([0.1, 0.4, 0.6, 1.0]), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+        max_size=30,
+    ),
+    st.integers(1, 12),
+)
+def test_the_best_are_those_that_sorting_everything_would_put_first(
+    rows: list[tuple[bool, float, float]], most: int
+) -> None:
+    exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))
+    best = max((fit for _, fit, _ in rows), default=0.0)
+    ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1] <= best / 2, -rows[at][2]))
+    assert foremost(exact, fits, score, most).tolist() == ordered[:most]

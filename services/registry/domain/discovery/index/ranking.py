@@ -93,8 +93,14 @@ def composite(trust: Floats, fits: Floats, latency: Floats, cost: Floats) -> Flo
     return score
 
 
-def order(exact: Mask, fits: Floats, score: Floats) -> npt.NDArray[np.int64]:
-    """Return the positions, the best first: what is named, then what fits about as well as the best, then the rest."""
+def foremost(exact: Mask, fits: Floats, score: Floats, most: int) -> npt.NDArray[np.int64]:
+    """Return the positions of the best, the best first: what is named, then what fits about as well as the best, then the rest.
+    Equals keep the order they came in."""
     near = fits > fits.max() / 2 if len(fits) else fits > 0
-    # Stable, so that equals keep the order they came in.
-    return np.lexsort((-score, ~near, ~exact))
+    # A score is at most one, so each step is above all that the one below it can reach.
+    rank = score.astype(np.float64) + 2.0 * near + 4.0 * exact
+    among = np.arange(len(rank))
+    if most < len(rank):
+        # Only the best are put in order; all that equal the last of them are among those.
+        among = np.flatnonzero(rank >= np.partition(rank, -most)[-most])
+    return among[np.argsort(-rank[among], kind="stable")][:most]

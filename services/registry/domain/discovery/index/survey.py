@@ -65,7 +65,7 @@ class _Survey(Search):
         foremost = against[np.argsort(-utility[against], kind="stable")][:WITHHELD]
         return Survey(
             usable=len(rows),
-            useful=[self._hit(int(row), signals, fits, parts, chosen) for row in best[:USEFUL]],
+            useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
             members=members,
             categories=categories,
             listed=listed,
@@ -74,7 +74,7 @@ class _Survey(Search):
             ],
             blocked=blocked,
             excluded=len(against) - blocked,
-            filtered=int((there & (reasons < 0)).sum()) - len(rows),
+            filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
         )
 
     def _reasons(self, chosen: Sequence[VersionHead | None]) -> tuple[Mask, np.ndarray]:

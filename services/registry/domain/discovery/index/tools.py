@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -17,9 +18,9 @@ from services.registry.domain.discovery.index.ranking import (
     composite,
     cost_component,
     fitting,
+    foremost,
     latency_component,
     nearness,
-    order,
     relevance,
 )
 from services.registry.domain.discovery.listing import Card
@@ -174,15 +175,15 @@ class Search:
         passed, removed = self._filtered(candidate, chosen, verdicts)
         rows = np.flatnonzero(passed)
         parts = self._components(rows, fits)
-        best = rows[order(signals.exact[rows], fits[rows], parts["score"][rows])][: query.limit]
+        best = rows[foremost(signals.exact[rows], fits[rows], parts["score"][rows], query.limit)]
         return Hits(
-            hits=[self._hit(int(row), signals, fits, parts, chosen) for row in best],
+            hits=self._hits(best, signals, fits, parts, chosen),
             tools=len(self._index),
-            candidates=int(candidate.sum()),
+            candidates=int(np.count_nonzero(candidate)),
             passed=len(rows),
             removed={name: count for name, count in removed.items() if count},
             nearest=self._nearest(signals) if not len(rows) else (),
-            without_vector=int((self._alive & ~columns.embedded[: self._size]).sum()) if query.vector else 0,
+            without_vector=int(np.count_nonzero(self._alive & ~columns.embedded[: self._size])) if query.vector else 0,
         )
 
     def _signals(self) -> Signals:
@@ -217,7 +218,7 @@ class Search:
     ) -> tuple[Mask, dict[str, int]]:
         left, removed = candidate, {}
         for name, keeps in self._conditions(chosen, verdicts):
-            removed[name] = int((left & ~keeps).sum())
+            removed[name] = int(np.count_nonzero(left & ~keeps))
             left = left & keeps
         return left, removed
 
@@ -293,34 +294,41 @@ class Search:
         score = composite(columns.trust[:size], fits, latency, cost)
         return {"latency": latency, "cost": cost, "score": score}
 
-    def _hit(
+    def _hits(
         self,
-        row: int,
+        rows: np.ndarray,
         signals: Signals,
         fits: np.ndarray,
         parts: Mapping[str, np.ndarray],
         chosen: Sequence[VersionHead | None],
-    ) -> Hit:
+    ) -> list[Hit]:
+        """Return the tools of some rows as they are answered. Taken from the columns together: number by number costs ten times as much."""
         columns = self._index.columns
-        listing = self._index.cards[self._index.tool_names[row]].listing
-        meant = chosen[columns.versions[row]]
-        # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
-        own = next((head for head in listing.heads if meant and head.version == meant.version), listing.face)
-        cost = float(columns.cost[row])
-        score = Score(
-            total=float(parts["score"][row]),
-            trust=float(columns.trust[row]),
-            relevance=float(fits[row]),
-            latency=float(parts["latency"][row]),
-            cost=float(parts["cost"][row]),
-            exact=float(signals.exact[row]),
-            lexical=float(signals.lexical[row]),
-            capability=float(signals.capability[row]),
-            semantic=float(nearness(signals.cosine[row : row + 1])[0]) if signals.embedded[row] else 0.0,
-            all_words=bool(signals.all_words[row]),
-            latency_p95=float(columns.latency[row]),
-            cost_per_call=None if np.isnan(cost) else cost,
+        taken = (
+            parts["score"][rows],
+            columns.trust[rows],
+            fits[rows],
+            parts["latency"][rows],
+            parts["cost"][rows],
+            signals.exact[rows].astype(np.float32),
+            signals.lexical[rows],
+            signals.capability[rows],
+            np.where(signals.embedded[rows], nearness(signals.cosine[rows]), np.float32(0)),
+            signals.all_words[rows],
+            columns.latency[rows],
         )
+        costs = [None if math.isnan(cost) else cost for cost in columns.cost[rows].tolist()]
+        scores = map(Score, *(column.tolist() for column in taken), costs)
+        return [self._hit(row, score, chosen) for row, score in zip(rows.tolist(), scores, strict=True)]
+
+    def _hit(self, row: int, score: Score, chosen: Sequence[VersionHead | None]) -> Hit:
+        versions = self._index.columns.versions[row]
+        listing, meant = self._index.cards[self._index.tool_names[row]].listing, chosen[versions]
+        own = listing.face
+        if meant is not None:
+            # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
+            heads = self._index.version_sets.values[versions]
+            own = listing.heads[next(place for place, head in enumerate(heads) if head is meant)]
         return Hit(listing, own, effective_state(own, self._now), score)
 
     def _nearest(self, signals: Signals) -> list[str]:
