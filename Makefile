@@ -53,6 +53,7 @@ lock: setup  ## Resolve the dependencies anew and pin them with hashes.
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
 bench: setup  ## Measure against the floor and the peers, as ratios within one run; SUITE=gateway for a part.
+	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
 	@$(BIN)/python -m bench $(SUITE)
 
 profile: setup  ## Draw a flame graph of each service under load; SERVICE=executor for one.

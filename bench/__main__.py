@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from bench import rows
 from bench.chart import groups, svg
-from bench.generator import program
+from bench.generator import UnansweredError, program
 from bench.report import machine, markdown
 from bench.stage import stage
 from bench.suites import CHARTED, ONLY_WHEN_NAMED, SUITES
@@ -27,17 +28,24 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     program()
     found: list[rows.Row] = []
+    given_up: list[str] = []
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as standing:
         for name in wanted:
             print(f"\n{name}", flush=True)
-            begun, start = len(found), time.monotonic()
-            _measure(SUITES[name](standing), found)
+            begun, since = len(found), time.monotonic()
+            try:
+                _measure(SUITES[name](standing), found)
+            except UnansweredError as error:
+                # What was measured so far took minutes, and what follows does not rest on it.
+                given_up.append(f"{name}: {error}")
             print("\n" + "\n".join(rows.table(found[begun:])), flush=True)
-            print(f"\n{name} took {_minutes(start)}", flush=True)
+            print(f"\n{name} took {_minutes(since)}", flush=True)
             _write(found)
     _conclude(found)
     print(f"all of it took {_minutes(start)}")
+    if given_up:
+        sys.exit("given up, " + "\ngiven up, ".join(given_up))
 
 
 def _minutes(start: float) -> str:

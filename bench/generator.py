@@ -64,6 +64,10 @@ class Target:
         return given
 
 
+class UnansweredError(Exception):
+    """Nothing was measured: the first call already did not end as it should, or there was nobody to call."""
+
+
 def program() -> Path:
     """Return the generator, building it if its sources are newer than what is there."""
     sources = sorted(SOURCES.glob("*.go"))
@@ -116,7 +120,7 @@ def offer(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         used = {name: cpu_seconds(members) - before[name] for name, members in groups.items()}
     if done.returncode:
-        raise RuntimeError(f"{suite} / {case}: {done.stderr.strip()}")
+        raise UnansweredError(f"{suite} / {case}: {done.stderr.strip()}")
     found = json.loads(done.stdout)
     calls = max(1.0, found["rps"] * (seconds + warm))
     more = {"failed": found["failed"], "failures": found["failures"]} if found["failed"] else {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.calls import message
 from bench.floor import ECHO, EMPTY
-from bench.generator import Body, in_turns, offer
+from bench.generator import Body, UnansweredError, in_turns, offer
 from bench.machine import MEGABYTE, family, resident_bytes
 from bench.packs import register
 from bench.rows import Row
@@ -34,7 +34,9 @@ def run(stage: Stage) -> Iterator[Row]:
     yield _worker_memory(stage)
     yield from _beside_floor(stage, "cold bubblewrap", "bench.outline_process", OUTLINE, at=(1,))
     if not gvisor:
-        yield Row("executor", "gVisor is not on this machine; `make gvisor` fetches it")
+        yield Row(
+            "executor", "tools with a kernel of their own do not run here; `make gvisor` and `toolmesh doctor` say why"
+        )
         return
     yield from _beside_floor(stage, "warm Python worker, gVisor", "bench.words_kernel", WORDS)
     yield from _beside_floor(stage, "cold gVisor", "bench.outline_kernel", OUTLINE, at=(1,), seconds=4.0)
@@ -53,7 +55,6 @@ def _beside_floor(
     """The case under load, in turns with empty calls under the same load, and alone; `most` is how many empty calls it may cost. What starts
     a sandbox for every call is only looked at alone: under load it is the machine that would be measured."""
     body = message(tool, arguments)
-    _reached(stage, body)
     for callers in at:
         empty, measured = in_turns(
             partial(_empty, stage, callers, seconds),
@@ -76,14 +77,6 @@ def _governed(stage: Stage, case: str, body: Body, at: int, seconds: float) -> R
     return offer("executor", case, target, [body], concurrency=at, pids=parts, seconds=seconds, warm=0.5)
 
 
-def _reached(stage: Stage, body: Body) -> None:
-    """Call once, so that a tool that cannot run here says so before anything is measured."""
-    target = stage.service("executor", ECHO)
-    row = offer("executor", "first call", target, [body], concurrency=1, seconds=0.5, warm=0.0)
-    if row.more.get("failed"):
-        raise RuntimeError(f"the tool does not run: {row.more['failures']}")
-
-
 def _worker_memory(stage: Stage) -> Row:
     """What lives below the executor now: the launcher that all sandboxes share, and one worker in its sandbox."""
     below = family(stage.parts["executor"][1])[1:]
@@ -100,7 +93,16 @@ def _register(stage: Stage) -> bool:
 
 
 def _runs(stage: Stage, tool: str) -> bool:
-    target = stage.service("executor", ECHO)
-    return not offer(
-        "executor", "probe", target, [message(tool, WORDS)], concurrency=1, seconds=0.5, warm=0.0
-    ).more.get("failed")
+    try:
+        offer(
+            "executor",
+            "probe",
+            stage.service("executor", ECHO),
+            [message(tool, WORDS)],
+            concurrency=1,
+            seconds=0.5,
+            warm=0.0,
+        )
+    except UnansweredError:
+        return False
+    return True

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.generator import STAMP, Body, in_turns
+import pytest
+
+from bench import generator
+from bench.generator import STAMP, Body, Target, UnansweredError, in_turns, offer
 from bench.rows import Row
 
 
 def test_a_body_says_whether_each_call_sends_a_number_of_its_own() -> None:
     assert Body(b"a" + STAMP.encode() + b"b").described()["stamp"] == STAMP
     assert Body(b"hello", weight=3).described() == {"weight": 3, "body": "aGVsbG8=", "stamp": ""}
+
+
+def test_a_first_call_that_fails_is_told_from_one_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "program", lambda: "false")
+    with pytest.raises(UnansweredError):
+        offer("s", "case", Target("h2c://127.0.0.1:1", "/a/B"), [Body(b"")], concurrency=1)
 
 
 def test_two_cases_are_measured_in_turns_and_the_run_in_the_middle_counts() -> None:
