@@ -15,6 +15,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as registry
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 
 from bench.catalogue import manifest
+from bench.machine import resident_bytes
 from bench.packs import registry_channel
 from bench.rows import Row
 from bench.stage import Stage
@@ -33,6 +34,9 @@ def register_tools(stage: Stage, suite: str, count: int) -> Iterator[Row]:
     missing = range(stage.tools, count)
     if not missing:
         return
+    if not stage.tools:
+        # Its own process: the language model beside it holds the same for one tool and for ten thousand, and ends when nobody asks.
+        stage.empty_registry = resident_bytes([stage.parts["registry"][1]])
     with another(stage.mesh, "registry", stage.folder) as second:
         begin = time.perf_counter()
         with registry_channel(stage) as here, registry_channel(stage, second.address) as there:

@@ -32,6 +32,8 @@ class Stage:
     """For files that are gone with the stage."""
     tools: int = 0
     """How many tools of the catalogue its registry holds."""
+    empty_registry: int = 0
+    """How many bytes the registry's process held before the first of them."""
 
     @property
     def pki(self) -> Path:

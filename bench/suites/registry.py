@@ -95,17 +95,12 @@ _SEARCH = _DISCOVERY + "SearchTools"
 
 def run(stage: Stage) -> Iterator[Row]:
     """Fill the registry, then measure each way of reading it beside the floor."""
-    # Its own process: the language model beside it holds the same for one tool and for ten thousand, and ends when nobody asks.
-    own = [stage.parts["registry"][1]]
-    before, had = resident_bytes(own), stage.tools
     yield from register_tools(stage, "registry", TOOLS)
     with registry_channel(stage) as channel:
         yield _embedded(channel)
         yield _snapshot(channel)
-    held = resident_bytes(own)
-    more = {"MB": round(held / MEGABYTE, 1)}
-    if not had:
-        more["KB a tool"] = round((held - before) / TOOLS / 1024, 1)
+    held = resident_bytes([stage.parts["registry"][1]])
+    more = {"MB": round(held / MEGABYTE, 1), "KB a tool": round((held - stage.empty_registry) / TOOLS / 1024, 1)}
     yield Row("registry", f"memory for {TOOLS:,} tools", more=more)
     cases = list(_cases())
     for at in (1, 16):

@@ -8,7 +8,8 @@ import sys
 
 from bench.machine import cpu_seconds, family, resident_bytes
 
-_BURN = "import time\nwhile time.process_time() < 0.2: pass"
+# More than is asked for: what children used is counted in whole ticks, of two kinds.
+_BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 
 def test_what_an_ended_child_used_stays_counted() -> None:
