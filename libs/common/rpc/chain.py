@@ -166,34 +166,21 @@ def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
 
 
 def _recalling(handler: Any, stages: _Stages, recall: Recall) -> grpc.RpcMethodHandler[Any, Any]:
-    """Wrap a method whose answers may be recalled: what was read and checked once is not read again. An answer that is known takes
-    neither time nor room, so it is given without asking for them."""
-    begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
-    decode, answer = _tolerant(handler.request_deserializer), handler.unary_unary
+    """Wrap a method whose answers may be recalled: what was read and checked once is not read again."""
+    decode, check, answer = _tolerant(handler.request_deserializer), stages.check, handler.unary_unary
 
-    async def unary(payload: bytes, context: Context) -> Any:
-        call, reached = begin(context), _COUNTED
-        try:
-            waiting = identify(call, context)
-            if waiting is not None:
-                await waiting
-            reached = _IDENTIFIED
-            response = recall(payload)
-            if response is None:
-                admit(call)
-                reached = _ADMITTED
-                request = decode(payload)
-                check(request)
-                response = await answer(request, context)
-        except BaseException as raised:
-            raise await stages.failed(call, context, reached, raised) from None
-        left(call)
-        return response
+    async def answered(payload: bytes, context: Context) -> Any:
+        request = decode(payload)
+        check(request)
+        return await answer(request, context)
 
+    # As bytes it passes the check of messages, and gets its own when it is read.
+    unary = _unary(answered, stages, recall)
     return grpc.unary_unary_rpc_method_handler(unary, response_serializer=_as_sent(handler.response_serializer))
 
 
-def _unary(inner: Any, stages: _Stages) -> Any:
+def _unary(inner: Any, stages: _Stages, recall: Recall | None = None) -> Any:
+    """Surround a method that answers once. An answer that is known takes neither time nor room, so it is given without asking for them."""
     begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
 
     async def unary(request: Any, context: Context) -> Any:
@@ -203,10 +190,12 @@ def _unary(inner: Any, stages: _Stages) -> Any:
             if waiting is not None:
                 await waiting
             reached = _IDENTIFIED
-            admit(call)
-            reached = _ADMITTED
-            check(request)
-            response = await inner(request, context)
+            response = None if recall is None else recall(request)
+            if response is None:
+                admit(call)
+                reached = _ADMITTED
+                check(request)
+                response = await inner(request, context)
         except BaseException as raised:
             raise await stages.failed(call, context, reached, raised) from None
         left(call)
