@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import grpc
 import grpc.aio
@@ -14,6 +14,9 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import current_call, margin
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.settings import Address
+
+Pair = tuple[str, str | bytes]
+"""One header of a call, as gRPC takes it."""
 
 
 class Credentials(Protocol):
@@ -56,8 +59,8 @@ def channel_to(
         ("grpc.min_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 1_000),
     ]
-    propagating = [PropagateUnary(), PropagateUnaryStream(), PropagateStreams()] if for_callers else None
-    return grpc.aio.secure_channel(str(address), tls, options=options, interceptors=propagating)
+    channel = grpc.aio.secure_channel(str(address), tls, options=options)
+    return CallersChannel(channel) if for_callers else channel
 
 
 def service_config(service: str, retry: Iterable[str]) -> str:
@@ -79,59 +82,79 @@ def service_config(service: str, retry: Iterable[str]) -> str:
     return json.dumps({"methodConfig": methods, **balancing})
 
 
-class PropagateUnary(grpc.aio.UnaryUnaryClientInterceptor):
-    """Passes token, trace and deadline on."""
+class CallersChannel(grpc.aio.Channel):
+    """A channel whose calls are made for the call that is being served. Not by interceptors: gRPC runs those in a task of their own, and what
+    they pass on is known before the call is made."""
 
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    async def __aenter__(self) -> Self:
+        await self._channel.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._channel.__aexit__(*error)  # type: ignore[arg-type]
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the channel; what is under way has so many seconds to end."""
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Return whether the peer can be reached, as far as is known."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Return when something else is known."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Return when the peer can be reached."""
+        await self._channel.channel_ready()
+
+    def unary_unary(self, *method: Any, **codecs: Any) -> Any:
+        """Return what calls a method that takes one message and answers with one."""
+        return _for_callers(self._channel.unary_unary(*method, **codecs))
+
+    def unary_stream(self, *method: Any, **codecs: Any) -> Any:
+        """Return what calls a method that takes one message and answers with many."""
+        return _for_callers(self._channel.unary_stream(*method, **codecs))
+
+    def stream_unary(self, *method: Any, **codecs: Any) -> Any:
+        """Return what calls a method that takes many messages and answers with one."""
+        return _for_callers(self._channel.stream_unary(*method, **codecs))
+
+    def stream_stream(self, *method: Any, **codecs: Any) -> Any:
+        """Return what calls a method that takes many messages and answers with many."""
+        return _for_callers(self._channel.stream_stream(*method, **codecs))
+
+
+def _for_callers(call: Callable[..., Any]) -> Callable[..., Any]:
+    def made(
+        request: Any = None, *, timeout: float | None = None, metadata: Sequence[Pair] | None = None, **options: Any
     ) -> Any:
-        return await continuation(outgoing(client_call_details), request)
+        timeout, metadata = outgoing(timeout, metadata or ())
+        return call(request, timeout=timeout, metadata=metadata, **options)
+
+    return made
 
 
-class PropagateUnaryStream(grpc.aio.UnaryStreamClientInterceptor):
-    """Passes token, trace and deadline on."""
-
-    async def intercept_unary_stream(
-        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
-    ) -> Any:
-        return await continuation(outgoing(client_call_details), request)
-
-
-class PropagateStreams(grpc.aio.StreamStreamClientInterceptor):
-    """Passes token, trace and deadline on."""
-
-    async def intercept_stream_stream(
-        self,
-        continuation: Callable[..., Any],
-        client_call_details: grpc.aio.ClientCallDetails,
-        request_iterator: AsyncIterable[Any] | Iterable[Any],
-    ) -> Any:
-        return await continuation(outgoing(client_call_details), request_iterator)
-
-
-def outgoing(details: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:
-    """Return the details of a call to a peer, made for the call that is being served. Without one, they stay as they are.
+def outgoing(timeout: float | None, metadata: Sequence[Pair]) -> tuple[float | None, Sequence[Pair]]:
+    """Return the timeout and the metadata of a call to a peer, made for the call that is being served. Without one, they stay as they are.
 
     Raises DEADLINE_EXCEEDED when nothing would be left for the peer: a call that cannot end in time is not begun.
     """
     call = current_call()
     if call is None:
-        return details
-    metadata = grpc.aio.Metadata(*(details.metadata or ()))
-    metadata.add("traceparent", call.trace.traceparent)
+        return timeout, metadata
+    sent = [*metadata, ("traceparent", call.trace.traceparent)]
     if call.trace.state:
-        metadata.add("tracestate", call.trace.state)
+        sent.append(("tracestate", call.trace.state))
     if call.request_id:
-        metadata.add("x-request-id", call.request_id)
+        sent.append(("x-request-id", call.request_id))
     if call.token:
-        metadata.add("authorization", f"Bearer {call.token}")
-    return grpc.aio.ClientCallDetails(
-        details.method,
-        _timeout(details.timeout, call.remaining()),
-        metadata,
-        details.credentials,
-        details.wait_for_ready,
-    )
+        sent.append(("authorization", f"Bearer {call.token}"))
+    return _timeout(timeout, call.remaining()), sent
 
 
 def _timeout(asked: float | None, remaining: float | None) -> float | None:

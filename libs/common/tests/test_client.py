@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import time
 
-import grpc.aio
 import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, enter, margin
 from libs.common.rpc.client import outgoing
 from libs.common.telemetry.trace import continue_trace
-
-
-def details(timeout: float | None = None) -> grpc.aio.ClientCallDetails:
-    return grpc.aio.ClientCallDetails("/x/Y", timeout, None, None, None)  # type: ignore[arg-type]
 
 
 def serve(**changes: object) -> Call:
@@ -25,7 +20,9 @@ def serve(**changes: object) -> Call:
 
 async def test_token_trace_and_request_id_go_along() -> None:
     call = serve(token="secret", request_id="r-1")
-    sent = dict(outgoing(details()).metadata)
+    _, metadata = outgoing(None, [("x-more", "1")])
+    sent = dict(metadata)
+    assert sent["x-more"] == "1"
     assert sent["authorization"] == "Bearer secret"
     assert sent["traceparent"] == call.trace.traceparent
     assert sent["x-request-id"] == "r-1"
@@ -34,21 +31,21 @@ async def test_token_trace_and_request_id_go_along() -> None:
 @pytest.mark.parametrize(("given", "asked", "most"), [(1.0, None, 0.95), (1.0, 0.2, 0.2), (0.05, 10.0, 0.045)])
 async def test_the_deadline_shrinks_by_a_margin(given: float, asked: float | None, most: float) -> None:
     serve(deadline=time.monotonic() + given)
-    timeout = outgoing(details(asked)).timeout
+    timeout, _ = outgoing(asked, ())
     assert timeout is not None
     assert 0 < timeout <= most
 
 
 async def test_without_a_deadline_the_asked_one_holds() -> None:
     serve()
-    assert outgoing(details(3.0)).timeout == 3.0
-    assert outgoing(details()).timeout is None
+    assert outgoing(3.0, ())[0] == 3.0
+    assert outgoing(None, ())[0] is None
 
 
 async def test_what_cannot_end_in_time_is_not_begun() -> None:
     serve(deadline=time.monotonic() - 1)
     with pytest.raises(MeshError) as caught:
-        outgoing(details())
+        outgoing(None, ())
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
 
 

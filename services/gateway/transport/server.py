@@ -88,6 +88,8 @@ def _config(settings: ProcessSettings, app: Any, protocol: type[asyncio.Protocol
         timeout_graceful_shutdown=max(1, int(settings.drain_seconds / 2)),
         # A read that is resumed inside one request would otherwise hand that request's context to the next.
         reset_contextvars=True,
+        # Nothing here asks where a request came from but by the certificate of who brings it.
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         access_log=False,
