@@ -13,12 +13,12 @@ from datetime import datetime
 from libs.common.clock import Clock
 from services.audit.domain.cloudevent import cloud_event
 from services.audit.domain.model import Page, RecordFilter, Span, Standing
+from services.audit.domain.pace import due_rest
 from services.audit.domain.ports import LogReader, RelaySeat, RelaySink, RelayWatch
 from services.audit.domain.slices import in_slices
 from services.audit.domain.tail import Tail
 
-PAGE_SIZE = 500
-REST = 9
+PAGE_SIZE = 1000
 _EVERYTHING = RecordFilter()
 
 
@@ -30,8 +30,8 @@ class Rhythm:
     """Between two looks for records of other replicas."""
     pace: float = 0.5
     """Between two looks on a busy log, so that records travel in company. A look costs what several calls do, and whoever
-    appends pays for it: the relay also rests nine times as long as it works, even when it is behind, while the log grows. It
-    catches up when the log is quiet, without a rest; how far behind it is can be seen."""
+    appends pays for it: while the log grows the relay also rests many times as long as it works (pace.py). It catches up when the
+    log is quiet, without a rest; how far behind it is can be seen."""
     stand_by: float = 2.0
     """Between two attempts to take the seat."""
     first_pause: float = 0.25
@@ -65,6 +65,8 @@ class Relay:
         self._rhythm = rhythm or Rhythm()
         self._pause = self._rhythm.first_pause
         self._size = self._size_before = 0
+        self._behind = 0.0
+        """How many seconds the next record has waited when it was last looked at."""
         self._ending = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -128,8 +130,8 @@ class Relay:
     def _due_rest(self, worked: float, page: Page) -> float:
         grew, self._size_before = self._size > self._size_before, self._size
         if not page.more:
-            return max(self._rhythm.pace, REST * worked)
-        return REST * worked if grew else 0.0
+            return max(self._rhythm.pace, due_rest(worked, self._behind))
+        return due_rest(worked, self._behind) if grew else 0.0
 
     async def _stand_by(self) -> None:
         await self._look(await self._seat.position(), 1, leads=False)
@@ -141,8 +143,8 @@ class Relay:
         page = Page([], more=False)
         if position < size:
             page = await self._log.page(_EVERYTHING, Span(position, size, ascending=True), limit)
-        waiting = self._age(page.records[0].log_time) if page.records else 0.0
-        self._watch.standing(Standing(leads, max(0, size - position), waiting))
+        self._behind = self._age(page.records[0].log_time) if page.records else 0.0
+        self._watch.standing(Standing(leads, max(0, size - position), self._behind))
         return page
 
     def _age(self, moment: datetime) -> float:

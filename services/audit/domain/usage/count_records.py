@@ -10,14 +10,14 @@ from datetime import date
 from typing import NamedTuple
 
 from libs.common.clock import Clock, SystemClock
+from services.audit.domain.pace import due_rest
 from services.audit.domain.slices import in_slices
-from services.audit.domain.usage.call import OTHER, Call, Evidence, call_of
+from services.audit.domain.usage.call import OTHER, Call, Evidence, Stretch, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
 from services.audit.domain.usage.ports import Turn, UsageBook
 from services.audit.domain.usage.tally import Tally
 
 POLL_SECONDS = 1.0
-REST = 9
 MOST_REST_SECONDS = 10.0
 _Page = tuple[Rollup, date]
 
@@ -33,9 +33,8 @@ class _Alike(NamedTuple):
 class CountRecords:
     """Follows the log and counts each record once, whichever replica does it and whenever one of them ends.
 
-    It rests nine times as long as it works, so that a busy machine makes it take fewer and larger turns. When it is far
-    behind it goes on at that pace without waiting for more: the log is caught up with, and not at the cost of whoever
-    appends to it.
+    It rests many times as long as it works (pace.py), so that a busy machine makes it take fewer and larger turns. When it is far
+    behind it goes on without waiting for more: the log is caught up with, and not at the cost of whoever appends to it.
     """
 
     def __init__(
@@ -50,6 +49,7 @@ class CountRecords:
     ) -> None:
         self._book, self._failed, self._limits, self._poll = book, failed, limits, poll
         self._clock, self._pause = clock or SystemClock(), pause
+        self._behind = 0.0
         self._counting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -77,11 +77,13 @@ class CountRecords:
                 self._failed(error)
                 more = False
             worked = self._clock.monotonic() - began
-            rest = worked * REST if more else max(self._poll, worked * REST)
+            rest = due_rest(worked, self._behind)
+            rest = rest if more else max(self._poll, rest)
             await self._pause(min(rest, MOST_REST_SECONDS))
 
     async def _count(self, turn: Turn) -> bool:
         stretch = await turn.stretch()
+        self._behind = self._age(stretch)
         if stretch.first == stretch.end:
             return False
         groups = await _grouped(stretch.evidence)
@@ -89,6 +91,12 @@ class CountRecords:
         tallies = await places.counted(groups)
         await turn.keep(tallies, places.sizes, stretch.end)
         return stretch.more
+
+    def _age(self, stretch: Stretch) -> float:
+        """Return for how many seconds the first of what is counted has been in the log."""
+        if not stretch.evidence:
+            return 0.0
+        return max(0.0, (self._clock.now() - stretch.evidence[0].log_time).total_seconds())
 
     async def _places(self, turn: Turn, groups: Sequence[_Alike]) -> _Places:
         wanted = {cell async for group in in_slices(groups) for cell in cells_of(group.call)}
