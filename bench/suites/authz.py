@@ -79,12 +79,15 @@ def _carried(stage: Stage, count: int) -> Iterator[Row]:
 
 def _floor(stage: Stage, concurrency: int, seconds: float = 4.0) -> Row:
     floor, pids = stage.floor(EMPTY), [stage.floor_pid]
-    return offer("authz", "an empty call", floor, [Body(b"")], concurrency=concurrency, pids=pids, seconds=seconds)
+    return offer(
+        "authz", "an empty call", floor, [Body(b"")], concurrency=concurrency, pids=pids, seconds=seconds, warm=0.3
+    )
 
 
 def _check(stage: Stage, case: str, concurrency: int, seconds: float = 4.0, tag: str = "bench") -> Row:
+    pids = stage.pids("authz")
     return offer(
-        "authz", case, stage.policy(), [check(tag)], concurrency=concurrency, pids=stage.pids("authz"), seconds=seconds
+        "authz", case, stage.policy(), [check(tag)], concurrency=concurrency, pids=pids, seconds=seconds, warm=0.3
     )
 
 

@@ -15,7 +15,7 @@ from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, 
 from services.audit.domain.ports import LogReader
 
 # As much as a busy log takes in while its followers rest: who falls out of this reads from the database, which costs several times as much.
-RECENT_BYTES = 8 * 1024 * 1024
+RECENT_BYTES = 4 * 1024 * 1024
 PAGE_BYTES = 1024 * 1024
 _EVERYTHING = RecordFilter()
 

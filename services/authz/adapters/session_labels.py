@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import ARRAY, Text, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -16,6 +16,20 @@ from services.authz.adapters.tables import session_labels
 from services.authz.domain.model import Question
 
 REMEMBERED = 50_000
+
+
+# As arrays, so that it is one statement for any number of rows: it is on the way of calls.
+_ADD = (
+    insert(session_labels)
+    .from_select(
+        ["place", "label"],
+        select(
+            func.unnest(bindparam("places", type_=ARRAY(Text))), func.unnest(bindparam("labels", type_=ARRAY(Text)))
+        ),
+    )
+    .on_conflict_do_nothing()
+    .returning(session_labels.c.label)
+)
 
 
 class PostgresSessionLabels:
@@ -35,10 +49,10 @@ class PostgresSessionLabels:
         missing = [pair for pair in wanted if pair not in self._known]
         if not missing:
             return ()
-        rows = [{"place": place, "label": label} for place, label in missing]
-        statement = insert(session_labels).values(rows).on_conflict_do_nothing().returning(session_labels.c.label)
+        places, found = zip(*missing, strict=True)
         async with separately(self._engine) as connection:
-            added = set((await connection.execute(statement)).scalars())
+            result = await connection.execute(_ADD, {"places": list(places), "labels": list(found)})
+            added = set(result.scalars())
         for pair in missing:
             if len(self._known) >= self._remember:
                 self._known.popitem(last=False)

@@ -188,7 +188,7 @@ async def test_revocations_are_listed_newest_first_page_by_page_until_they_are_o
 async def heard(call: Any, wanted: Callable[[Any], bool]) -> Any:
     """Return the first message of a watch that is wanted."""
     async with asyncio.timeout(10):
-        async for message in call:
+        while (message := await call.read()) is not grpc.aio.EOF:
             if wanted(message):
                 return message
     raise AssertionError("the watch ended")

@@ -204,11 +204,15 @@ def _own_namespace(tool: Tool, head: VersionHead) -> Write:
 def _put_tool(tool: Tool) -> list[Write]:
     row = _tool_row(tool)
     names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
-    leads = [{"name": name.qualified, "tool": tool.name.qualified} for name in names]
     return [
         insert(tools).values(row).on_conflict_do_update(index_elements=["name"], set_=row),
-        insert(tool_names).values(leads).on_conflict_do_nothing(),
+        # One by one: a statement with a list of rows is put together anew each time, with all that goes with it.
+        *(_lead(name, tool.name) for name in names),
     ]
+
+
+def _lead(name: ToolName, tool: ToolName) -> Write:
+    return insert(tool_names).values(name=name.qualified, tool=tool.qualified).on_conflict_do_nothing()
 
 
 async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace | None:

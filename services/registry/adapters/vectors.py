@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Column, LargeBinary, Table, Text, func, or_, select, update
+from sqlalchemy import ARRAY, Column, LargeBinary, Table, Text, bindparam, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import separately, transaction
+from libs.common.sql.engine import separately
 from services.registry.adapters.rows import manifest_of
 from services.registry.adapters.tables import metadata, tool_versions
 from services.registry.domain.discovery.ports import Unembedded
@@ -27,6 +27,15 @@ tool_vectors = Table(
     Column("vector", LargeBinary),
     Column("leased_until", TIMESTAMP(timezone=True), nullable=False),
 )
+_given = select(
+    func.unnest(bindparam("digests", type_=ARRAY(Text))).label("digest"),
+    func.unnest(bindparam("vectors", type_=ARRAY(LargeBinary))).label("vector"),
+).subquery()
+_PUT = (
+    update(tool_vectors)
+    .where(tool_vectors.c.digest == _given.c.digest, tool_vectors.c.model == bindparam("of_model"))
+    .values(vector=_given.c.vector)
+)
 
 
 class PostgresVectors:
@@ -39,27 +48,24 @@ class PostgresVectors:
         """Take manifests that have no vector and no worker, or whose worker is late."""
         free = or_(tool_vectors.c.digest.is_(None), self._late())
         of_model = (tool_vectors.c.digest == tool_versions.c.digest) & (tool_vectors.c.model == self._model)
+        until = func.clock_timestamp() + self._lease
         due = select(tool_versions.c.digest).outerjoin(tool_vectors, of_model).where(free).distinct().limit(limit)
-        async with transaction(self._engine) as connection:
-            digests = list((await connection.scalars(due)).all())
-            if not digests:
-                return []
-            until = func.clock_timestamp() + self._lease
-            rows = [{"digest": digest, "model": self._model, "leased_until": until} for digest in digests]
-            # Two replicas may read the same list; the second waits here for the first and then finds nothing to renew.
-            take = insert(tool_vectors).values(rows)
-            taken = take.on_conflict_do_update(
-                index_elements=["digest", "model"], set_={"leased_until": until}, where=self._late()
-            )
+        found = due.subquery()
+        # Two replicas may find the same ones; the second waits here for the first, in the same order, and then finds nothing to renew.
+        rows = select(found.c.digest, literal(self._model), until).order_by(found.c.digest)
+        take = insert(tool_vectors).from_select(["digest", "model", "leased_until"], rows)
+        taken = take.on_conflict_do_update(
+            index_elements=["digest", "model"], set_={"leased_until": until}, where=self._late()
+        )
+        async with separately(self._engine) as connection:
             ours = list((await connection.scalars(taken.returning(tool_vectors.c.digest))).all())
-            return await _manifests(connection, ours)
+            return await _manifests(connection, ours) if ours else []
 
     async def put(self, vectors: Mapping[str, bytes]) -> None:
         """Store vectors. One that somebody else stored meanwhile is the same."""
-        async with transaction(self._engine) as connection:
-            for digest, vector in vectors.items():
-                of = (tool_vectors.c.digest == digest) & (tool_vectors.c.model == self._model)
-                await connection.execute(update(tool_vectors).where(of).values(vector=vector))
+        async with separately(self._engine) as connection:
+            given = {"digests": list(vectors), "vectors": list(vectors.values()), "of_model": self._model}
+            await connection.execute(_PUT, given)
 
     async def release(self, digests: Sequence[str]) -> None:
         """Give back what was taken on and not worked out."""
