@@ -74,7 +74,7 @@ def edge_with(
 @contextmanager
 def _running(file: Path, admin: int) -> Iterator[int]:
     # As many threads as the mesh's own edge has.
-    command = [str(envoy()), "-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "error"]
+    command = [str(envoy()), "-c", str(file), "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: process.poll() is not None or _ready(admin), "Envoy's start", 60)

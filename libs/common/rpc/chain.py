@@ -23,7 +23,7 @@ from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.failures import Failures
 from libs.common.rpc.policy import Policy
 from libs.common.rpc.telemetry import Telemetry, arrived, code_of
-from libs.common.rpc.validate import UNDECODABLE, Validate
+from libs.common.rpc.validate import UNDECODABLE, validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -65,7 +65,7 @@ def build_chain(
         failures=Failures(log),
         callers=CallerCheck(policy, verifier, trust_domain),
         admission=Admission(policy, max_concurrent_calls),
-        check=Validate(),
+        check=validate,
     )
 
 

@@ -19,6 +19,10 @@ from google.protobuf.message import Message
 Rules = Mapping[str, Any]
 
 _WHOLE_NUMBERS = frozenset({"int32", "int64", "uint32", "uint64"})
+_OF_PLAIN_LISTS = frozenset({"min_items", "max_items", "items", "unique"})
+# In nanoseconds: a second, and about 10,000 years, which is as long as a duration may be.
+_SECOND = 10**9
+_LONGEST = 315_576_000_000 * _SECOND
 _ANCHORED = re.compile(r"\^(?P<whole>.*)\$", re.DOTALL)
 _UNSURE = "False"
 
@@ -61,7 +65,8 @@ def _of_repeated(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) ->
     name = f"m.{field.name}"
     bounds = _set_in(rules["repeated"]) if "repeated" in rules else {}
     is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-    if is_map or rules.keys() - {"repeated"} or bounds.keys() - {"min_items", "max_items", "items"}:
+    unknown = bounds.keys() - ({"min_items", "max_items", "items"} if field.message_type else _OF_PLAIN_LISTS)
+    if is_map or rules.keys() - {"repeated"} or unknown:
         # All that can be asked of what is empty is that it is not.
         must_be_there = (
             "required" in rules or "min_items" in bounds or "min_pairs" in _set_in(rules.get("map", _NO_MAP))
@@ -70,6 +75,7 @@ def _of_repeated(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) ->
         return
     item = _of_value(field, _set_in(bounds["items"]) if "items" in bounds else {}, known)
     each = f" and all([{item.format(v='v')} for v in {name}])" if item else ""
+    each += f" and len(set({name})) == len({name})" if bounds.get("unique") else ""
     if "min_items" in bounds:
         yield f"{bounds['min_items']} <= len({name}) <= {bounds.get('max_items', 2**31)}{each}"
     elif bounds or item:
@@ -80,6 +86,8 @@ def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> st
     """Return what must hold of one value, as a text with {v} for it; empty if nothing must."""
     rules = {name: rule for name, rule in rules.items() if name != "required"}
     if field.message_type is not None:
+        if rules.keys() == {"duration"}:
+            return _of_duration(_set_in(rules["duration"]))
         if rules:
             return _UNSURE
         # Looked up when it is asked for: a message may hold others of its own kind.
@@ -104,6 +112,16 @@ def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> st
         defined = frozenset(field.enum_type.values_by_number).difference(bounds.get("not_in", ()))
         return f"{{v}} in {_as_known(defined, known)}"
     return _UNSURE
+
+
+def _of_duration(bounds: Rules) -> str:
+    """Of durations in their usual form alone: whole seconds, and what is over as a part of one more."""
+    if bounds.keys() - {"gt", "gte", "lt", "lte"}:
+        return _UNSURE
+    at = {name: bound.seconds * _SECOND + bound.nanos for name, bound in bounds.items()}
+    least = at.get("gte", at.get("gt", -_LONGEST - 1) + 1)
+    most = at.get("lte", at.get("lt", _LONGEST + 1) - 1)
+    return f"0 <= {{v}}.nanos < {_SECOND} and {least} <= {{v}}.seconds * {_SECOND} + {{v}}.nanos <= {most}"
 
 
 def _of_text(bounds: Rules, known: dict[str, Any]) -> str:

@@ -10,13 +10,17 @@ import pytest
 from buf.validate import validate_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toolmesh.audit.v1 import audit_service_pb2 as audit
+from toolmesh.audit.v1 import usage_service_pb2 as usage
 from toolmesh.authz.v1 import authz_service_pb2 as authz
+from toolmesh.authz.v1 import capability_token_pb2 as capability
 from toolmesh.executor.v1 import executor_service_pb2 as executor
 from toolmesh.registry.v1 import registry_service_pb2 as registry
 
+from libs.common.rpc.surely import _of_field as of_field
 from libs.common.rpc.surely import surely_valid
 
 VALIDATOR = protovalidate.Validator()
@@ -140,6 +144,56 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
                 assert VALIDATOR.collect_violations(message) == [], (field.name, value)
 
 
+def timed() -> Iterator[tuple[Descriptor, FieldDescriptor]]:
+    for kind in KINDS:
+        for field in kind.fields:
+            if "duration" in {each.name for each, _ in rules_of(field).ListFields()}:
+                yield kind, field
+
+
+def rules_of(field: FieldDescriptor) -> Any:
+    return field.GetOptions().Extensions[validate_pb2.field]
+
+
+@pytest.mark.parametrize(("kind", "field"), list(timed()), ids=lambda each: each.full_name)
+def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: FieldDescriptor) -> None:
+    bounds = [
+        bound.seconds * 10**9 + bound.nanos
+        for rule, bound in rules_of(field).duration.ListFields()
+        if rule.name in ("gt", "gte", "lt", "lte")
+    ]
+    sure = 0
+    for nanos in {near for bound in [0, *bounds] for near in (bound - 1, bound, bound + 1, bound + 10**9)}:
+        seconds, rest = divmod(nanos, 10**9)
+        # As it should be written, and as nobody should.
+        for parts in ((seconds, rest), (seconds - 1, rest + 10**9), (seconds + 2, rest - 2 * 10**9), (seconds, -rest)):
+            message = message_factory.GetMessageClass(kind)()
+            getattr(message, field.name).MergeFrom(Duration(seconds=parts[0], nanos=parts[1]))
+            of_field = [
+                found
+                for found in VALIDATOR.collect_violations(message)
+                if found.proto.field and found.proto.field.elements[0].field_name == field.name
+            ]
+            told = surely_holds(field, message)
+            assert not (told and of_field), parts
+            sure += told
+    assert sure
+
+
+def surely_holds(field: FieldDescriptor, message: Any) -> bool:
+    """Say whether a message is sure as far as one field goes: others may be missing from it."""
+    known: dict[str, Any] = {"surely_valid": surely_valid}
+    return all(eval(condition, known, {"m": message}) for condition in of_field(field, known))  # noqa: S307
+
+
+@pytest.mark.parametrize("scopes", [["a"], ["a", "b"], ["a", "a"], ["a", "b", "a"], []])
+def test_what_is_named_twice_is_not_sure(scopes: list[str]) -> None:
+    message = authz.IssueTokenRequest(
+        subject="did:web:a:b", tools=[capability.ToolGrant(tool="*")], scopes=scopes, lifetime=Duration(seconds=1)
+    )
+    assert surely_valid(message.DESCRIPTOR)(message) == (VALIDATOR.collect_violations(message) == [])
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -156,6 +210,15 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
             )
         ),
         audit.AppendRecordsRequest(batch=1, canonical_records=[b"{}"]),
+        usage.BatchGetToolUsageRequest(
+            requests=[usage.GetToolUsageRequest(name="tools/core.echo", declared_latency=Duration(nanos=5))]
+        ),
+        authz.IssueTokenRequest(
+            subject="did:web:toolmesh.local:users:alice",
+            tools=[capability.ToolGrant(tool="*")],
+            scopes=["tools:call", "tools:read"],
+            lifetime=Duration(seconds=3600),
+        ),
     ],
     ids=lambda message: type(message).__name__,
 )
