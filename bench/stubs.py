@@ -60,7 +60,7 @@ class Asked:
 
 
 def ask_in_turns(
-    suite: str, floor: Asked, cases: Sequence[Asked], *, concurrency: int = 1, seconds: float = 0.4, turns: int = 15
+    suite: str, floor: Asked, cases: Sequence[Asked], *, concurrency: int = 1, seconds: float = 0.4, turns: int = 11
 ) -> list[tuple[Row, Row]]:
     """Ask for the floor and for every case in turns, each over a channel of its own, often rather than long. Return of each case the turn in the
     middle, by how many floors it took, with that turn's floor: the machine's pace changes from second to second, and a channel has one
