@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import rows
 from bench.chart import groups, svg
 from bench.generator import UnansweredError, program
+from bench.machine import Ticks, ticks
 from bench.report import machine, markdown
 from bench.stage import stage
 from bench.suites import CHARTED, ONLY_WHEN_NAMED, SUITES
@@ -29,21 +30,21 @@ def main() -> None:
     program()
     found: list[rows.Row] = []
     given_up: list[str] = []
-    start = time.monotonic()
+    start, before = time.monotonic(), ticks()
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as standing:
         for name in wanted:
             print(f"\n{name}", flush=True)
-            begun, since = len(found), time.monotonic()
+            begun, since, at_first = len(found), time.monotonic(), ticks()
             try:
                 _measure(SUITES[name](standing), found)
             except UnansweredError as error:
                 # What was measured so far took minutes, and what follows does not rest on it.
                 given_up.append(f"{name}: {error}")
             print("\n" + "\n".join(rows.table(found[begun:])), flush=True)
-            print(f"\n{name} took {_minutes(since)}", flush=True)
-            _write(found)
+            print(f"\n{name} took {_minutes(since)}{_disturbance(at_first)}", flush=True)
+            _write(found, before)
     _conclude(found)
-    print(f"all of it took {_minutes(start)}")
+    print(f"all of it took {_minutes(start)}{_disturbance(before)}")
     if given_up:
         sys.exit("given up, " + "\ngiven up, ".join(given_up))
 
@@ -51,6 +52,12 @@ def main() -> None:
 def _minutes(start: float) -> str:
     minutes, seconds = divmod(round(time.monotonic() - start), 60)
     return f"{minutes}:{seconds:02d} minutes"
+
+
+def _disturbance(before: Ticks) -> str:
+    """Say how much of the processor others had meanwhile, where that is enough to be seen in the figures."""
+    share = ticks().stolen_since(before)
+    return f"; others had {share:.0%} of this machine's processor meanwhile" if share >= 0.01 else ""
 
 
 def _wanted() -> list[str]:
@@ -74,14 +81,15 @@ def _measure(suite: Iterable[rows.Row], found: list[rows.Row]) -> None:
         print(f"  measured {row.case}" + (f" at {row.concurrency}" if row.concurrency else ""), flush=True)
 
 
-def _write(found: list[rows.Row]) -> None:
+def _write(found: list[rows.Row], before: Ticks) -> None:
     """Write the JSON, the chart if there is something to draw, and the report. What was there before is replaced."""
     rows.write(found, JSON)
     drawn = groups(found, CHARTED)
     CHART.unlink(missing_ok=True)
     if drawn:
         CHART.write_text(svg(drawn))
-    REPORT.write_text(markdown(found, machine(), CHART.name if drawn else ""))
+    facts = {**machine(), "taken by the machine's host for others": f"{ticks().stolen_since(before):.0%}"}
+    REPORT.write_text(markdown(found, facts, CHART.name if drawn else ""))
 
 
 def _conclude(found: list[rows.Row]) -> None:

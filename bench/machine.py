@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 MEGABYTE = 1024 * 1024
 
@@ -29,6 +30,26 @@ def _thread_seconds(task: Path) -> float:
     with suppress(FileNotFoundError, ProcessLookupError):
         return int((task / "schedstat").read_text().split()[0]) / 1e9
     return 0.0
+
+
+class Ticks(NamedTuple):
+    """Processor time of the whole machine since it began, in ticks."""
+
+    all: int
+    stolen: int
+    """What a machine that is a guest asked for, and its host gave to others."""
+
+    def stolen_since(self, before: Ticks) -> float:
+        """Return the share of the time since then that others got."""
+        return (self.stolen - before.stolen) / max(1, self.all - before.all)
+
+
+def ticks(told: str | None = None) -> Ticks:
+    """Return the machine's processor time so far."""
+    line = (told or Path("/proc/stat").read_text()).splitlines()[0]
+    # User, nice, system, idle, waiting, interrupts (2), stolen; what guests of this machine used is in the first two already.
+    spent = [int(field) for field in line.split()[1:9]]
+    return Ticks(sum(spent), spent[7])
 
 
 def resident_bytes(pids: Iterable[int]) -> int:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from bench.machine import cpu_seconds, family, resident_bytes
+from bench.machine import cpu_seconds, family, resident_bytes, ticks
 
 # More than is asked for: what children used is counted in whole ticks, of two kinds.
 _BURN = "import time\nwhile time.process_time() < 0.3: pass"
@@ -31,3 +31,15 @@ def test_a_family_is_a_process_and_everything_below() -> None:
         assert child.pid in family(os.getpid())
     finally:
         child.communicate(b"\n")
+
+
+def test_what_a_host_gave_to_others_is_told_as_a_share() -> None:
+    before = ticks("cpu 100 0 50 800 0 0 0 50 70 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    after = ticks("cpu 150 0 50 830 0 0 0 70 90 0\n")
+    assert before == (1000, 50)
+    assert after.stolen_since(before) == 0.2
+    assert before.stolen_since(before) == 0.0
+
+
+def test_a_machine_tells_its_time() -> None:
+    assert 0 <= ticks().stolen <= ticks().all
