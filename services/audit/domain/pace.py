@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # Whoever is close to the end of the log rests so many times as long as it works: what it does can wait, and whoever appends cannot.
 REST = 19
-# A rest is as much shorter as the work of one second for every so many seconds behind. About three minutes behind, it works half of the
-# time: under load without end it stays behind, and does not fall back further and further.
+# For every so many seconds behind, a rest is shorter by once the time worked. From three minutes behind on it works half of the time: under
+# load without end it stays behind, and does not fall back further and further.
 SECONDS_A_STEP = 10.0
 
 
