@@ -9,37 +9,31 @@ import time
 
 def new_id() -> str:
     """Return a UUID version 7 (RFC 9562) as 36 characters: unique without coordination, ordered to the millisecond."""
-    chance = _CHANCE.take()
     millis = f"{time.time_ns() // 1_000_000:012x}"
-    variant = _VARIANT[chance[3]]
-    return f"{millis[:8]}-{millis[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[7:]}"
+    try:
+        tail = _TAILS.pop()
+    except IndexError:
+        tail = _fetch()
+    return f"{millis[:8]}-{millis[8:]}-{tail}"
 
 
-class _Chance:
-    """Hex digits from the system's generator, fetched for many ids at once: asking it costs more than all the rest of an id."""
-
-    DIGITS = 19
-
-    def __init__(self) -> None:
-        self._digits, self._place = "", 0
-
-    def take(self) -> str:
-        """Return digits that were never given away before."""
-        end = self._place + self.DIGITS
-        if end > len(self._digits):
-            self._digits, self._place, end = os.urandom(4096).hex(), 0, self.DIGITS
-        taken, self._place = self._digits[self._place : end], end
-        return taken
-
-    def forget(self) -> None:
-        """Forget what was fetched: after a fork, both processes would give it away."""
-        self._digits, self._place = "", 0
-
-
+# What follows the time in an id. Made for many ids at once: asking the system for chance costs more than all the rest of an id.
+_TAILS: list[str] = []
+_FETCHED = 256
+_DIGITS = 19
 # The digit that says which layout of RFC 9562 this is has two random bits.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-_CHANCE = _Chance()
-os.register_at_fork(after_in_child=_CHANCE.forget)
+# After a fork, both processes would give away the same.
+os.register_at_fork(after_in_child=_TAILS.clear)
+
+
+def _fetch() -> str:
+    """Make tails that were never given away before, and return one of them."""
+    digits = os.urandom(_FETCHED * _DIGITS // 2).hex()
+    chances = [digits[start : start + _DIGITS] for start in range(0, _FETCHED * _DIGITS, _DIGITS)]
+    tails = [f"7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}" for chance in chances]
+    _TAILS.extend(tails[1:])
+    return tails[0]
 
 
 def new_trace_id() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from libs.common.errors import MeshError, Reason
@@ -58,9 +58,9 @@ class DurableTrail:
         if self._outbox.full:
             raise errors.log_behind()
 
-    async def append(self, record: Record, *, within: float) -> None:
+    def append(self, record: Record, *, within: float) -> Awaitable[None]:
         """Return once the log has the record."""
-        await self._stream.append(record, within=within)
+        return self._stream.append(record, within=within)
 
     def leave(self, record: Record) -> None:
         """Take a record that nobody waits for."""

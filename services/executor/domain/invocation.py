@@ -39,6 +39,7 @@ class Invocation:
         "decision",
         "decision_record",
         "effects",
+        "enter",
         "evidence",
         "hooks",
         "invocation_id",
@@ -68,6 +69,8 @@ class Invocation:
         self.began = clock.monotonic()
         self.deadline = Deadline(request, self.began)
         self.track = Track()
+        self.enter = self.track.enter
+        """Moves on to a state that the table allows."""
         self.phases = Phases(clock, start_span)
         self.tool: Tool | None = None
         self.arguments: dict[str, Any] = {}
@@ -104,10 +107,6 @@ class Invocation:
     def state(self) -> State:
         """Where it is."""
         return self.track.state
-
-    def enter(self, state: State) -> None:
-        """Move on to a state that the table allows."""
-        self.track.enter(state)
 
     def elapsed(self) -> float:
         """Seconds since it was asked for."""

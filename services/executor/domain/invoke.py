@@ -6,6 +6,7 @@ must be in the log; the outcome of what then ran may also wait for the log where
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,10 +37,10 @@ class Invoke:
         self._opening, self._keys, self._closing = parts.opening, parts.keys, parts.closing
         self._turns, self._execution, self._verify = parts.turns, parts.execution, parts.verification
 
-    async def __call__(self, request: Request) -> Result:
+    def __call__(self, request: Request) -> Coroutine[Any, Any, Result]:
         """Return the result of the call, or raise MeshError with the invocation's id."""
         parts = self._parts
-        return await parts.serving(Invocation(request, parts.clock, parts.spans.begin()), self._phases)
+        return parts.serving(Invocation(request, parts.clock, parts.spans.begin()), self._phases)
 
     def stop(self, request: Request, error: MeshError) -> bool:
         """End the call of this very request if it is under way: on record, and answered with the error. Say whether it was; one that is

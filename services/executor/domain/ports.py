@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import datetime
 from typing import Protocol
 
@@ -30,7 +31,7 @@ class Authorizer(Protocol):
 class AuditTrail(Protocol):
     """The log of evidence."""
 
-    async def append(self, record: Record, *, within: float) -> None:
+    def append(self, record: Record, *, within: float) -> Awaitable[None]:
         """Return once the record is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE when that did not happen within
         so many seconds; the record stays handed over and may still become durable later."""
         ...

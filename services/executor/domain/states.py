@@ -74,15 +74,12 @@ class IllegalTransitionError(Exception):
 class Track:
     """The states of one invocation, in order. It begins planned and moves only as the table allows."""
 
-    __slots__ = ("_steps",)
+    __slots__ = ("_steps", "state")
 
     def __init__(self) -> None:
-        self._steps = [State.PLANNED]
-
-    @property
-    def state(self) -> State:
+        self.state = State.PLANNED
         """Where it is."""
-        return self._steps[-1]
+        self._steps = [State.PLANNED]
 
     @property
     def previous(self) -> State | None:
@@ -105,7 +102,7 @@ class Track:
 
     def enter(self, state: State) -> None:
         """Move on; raises IllegalTransitionError and changes nothing if the table has no such way."""
-        present = self._steps[-1]
-        if state not in TRANSITIONS[present]:
-            raise IllegalTransitionError(present, state)
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalTransitionError(self.state, state)
         self._steps.append(state)
+        self.state = state
