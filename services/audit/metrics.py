@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
 from libs.common.telemetry.metrics import SECONDS
+from libs.common.telemetry.tallies import counts, spreads
 
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
-records_appended_total = Counter("toolmesh_audit_records_appended_total", "Records made durable.")
-records_repeated_total = Counter(
-    "toolmesh_audit_records_repeated_total", "Records that the log held already and acknowledged again."
-)
-commits_failed_total = Counter("toolmesh_audit_commits_failed_total", "Commits that did not succeed.")
-commit_records = Histogram("toolmesh_audit_commit_records", "How many records one commit took.", buckets=RECORDS)
-commit_seconds = Histogram("toolmesh_audit_commit_seconds", "How long one commit took.", buckets=SECONDS)
+# What is counted with every commit; the rest is counted too seldom for its cost to matter.
+records_appended_total = counts("toolmesh_audit_records_appended_total", "Records made durable.", ()).labels()
+records_repeated_total = counts(
+    "toolmesh_audit_records_repeated_total", "Records that the log held already and acknowledged again.", ()
+).labels()
+commits_failed_total = counts("toolmesh_audit_commits_failed_total", "Commits that did not succeed.", ()).labels()
+commit_records = spreads(
+    "toolmesh_audit_commit_records", "How many records one commit took.", (), buckets=RECORDS
+).labels()
+commit_seconds = spreads("toolmesh_audit_commit_seconds", "How long one commit took.", (), buckets=SECONDS).labels()
+
 relay_leads = Gauge("toolmesh_audit_relay_leads", "1 in the replica that relays, 0 in those that stand by.")
 relay_records_behind = Gauge("toolmesh_audit_relay_records_behind", "Records that the sink has not acknowledged.")
 relay_seconds_behind = Gauge("toolmesh_audit_relay_seconds_behind", "Age of the oldest record not acknowledged.")

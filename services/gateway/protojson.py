@@ -11,7 +11,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import orjson
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -59,37 +59,43 @@ def words(enum: EnumDescriptor) -> Mapping[int, str]:
     return {value.number: value.name.removeprefix(prefix).lower() for value in enum.values}
 
 
-class _Plan(NamedTuple):
-    unset: dict[str, Json]
-    fields: dict[FieldDescriptor, tuple[str, Read | None]]
-
-
 class MessageJson:
     """Turns messages into JSON. `json_fields` names the bytes that hold JSON.
 
-    The plan of each type is made once: the object of a message in which nothing is set, and how each field is read. A message
-    then costs what is set in it, and not what could be.
+    How each kind of message is read is worked out once: the object of a message in which nothing is set, and how each
+    field is read. A message then costs what is set in it, and not what could be.
     """
 
     def __init__(self, json_fields: Collection[str]) -> None:
         self._json_fields = frozenset(json_fields)
-        self._plans: dict[Descriptor, _Plan] = {}
+        self._reads: dict[Descriptor, Read] = {}
 
     def __call__(self, message: Message) -> dict[str, Json]:
         """Return the JSON object of a message."""
-        descriptor = cast(Descriptor, message.DESCRIPTOR)
-        unset, fields = self._plans.get(descriptor) or self._planned(descriptor)
-        shown = unset.copy()
-        for field, value in message.ListFields():
-            key, read = fields[field]
-            shown[key] = value if read is None else read(value)
+        kind: Any = message.DESCRIPTOR
+        shown: dict[str, Json] = self._object(kind)(message)
         return shown
 
-    def _planned(self, descriptor: Descriptor) -> _Plan:
-        fields = {field: (self._key(field), self._reader(field)) for field in descriptor.fields}
-        unset = {key: self._unset(field, read) for field, (key, read) in fields.items() if not _of_several(field)}
-        plan = self._plans[descriptor] = _Plan(unset, fields)
-        return plan
+    def _object(self, kind: Descriptor) -> Read:
+        """Return how messages of a kind are read."""
+        known = self._reads.get(kind)
+        if known is not None:
+            return known
+        unset: dict[str, Json] = {}
+        fields: dict[FieldDescriptor, tuple[str, Read | None]] = {}
+
+        def read(message: Message) -> dict[str, Json]:
+            shown = unset.copy()
+            for field, value in message.ListFields():
+                key, reader = fields[field]
+                shown[key] = value if reader is None else reader(value)
+            return shown
+
+        # Known before its fields are: a message may hold others of its own kind.
+        self._reads[kind] = read
+        fields.update({field: (self._key(field), self._reader(field)) for field in kind.fields})
+        unset.update({key: self._unset(field, each) for field, (key, each) in fields.items() if not _of_several(field)})
+        return read
 
     @staticmethod
     def _unset(field: FieldDescriptor, read: Read | None) -> Json:
@@ -109,11 +115,11 @@ class MessageJson:
             each = self._scalar(entry.fields_by_name["value"])
             return lambda entries: {str(key): each(entries[key]) if each else entries[key] for key in sorted(entries)}
         read = self._scalar(field)
-        return list if read is None else lambda items: [read(item) for item in items]
+        return list if read is None else lambda items: [*map(read, items)]
 
     def _scalar(self, field: FieldDescriptor) -> Read | None:
         if field.message_type is not None:
-            return _WELL_KNOWN.get(field.message_type.full_name, self)
+            return _WELL_KNOWN.get(field.message_type.full_name) or self._object(field.message_type)
         if field.enum_type is not None:
             known = words(field.enum_type)
             # A number that a newer peer knows and this build does not is shown as it is.

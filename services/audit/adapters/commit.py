@@ -10,13 +10,13 @@ another all its life, and what a cursor does for any statement costs more than t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
+from libs.common.facts import fact
 from services.audit.adapters.arrays import (
     byte_strings,
     common_texts,
@@ -105,7 +105,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
     return TreeHead(log_id, CompactRange(size - first, tuple(bytes(node) for node in hashes)), shard, first, opened)
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Draft:
     """A commit that was not made yet: the statement and what it would do."""
 
@@ -144,7 +144,7 @@ def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:
         texts(invocations),
         *map(common_texts, words),
     ]
-    grown, weight = replace(head, tree=tree), sum(map(len, forms))
+    grown, weight = head.grown(tree), sum(map(len, forms))
     if not completed:
         return Draft(head, grown, entries, leaves, weight, b"append", parameters)
     parameters.append(small_numbers([node.level for node, _ in completed]))

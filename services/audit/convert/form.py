@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -111,6 +112,8 @@ _SUMMARY_BYTES = int(
 )
 _decoder: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR))
 _encoder = msgspec.json.Encoder()
+# A call's arguments come twice, with its decision and with its outcome: so many are known to be good the second time.
+_REMEMBERED_SUMMARIES = 256
 _NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -226,12 +229,15 @@ def _check_summary(summary: Raw, path: str, record_id: str) -> None:
     if len(payload) > _SUMMARY_BYTES:
         raise _WrongError(path, "bytes.max_len", record_id)
     try:
-        if _plainly_canonical(payload):
-            return
-        if canonical(parse(payload)) != payload:
+        if not _is_canonical(payload):
             raise _WrongError(path, "record.canonical", record_id)
     except (MeshError, orjson.JSONDecodeError) as error:
         raise _WrongError(path, "record.json", record_id) from error
+
+
+@lru_cache(maxsize=_REMEMBERED_SUMMARIES)
+def _is_canonical(payload: bytes) -> bool:
+    return _plainly_canonical(payload) or canonical(parse(payload)) == payload
 
 
 def _plainly_canonical(payload: bytes) -> bool:

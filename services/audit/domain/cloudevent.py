@@ -5,13 +5,13 @@ The data of the event is the record's canonical form, byte for byte, so that who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from libs.common.facts import fact
 from libs.common.jsonio import dump
 from services.audit.domain.model import LoggedRecord
 
@@ -38,7 +38,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class CloudEvent:
     """An event on its way to a sink."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from libs.common.facts import fact
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 # The roots of every eighth level are stored: those of 256 leaves, of 65,536 and so on.
@@ -40,7 +41,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class CompactRange:
     """A tree of `size` leaves. It never changes: growing it makes another, so a commit that fails leaves nothing to undo."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from libs.common.facts import fact
 from services.audit.domain.merkle import CompactRange
 
 SEARCHABLE_CHARACTERS = 512
@@ -41,7 +42,7 @@ def weight_of(entries: Iterable[Entry]) -> int:
     return sum([len(entry.canonical) for entry in entries])
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class LoggedRecord:
     """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
 
@@ -54,7 +55,7 @@ class LoggedRecord:
     erased_by: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Stored:
     """Entries as one commit stored them: side by side, from `first_sequence` on, at one moment of the database's clock."""
 
@@ -78,7 +79,7 @@ class Stored:
         return LoggedRecord(self.log_id, sequence, canonical, self.leaves[place], self.log_time, self.shard)
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Appended:
     """What became of a commit: each entry's place in the log, in the order given, how the log grew, and by what."""
 
@@ -88,7 +89,7 @@ class Appended:
     stored: Stored | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class TreeHead:
     """The end of the log: the open shard and its tree."""
 
@@ -102,6 +103,10 @@ class TreeHead:
     def size(self) -> int:
         """How many records the whole log holds."""
         return self.first_sequence + self.tree.size
+
+    def grown(self, tree: CompactRange) -> TreeHead:
+        """Return the same shard with a larger tree."""
+        return TreeHead(self.log_id, tree, self.shard, self.first_sequence, self.open_time)
 
 
 @dataclass(frozen=True, slots=True)

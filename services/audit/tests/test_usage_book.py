@@ -15,11 +15,11 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from libs.common.errors import MeshError
 from libs.common.sql.engine import engine_for
 from services.audit.adapters import usage_book
-from services.audit.adapters.usage_book import PostgresBook
+from services.audit.adapters.usage_book import PostgresBook, PostgresTurn
 from services.audit.convert.audit import entries_of
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.recent import Recent
-from services.audit.domain.usage.call import OTHER
+from services.audit.domain.usage.call import OTHER, Stretch
 from services.audit.domain.usage.cells import LIMITS, Rollup
 from services.audit.domain.usage.count_records import CountRecords
 from services.audit.tests.conftest import a_writer
@@ -94,10 +94,10 @@ async def test_what_is_still_in_memory_is_not_read_back(
         recent.appended(stored)
     await writer.stop()
 
-    def read_back(*span: int) -> Any:
-        raise AssertionError(span)
+    async def read_back(turn: PostgresTurn) -> Any:
+        raise AssertionError(turn)
 
-    monkeypatch.setattr(usage_book, "_weighed", read_back)
+    monkeypatch.setattr(PostgresTurn, "_read_back", read_back)
     await count_all(PostgresBook(engine, recent=recent, records=records), idle.url, 80)
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
@@ -109,17 +109,21 @@ async def test_a_turn_that_breaks_half_way_leaves_everything_as_it_was(
     await CountRecords(PostgresBook(engine, records=30)).once()
     before = stored_cells(idle.url)
 
-    def cut() -> Any:
-        sql(
+    def cut(sizes: Any) -> Any:
+        assert sql(
             idle.url,
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'toolmesh-audit'"
             " and state = 'idle in transaction' and datname = current_database()",
         )
-        return replace_pages()
+        return columns(sizes)
 
-    # By now the cells of this turn are written, and the position is not.
-    replace_pages = usage_book._replace_pages
-    monkeypatch.setattr(usage_book, "_replace_pages", cut)
+    async def keep(turn: PostgresTurn, *given: Any) -> None:
+        # By the time it looks at the sizes, the cells of this turn are written, and the position is not.
+        monkeypatch.setattr(usage_book, "_columns", cut)
+        await kept(turn, *given)
+
+    columns, kept = usage_book._columns, PostgresTurn.keep
+    monkeypatch.setattr(PostgresTurn, "keep", keep)
     with pytest.raises(MeshError):
         await CountRecords(PostgresBook(engine)).once()
     monkeypatch.undo()
@@ -148,6 +152,21 @@ async def test_the_turn_of_another_is_not_waited_for(idle: Replica, engine: Asyn
         assert counted(idle.url) == 0
     await CountRecords(PostgresBook(engine)).once()
     assert counted(idle.url) == 1
+
+
+async def test_what_another_counted_meanwhile_is_no_news(idle: Replica, engine: AsyncEngine) -> None:
+    async with PostgresBook(engine).turn() as held:
+        assert held is not None
+        # The lock shows the position as it is now, and the size as it was a moment before.
+        turn = PostgresTurn(held._cursor, Recent(), position=5, size=3, limit=10)
+        assert await turn.stretch() == Stretch(5, 5, [])
+        assert turn.behind == 0
+
+
+async def test_a_turn_does_not_wait_for_the_disk(idle: Replica, engine: AsyncEngine) -> None:
+    async with PostgresBook(engine).turn() as turn:
+        assert turn is not None
+        assert (await turn._rows("show synchronous_commit"))[0] == ("off",)
 
 
 async def test_counting_and_appending_do_not_wait_for_each_other(idle: Replica, engine: AsyncEngine) -> None:

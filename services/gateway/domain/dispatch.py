@@ -1,24 +1,21 @@
-"""The order of work: a single call runs as it is, a batch runs a few at a time and is answered in its own order."""
+"""The order of work in a batch: a few entries at a time, answered in their own order."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from services.gateway.domain.model import Answer, Message
+from services.gateway.domain.model import Answer, Entry
 from services.gateway.domain.ports import Answering
 
 AT_ONCE = 8
 
 
-async def dispatch(message: Message, answering: Answering, *, at_once: int = AT_ONCE) -> list[Answer]:
-    """Return the answers of a message, in the order of its entries; notifications have none.
+async def dispatch(entries: Sequence[Entry], answering: Answering, *, at_once: int = AT_ONCE) -> list[Answer]:
+    """Return the answers of a batch, in the order of its entries; notifications have none.
 
     Cancelling this cancels every entry that is under way and starts no other.
     """
-    entries = message.entries
-    if not message.batch:
-        answer = await answering(entries[0])
-        return [] if answer is None else [answer]
     answers: list[Answer | None] = [None] * len(entries)
     turns = iter(range(len(entries)))
 

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.struct_pb2 import ListValue, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,3 +214,8 @@ def test_a_group_carries_its_calls_and_what_they_depend_on() -> None:
     assert list(request.calls[1].depends_on) == [0]
     assert [call.on_failure for call in request.calls] == [SIBLING_FAILURE_UNSPECIFIED, SIBLING_FAILURE_CANCEL_SIBLINGS]
     assert request.calls[1].request.priority == 9
+
+
+def test_a_message_may_hold_others_of_its_own_kind() -> None:
+    message = Value(list_value=ListValue(values=[Value(string_value="inner")]))
+    assert shown(MessageJson(())(message)) == {"list_value": {"values": [{"string_value": "inner"}]}}

@@ -12,7 +12,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from services.gateway.domain.answer import body_of, error_object
 from services.gateway.domain.deadline import allowed_seconds, parse_deadline
 from services.gateway.domain.dispatch import dispatch
-from services.gateway.domain.model import Answer, Entry, Message, Request, Unusable
+from services.gateway.domain.model import Answer, Entry, Request, Unusable
 from services.gateway.domain.parse import parse
 
 
@@ -72,8 +72,8 @@ async def test_answers_keep_the_order_of_entries_whatever_ends_first() -> None:
         return Answer(entry.id)
 
     turns[2].set()
-    message = Message(tuple(request(n) for n in range(3)), batch=True)
-    assert [a.id for a in await dispatch(message, answering)] == [0, 1, 2]
+    entries = [request(n) for n in range(3)]
+    assert [a.id for a in await dispatch(entries, answering)] == [0, 1, 2]
 
 
 async def test_no_more_than_the_bound_run_at_once_and_none_starts_after_the_end_of_interest() -> None:
@@ -87,8 +87,8 @@ async def test_no_more_than_the_bound_run_at_once_and_none_starts_after_the_end_
         await asyncio.Event().wait()
         return None
 
-    message = Message(tuple(request(n) for n in range(10)), batch=True)
-    running = asyncio.create_task(dispatch(message, answering, at_once=3))
+    entries = [request(n) for n in range(10)]
+    running = asyncio.create_task(dispatch(entries, answering, at_once=3))
     await full.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

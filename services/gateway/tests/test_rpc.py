@@ -133,6 +133,16 @@ async def test_a_batch_is_answered_in_its_own_order_and_runs_a_few_at_a_time(mes
     assert mesh.peers.executor.most_at_once == 8
 
 
+async def test_each_entry_of_a_batch_is_a_call_of_its_own_within_one_trace(mesh: Any) -> None:
+    params = [{"tool": "echo", "arguments": {}, "timeout_ms": ms} for ms in (1_000, 100_000)]
+    batch = [{"jsonrpc": "2.0", "id": n, "method": "tools.invoke", "params": params[n]} for n in range(2)]
+    await mesh.client().post(orjson.dumps(batch))
+    first, second = sorted((call for _, call in mesh.peers.executor.seen), key=lambda call: float(call.offered or 0))
+    assert first.trace.trace_id == second.trace.trace_id
+    assert first.trace.parent_id != second.trace.parent_id
+    assert 0 < (first.offered or 0) <= 1 < (second.offered or 0) <= 100
+
+
 async def test_a_batch_mixes_calls_notifications_and_nonsense(mesh: Any) -> None:
     invoke = {"jsonrpc": "2.0", "method": "tools.invoke", "params": {"tool": "echo", "arguments": {}}}
     response = await mesh.client().post(

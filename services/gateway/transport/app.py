@@ -51,19 +51,17 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
         try:
-            await self._route(scope, receive, send)
+            if path == "/rpc":
+                await self._rpc(scope, receive, send)
+            elif path in (EVALUATION, EVALUATIONS_PATH):
+                await self._authzen(scope, receive, send)
+            else:
+                await respond(send, await self._page(scope))
         except Exception as error:
-            self._log.error("unforeseen", path=scope["path"][:200], cause=error)
+            self._log.error("unforeseen", path=path[:200], cause=error)
             raise
-
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/rpc":
-            await self._rpc(scope, receive, send)
-        elif scope["path"] in (EVALUATION, EVALUATIONS_PATH):
-            await self._authzen(scope, receive, send)
-        else:
-            await respond(send, await self._page(scope))
 
     async def _page(self, scope: Scope) -> Reply:
         page, verb = self._pages.get(scope["path"]), scope["method"]

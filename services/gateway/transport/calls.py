@@ -11,7 +11,7 @@ import grpc.aio
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_span_id
-from libs.common.rpc.call import Call, enter
+from libs.common.rpc.call import Call
 from libs.common.rpc.status import from_rpc_error
 from libs.common.telemetry.log import Log
 from services.gateway.contract import Method, Parameters
@@ -47,10 +47,9 @@ class Calls:
         self._log, self._telemetry = log, telemetry
 
     async def answer(self, entry: Entry, call: Call, arrival: Arrival) -> Answer | None:
-        """Return the answer of an entry, None for a notification."""
+        """Return the answer of an entry, None for a notification. The call is the one that the running task serves."""
         route = None if isinstance(entry, Unusable) else self._routes.get(entry.method)
         call.method = _label(entry, route)
-        enter(call)
         span = self._telemetry.begin(call)
         code = CANCELED
         try:

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from libs.common.auth.peers import peer_name
 from libs.common.telemetry.log import Log
+from services.gateway.transport.gathering import GatheringTransport
 from services.gateway.transport.presence import Presence
 
 GOODBYE_SECONDS = 0.5
@@ -22,7 +23,7 @@ def protocol_for(trust_domain: str, allowed: Collection[str], log: Log) -> type[
         def connection_made(self, transport: Any) -> None:
             name = certificate_name(trust_domain, transport.get_extra_info("peercert"))
             self._refused = name not in allowed
-            super().connection_made(transport)
+            super().connection_made(GatheringTransport(transport, self.loop))
             if self._refused:
                 log.warning("peer refused", peer=name, client=str(self.client))
                 transport.abort()

@@ -56,14 +56,21 @@ class RpcEndpoint:
             message = parse(await read_body(receive, headers, MAX_BYTES, arrival.deadline_ms))
         except MeshError as error:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
-        answers = await while_connected(scope["state"]["presence"], self._answers(message, call, arrival))
+        work = self._batch(message, arrival) if message.batch else self._single(message, call, arrival)
+        answers = await while_connected(scope["state"]["presence"], work)
         return reply_to(answers, batch=message.batch, trace_id=arrival.trace.trace_id)
 
-    async def _answers(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
-        async def answering(entry: Entry) -> Answer | None:
-            return await self._calls.answer(entry, entry_call(arrival) if message.batch else call, arrival)
+    async def _single(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
+        answer = await self._calls.answer(message.entries[0], call, arrival)
+        return [] if answer is None else [answer]
 
-        return await dispatch(message, answering)
+    async def _batch(self, message: Message, arrival: Arrival) -> list[Answer]:
+        async def answering(entry: Entry) -> Answer | None:
+            call = entry_call(arrival)
+            enter(call)
+            return await self._calls.answer(entry, call, arrival)
+
+        return await dispatch(message.entries, answering)
 
     def _refused(self, call: Call, error: MeshError, **reply: Any) -> Reply:
         self._calls.refused(call, error)

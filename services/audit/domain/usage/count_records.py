@@ -101,8 +101,11 @@ class CountRecords:
     async def _places(self, turn: Turn, groups: Sequence[_Alike]) -> _Places:
         wanted = {cell async for group in in_slices(groups) for cell in cells_of(group.call)}
         known = await turn.tallies(wanted)
-        sizes = await turn.sizes({cell.page for cell in wanted})
         arriving = Counter(cell.page for cell in wanted if cell not in known)
+        if not arriving:
+            # Nothing is added to any page, so it does not matter how large they are.
+            return _Places(known, {}, self._limits)
+        sizes = await turn.sizes({cell.page for cell in wanted})
         crowded = {page for page, count in arriving.items() if sizes.get(page, 0) + count > self._limits[page[0]]}
         if crowded:
             known |= await turn.tallies(set(_instead(wanted, crowded)))
