@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from bench.durable import DATABASE
 from bench.envoy import Upstream, passing
 from bench.floor import ECHO, EMPTY
 from bench.generator import Target
@@ -120,6 +122,26 @@ def fronted(stage: Stage) -> Iterator[Fronted]:
         upstreams = {"grpc": Upstream(stage.floor_port, "executor", True), "json": Upstream(port, "gateway", False)}
         ports, envoy = stack.enter_context(passing(stage.folder, stage.pki, upstreams))
         yield Fronted(stage, ports, envoy, pid)
+
+
+@contextmanager
+def durable(stage: Stage) -> Iterator[tuple[Target, list[int]]]:
+    """Run the echo that leaves two durable records; yield it as a target, and the processes that take part."""
+    log_port, port = free_port(), free_port()
+    with ExitStack() as stack:
+        # Not among the arguments, which everybody on the machine can read.
+        os.environ[DATABASE] = stage.database()
+        stack.callback(os.environ.pop, DATABASE)
+        pids = [
+            stack.enter_context(
+                listening(
+                    [sys.executable, "-m", "bench.durable", part, str(at), str(stage.pki), str(log_port)], at, part
+                )
+            )
+            for part, at in (("log", log_port), ("echo", port))
+        ]
+        target = Target(f"h2://127.0.0.1:{port}", ECHO, pki=stage.pki, authority="executor")
+        yield target, [*pids, *stage.pids("postgres")]
 
 
 def _listens(port: int) -> bool:
