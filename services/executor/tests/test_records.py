@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -172,6 +173,14 @@ _DIFFERENCES: list[dict[str, Any]] = [
     {"request": a_request(caller=a_caller(session_id="100 % ü"))},
     {"request": a_request(caller=a_caller(peer="edge"))},
 ]
+
+
+def test_whatever_a_record_has_is_among_the_differences() -> None:
+    # Ids are never the same anyway.
+    assert {field.name for field in fields(Record)} - {name for difference in _DIFFERENCES for name in difference} == {
+        "record_id",
+        "invocation_id",
+    }
 
 
 @pytest.mark.parametrize("second", range(len(_DIFFERENCES)))
