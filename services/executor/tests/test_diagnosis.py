@@ -29,6 +29,11 @@ def facts(complaint: str = "", **changes: Any) -> dict[str, Any]:
     }
 
 
+_REFUSED = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+# Of another process, which has not come to its last words.
+_BEGINNING = 'Traceback (most recent call last):\n  File "<string>", line 2, in <module>\n    os.fork()\n'
+
+
 @pytest.mark.parametrize(
     ("known", "kind", "code"),
     [
@@ -58,6 +63,10 @@ def facts(complaint: str = "", **changes: Any) -> dict[str, Any]:
         (facts("bwrap: execvp /nope: gone\n", code=None, outer=1 << 8), End.EXITED, 127),
         (facts("Traceback\nOSError: [Errno 28] No space left on device\n", code=1), End.FILE_LIMIT, 0),
         (facts("No space left on device\nsomething else\n", code=1), End.EXITED, 1),
+        (facts(f"{_REFUSED}\n{_BEGINNING}", code=1), End.PROCESS_LIMIT, 0),
+        (facts(f"{_REFUSED}\n{_BEGINNING}ValueError: no\n", code=1), End.EXITED, 1),
+        (facts(_BEGINNING, code=1), End.EXITED, 1),
+        (facts("  indented: No space left on device \n\n", code=1), End.FILE_LIMIT, 0),
         (facts("MemoryError\n", code=1), End.OUT_OF_MEMORY, 0),
         (facts("MemoryError\n", code=0), End.EXITED, 0),
         (facts(code=1, grouped=[], peak_memory=99), End.OUT_OF_MEMORY, 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import signal
 from typing import Any
 
@@ -27,6 +28,7 @@ _LAST_WORDS = (
     ("Resource temporarily unavailable", End.PROCESS_LIMIT),
     ("can't start new thread", End.PROCESS_LIMIT),
 )
+_PART_OF_A_TRACEBACK = re.compile(r'  File "|    |Traceback \(most recent call last\):$')
 
 
 def diagnose(plan: Plan, facts: dict[str, Any]) -> Ending:
@@ -76,11 +78,18 @@ def _of_code(plan: Plan, facts: dict[str, Any], complaint: str) -> tuple[End, in
         return End.PROCESS_LIMIT, 0
     if "memory" not in facts["grouped"] and facts["peak_memory"] >= plan.memory_bytes * _NEARLY:
         return End.OUT_OF_MEMORY, 0
-    last = complaint.rstrip().rpartition("\n")[2]
+    last = _last_line(complaint)
     for words, kind in _LAST_WORDS:
         if words in last:
             return kind, 0
     return End.EXITED, code
+
+
+def _last_line(complaint: str) -> str:
+    """Return the last line that says why. Processes that end together write over each other: one's last words may stand before the beginnings of
+    another's traceback."""
+    lines = complaint.splitlines()
+    return next((line for line in reversed(lines) if line.strip() and not _PART_OF_A_TRACEBACK.match(line)), "")
 
 
 def _of_signal(plan: Plan, facts: dict[str, Any], number: int) -> tuple[End, int]:
