@@ -7,7 +7,6 @@ keeps the root of a Merkle tree beside it. Nobody is asked who calls; nothing is
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import signal
 import sys
@@ -20,6 +19,9 @@ import psycopg
 import uvloop
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+
+from bench.floor import serve_until_terminated
+from services.audit.domain.merkle import CompactRange, leaf_hash
 
 DATABASE = "BENCH_DATABASE"
 _SERVICE, _METHOD = "bench.Log", "Append"
@@ -44,31 +46,17 @@ class Log:
         connection = psycopg.connect(url, autocommit=True)
         connection.execute(_TABLES)
         self._cursor = connection.cursor()
-        self._size, self._roots = 0, list[bytes]()
+        self._tree = CompactRange()
 
     async def append(self, requests: Any, context: Any) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
             records = message.split(b"\n")
-            leaves = [self._added(record) for record in records]
-            places = range(self._size - len(records), self._size)
+            leaves, first = [leaf_hash(record) for record in records], self._tree.size
+            self._tree = self._tree.extended(leaves)
+            places = list(range(first, self._tree.size))
             # Waited for where it stands: there is nothing else to do.
-            self._cursor.execute(_COMMIT, (list(places), leaves, records, self._size, self._root()), prepare=True)
+            self._cursor.execute(_COMMIT, (places, leaves, records, self._tree.size, self._tree.root()), prepare=True)
             await context.write(b"")
-
-    def _added(self, record: bytes) -> bytes:
-        leaf = node = hashlib.sha256(b"\x00" + record).digest()
-        size = self._size
-        while size & 1:
-            node, size = hashlib.sha256(b"\x01" + self._roots.pop() + node).digest(), size >> 1
-        self._roots.append(node)
-        self._size += 1
-        return leaf
-
-    def _root(self) -> bytes:
-        root, *others = self._roots[::-1]
-        for other in others:
-            root = hashlib.sha256(b"\x01" + other + root).digest()
-        return root
 
 
 class Echo(rpc.ExecutorServiceServicer):
@@ -119,30 +107,28 @@ class Echo(rpc.ExecutorServiceServicer):
                 self._look()
 
 
-def _pair(folder: Path, name: str) -> tuple[bytes, bytes]:
-    return (folder / f"{name}.key").read_bytes(), (folder / f"{name}.pem").read_bytes()
-
-
 async def serve(part: str, port: int, folder: Path, log_port: int) -> None:
     """Serve the log or the echo until terminated."""
-    server, authority = grpc.aio.server(), (folder / "ca.pem").read_bytes()
+    server = grpc.aio.server()
     if part == "log":
-        name, method = "audit", grpc.stream_stream_rpc_method_handler(Log(os.environ[DATABASE]).append)
+        method = grpc.stream_stream_rpc_method_handler(Log(os.environ[DATABASE]).append)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
-    else:
-        name, credentials = "executor", grpc.ssl_channel_credentials(authority, *_pair(folder, "executor"))
-        target = [("grpc.ssl_target_name_override", "audit")]
-        echo = Echo(grpc.aio.secure_channel(f"127.0.0.1:{log_port}", credentials, options=target))  # type: ignore[abstract]
-        rpc.add_ExecutorServiceServicer_to_server(echo, server)
-        conversing = asyncio.create_task(echo.converse())
-        conversing.add_done_callback(lambda task: os.kill(os.getpid(), signal.SIGTERM))
-    own = grpc.ssl_server_credentials([_pair(folder, name)], authority, require_client_auth=True)
-    server.add_secure_port(f"127.0.0.1:{port}", own)
-    await server.start()
-    done = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
-    await done.wait()
-    await server.stop(0)
+        await serve_until_terminated(server, port, folder, "audit")
+        return
+    echo = Echo(_to_the_log(log_port, folder))  # type: ignore[abstract]
+    rpc.add_ExecutorServiceServicer_to_server(echo, server)
+    conversing = asyncio.create_task(echo.converse())
+    # An echo without its log answers nobody, and whoever measures it must not wait for that.
+    conversing.add_done_callback(lambda task: task.cancelled() or os.kill(os.getpid(), signal.SIGTERM))
+    await serve_until_terminated(server, port, folder, "executor")
+
+
+def _to_the_log(port: int, folder: Path) -> grpc.aio.Channel:
+    pair = (folder / "executor.key").read_bytes(), (folder / "executor.pem").read_bytes()
+    credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes(), *pair)
+    return grpc.aio.secure_channel(
+        f"127.0.0.1:{port}", credentials, options=[("grpc.ssl_target_name_override", "audit")]
+    )
 
 
 if __name__ == "__main__":

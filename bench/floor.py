@@ -41,7 +41,12 @@ async def serve(port: int, folder: Path) -> None:
     rpc.add_ExecutorServiceServicer_to_server(Echo(), server)  # type: ignore[abstract]
     empty: dict[str, Any] = {"Empty": grpc.unary_unary_rpc_method_handler(_nothing)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Floor", empty),))
-    pair = ((folder / "executor.key").read_bytes(), (folder / "executor.pem").read_bytes())
+    await serve_until_terminated(server, port, folder, "executor")
+
+
+async def serve_until_terminated(server: grpc.aio.Server, port: int, folder: Path, name: str) -> None:
+    """Serve what was added to a server, over mutual TLS under a name of the mesh, until the process is told to end."""
+    pair = ((folder / f"{name}.key").read_bytes(), (folder / f"{name}.pem").read_bytes())
     credentials = grpc.ssl_server_credentials([pair], (folder / "ca.pem").read_bytes(), require_client_auth=True)
     server.add_secure_port(f"127.0.0.1:{port}", credentials)
     await server.start()

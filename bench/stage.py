@@ -128,20 +128,16 @@ def fronted(stage: Stage) -> Iterator[Fronted]:
 def durable(stage: Stage) -> Iterator[tuple[Target, list[int]]]:
     """Run the echo that leaves two durable records; yield it as a target, and the processes that take part."""
     log_port, port = free_port(), free_port()
-    with ExitStack() as stack:
-        # Not among the arguments, which everybody on the machine can read.
-        os.environ[DATABASE] = stage.database()
-        stack.callback(os.environ.pop, DATABASE)
-        pids = [
-            stack.enter_context(
-                listening(
-                    [sys.executable, "-m", "bench.durable", part, str(at), str(stage.pki), str(log_port)], at, part
-                )
-            )
-            for part, at in (("log", log_port), ("echo", port))
-        ]
+    command = [sys.executable, "-m", "bench.durable"]
+    log = [*command, "log", str(log_port), str(stage.pki), str(log_port)]
+    echo = [*command, "echo", str(port), str(stage.pki), str(log_port)]
+    # The database's address holds a password, and everybody on the machine can read a process's arguments.
+    with (
+        listening(log, log_port, "the durable log", **{DATABASE: stage.database()}) as log_pid,
+        listening(echo, port, "the durable echo") as pid,
+    ):
         target = Target(f"h2://127.0.0.1:{port}", ECHO, pki=stage.pki, authority="executor")
-        yield target, [*pids, *stage.pids("postgres")]
+        yield target, [log_pid, pid, *stage.pids("postgres")]
 
 
 def _listens(port: int) -> bool:
@@ -150,9 +146,9 @@ def _listens(port: int) -> bool:
 
 
 @contextmanager
-def listening(command: Sequence[str], port: int, name: str) -> Iterator[int]:
+def listening(command: Sequence[str], port: int, name: str, **environ: str) -> Iterator[int]:
     """Run a program that listens on a port; yield its process once it does."""
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env={**os.environ, **environ})
     try:
         wait_until(lambda: process.poll() is not None or _listens(port), f"the start of {name}", 60)
         assert process.poll() is None, f"{name} ended at once"

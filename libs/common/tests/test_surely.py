@@ -169,13 +169,13 @@ def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: 
         for parts in ((seconds, rest), (seconds - 1, rest + 10**9), (seconds + 2, rest - 2 * 10**9), (seconds, -rest)):
             message = message_factory.GetMessageClass(kind)()
             getattr(message, field.name).MergeFrom(Duration(seconds=parts[0], nanos=parts[1]))
-            of_field = [
+            broken = [
                 found
                 for found in VALIDATOR.collect_violations(message)
                 if found.proto.field and found.proto.field.elements[0].field_name == field.name
             ]
             told = surely_holds(field, message)
-            assert not (told and of_field), parts
+            assert not (told and broken), parts
             sure += told
     assert sure
 
