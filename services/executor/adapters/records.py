@@ -13,7 +13,6 @@ import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.book import ScannerBook
-from services.executor.adapters.record_patterns import Patterns
 from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
 from services.executor.domain.tool import Effect
 
@@ -38,16 +37,15 @@ class RecordWriter:
     def __init__(self, executor_id: str, scanners: ScannerBook | None = None) -> None:
         self._executor_id, self._scanners = executor_id, scanners or ScannerBook()
         self._callers: dict[tuple[str, str, str], orjson.Fragment] = {}
-        self._patterns = Patterns(self.form)
 
     def fragment(self, record: Record) -> bytes:
         """Return a serialised batch of this one record, without a number."""
-        # Keys are ASCII and values text, whole numbers and booleans, for which sorted keys are RFC 8785.
-        form = self._patterns.written(record, _moment(record.time))
+        # Keys are ASCII and values text, whole numbers and booleans, for which this is RFC 8785.
+        form = orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS)
         return _MARK + _varint(len(form)) + form
 
-    def form(self, record: Record) -> dict[str, Any]:
-        """Return the fields of a record that say something; what is empty has no place in its form."""
+    def _form(self, record: Record) -> dict[str, Any]:
+        """The fields that say something; what is empty has no place in the form."""
         request = record.request
         form: dict[str, Any] = {
             "record_id": record.record_id,
@@ -209,9 +207,6 @@ def _second(seconds: int) -> str:
 
 def _varint(number: int) -> bytes:
     """A length as Protobuf writes it."""
-    if 0x7F < number < 0x4000:
-        # Nearly every record is as long as this.
-        return bytes((number & 0x7F | 0x80, number >> 7))
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 import protovalidate
 import pytest
 from toolmesh.audit.v1 import audit_record_pb2 as rpb
@@ -15,10 +12,9 @@ from toolmesh.common.v1 import caller_pb2 as cpb
 
 from libs.common.errors import Reason
 from services.executor.adapters.records import RecordWriter
-from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
+from services.executor.domain.model import Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
-from services.executor.domain.tool import Effect
-from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_tool, a_write_tool
+from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
 from tests.harness.records import read
 
 
@@ -116,96 +112,3 @@ def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -
         caller.session_id,
         caller.peer,
     )
-
-
-# One change each to a record like many others; some fill a gap, some make it another kind, some have more to tell.
-_DIFFERENCES: list[dict[str, Any]] = [
-    {},
-    {"time": datetime(2031, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)},
-    {"arguments": Payload("sha256:b", '{"text":"100 % ü \\" 😀 \\u0000"}'.encode())},
-    {"arguments": Payload("sha256:b")},
-    {"arguments": None},
-    {"result": Payload("sha256:c", b'["%s","\\\\"]')},
-    {"result": Payload("sha256:c")},
-    {"result": None},
-    {"latency": 0.0},
-    {"latency": 12345.678901},
-    {"latency": None},
-    {"follows": ""},
-    {"follows": "another"},
-    {"state": State.APPROVED},
-    {"previous_state": State.POST_HOOKS_RUNNING},
-    {"previous_state": None},
-    {"state_path": "planned succeeded"},
-    {"status": Status.BEGUN},
-    {"status": Status.ERROR},
-    {"event": Event.FAILED},
-    {"sandbox": "gvisor"},
-    {"attempt": 0},
-    {"attempt": 2},
-    {"tool": None},
-    {"tool": a_write_tool()},
-    {"tool": a_tool(digest="sha256:other")},
-    {"tool": a_tool(name="tools/core.say/versions/2.0.0")},
-    {"tool": a_tool(mutation="write_reversible")},
-    {"tool": a_tool(side_effects=("create 100 %",))},
-    {"decision": None},
-    {"decision": a_decision(Verdict.NEEDS_APPROVAL)},
-    {"decision": a_decision(name="decisions/other")},
-    {"decision": a_decision(name='"quoted" % \\')},
-    {"decision": a_decision(name="")},
-    {"decision": a_decision(policies=("100 %", "ü"))},
-    {"decision": a_decision(policy_set_version="set-2")},
-    {"reason": Reason.TOOL_TIMEOUT},
-    {"replayed": True},
-    {"preview": True},
-    {"changes": (Change("/a", "default"),)},
-    {"hooks": ("h: allowed",)},
-    {"effects": (Effect("a", "create"),)},
-    {"violations": (Effect("a", "create"),)},
-    {"undone_by": "tools/core.undo"},
-    {"cost_micros": 1},
-    {"request": a_request(idempotency_key="k")},
-    {"request": a_request(task_id="t")},
-    {"request": a_request(native_call_id="n")},
-    {"request": a_request(trace_id="")},
-    {"request": a_request(caller=a_caller(token_id="other"))},
-    {"request": a_request(caller=a_caller(session_id="100 % ü"))},
-    {"request": a_request(caller=a_caller(peer="edge"))},
-]
-
-
-def test_whatever_a_record_has_is_among_the_differences() -> None:
-    # Ids are never the same anyway.
-    assert {field.name for field in fields(Record)} - {name for difference in _DIFFERENCES for name in difference} == {
-        "record_id",
-        "invocation_id",
-    }
-
-
-@pytest.mark.parametrize("second", range(len(_DIFFERENCES)))
-@pytest.mark.parametrize("status", [Status.BEGUN, Status.SUCCESS])
-def test_a_record_is_written_alike_whatever_was_written_before(status: Status, second: int) -> None:
-    ended: dict[str, Any] = {
-        "event": Event.SUCCEEDED,
-        "state": State.SUCCEEDED,
-        "previous_state": State.RUNNING,
-        "state_path": "planned selected succeeded",
-        "result": Payload("sha256:r", b'{"said":"hello"}'),
-        "latency": 0.0123,
-        "follows": "0190-first",
-        "sandbox": "in_process",
-        "attempt": 1,
-    }
-    alike = {
-        "status": status,
-        "decision": a_decision(),
-        "arguments": Payload("sha256:a", b'{"text":"hello"}'),
-        **(ended if status is Status.SUCCESS else {}),
-    }
-    writer = RecordWriter("executor-0")
-    # A kind is learned when it is met again.
-    for difference in ({}, {}, *[_DIFFERENCES[second]] * 3, {}):
-        record = a_record(**{**alike, **difference})
-        form = orjson.dumps(RecordWriter("executor-0").form(record), option=orjson.OPT_SORT_KEYS)
-        assert writer.fragment(record) == pb.AppendRecordsRequest(canonical_records=[form]).SerializeToString()
