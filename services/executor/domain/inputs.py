@@ -45,7 +45,7 @@ def prepare(tool: Tool, payload: bytes, intake: Intake | None = None) -> Prepare
     loss, and with INJECTION_DETECTED what breaks the policy of a path, URL or command: with every violation, each with its place.
     """
     arguments = parse_object(payload)
-    if intake is not None and intake.internal and (sent := _internal(intake, arguments)):
+    if intake is not None and (sent := _internal(intake, arguments)):
         return Prepared(arguments, (), errors.arguments_invalid(sent))
     changes = _complete(tool, arguments, intake)
     broken = tool.input.violations(arguments)
@@ -58,10 +58,15 @@ def prepare(tool: Tool, payload: bytes, intake: Intake | None = None) -> Prepare
             rest = [violation for violation in broken if violation.path not in told]
             return Prepared(arguments, changes, errors.coercion_failed([*coerced.losses, *rest][:_MAX_VIOLATIONS]))
         if coerced.changes and not coerced.losses:
+            # What came as text is an object only now: it may hold what the mesh alone sets, and lack what has a default.
+            sent = _internal(intake, coerced.value)
+            if sent and broken:
+                return Prepared(arguments, changes, errors.arguments_invalid(sent))
+            filled = _complete_within(coerced.value, intake)
             left = tool.input.violations(coerced.value)
-            if broken or not left:
+            if broken or not (left or sent):
                 # Never from good to bad: arguments that keep the schema are only ever replaced by such that do.
-                arguments, changes, broken = coerced.value, (*changes, *coerced.changes), left
+                arguments, changes, broken = coerced.value, (*changes, *coerced.changes, *filled), left
     if broken:
         return Prepared(arguments, changes, errors.arguments_invalid(broken))
     return Prepared(arguments, changes, _refusal(intake, arguments))
@@ -70,7 +75,7 @@ def prepare(tool: Tool, payload: bytes, intake: Intake | None = None) -> Prepare
 def recheck(tool: Tool, arguments: dict[str, Any], intake: Intake | None = None) -> MeshError | None:
     """Return why arguments that somebody changed after they were prepared are refused; None if they are not. They are held to all
     that a caller's are, and nothing in them is coerced."""
-    if intake is not None and intake.internal and (sent := _internal(intake, arguments)):
+    if intake is not None and (sent := _internal(intake, arguments)):
         return errors.arguments_invalid(sent)
     if broken := tool.input.violations(arguments):
         return errors.arguments_invalid(broken)
@@ -103,15 +108,24 @@ def _complete(tool: Tool, arguments: dict[str, Any], intake: Intake | None) -> t
             # A copy, because a runner may change what it receives.
             arguments[default.argument] = copy.deepcopy(default.value)
             filled.append(default.pointer)
-    for inner in intake.inner if intake is not None else ():
+    changes = tuple([Change(pointer, DEFAULT, _BY_SCHEMA) for pointer in filled])
+    return changes if intake is None else (*changes, *_complete_within(arguments, intake))
+
+
+def _complete_within(arguments: dict[str, Any], intake: Intake) -> tuple[Change, ...]:
+    """Fill in the defaults of objects that are there."""
+    filled: list[str] = []
+    for inner in intake.inner:
         for at, parent in places(arguments, inner.parent):
             if isinstance(parent, dict) and inner.name not in parent:
                 parent[inner.name] = copy.deepcopy(inner.value)
                 filled.append(f"{at}/{escaped(inner.name)}")
-    return tuple(Change(pointer, DEFAULT, _BY_SCHEMA) for pointer in filled)
+    return tuple([Change(pointer, DEFAULT, _BY_SCHEMA) for pointer in filled])
 
 
 def _internal(intake: Intake, arguments: dict[str, Any]) -> list[Violation]:
+    if not intake.internal:
+        return []
     return [
         Violation(at, "internal_only", "is set by the mesh alone")
         for steps in intake.internal

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from libs.common.jsonio import MAX_BYTES, MAX_DEPTH
 from services.executor.adapters.hooks.plugin import Plugin, load
 from services.executor.domain.hook_answers import HookFailedError
 
@@ -48,6 +49,18 @@ async def test_what_it_does_to_the_event_changes_nothing_here() -> None:
     event = {"input": {"text": "hello"}}
     assert await plugin(meddling).ask(event) == {"input": {"text": "mine"}}
     assert event == {"input": {"text": "hello"}}
+
+
+async def measuring(event: dict[str, Any]) -> Any:
+    return {"context": [len(event["result"]["text"]), event["input"] != {}]}
+
+
+async def test_nothing_is_too_large_or_too_deep_to_be_shown() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH - 1):
+        deep = {"more": deep}
+    event = {"result": {"text": "x" * (MAX_BYTES + 1)}, "input": deep}
+    assert await plugin(measuring).ask(event) == {"context": [MAX_BYTES + 1, True]}
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,27 @@ def test_a_caller_may_not_send_what_only_the_mesh_may_set() -> None:
     ]
 
 
+def test_nor_may_a_caller_send_it_within_a_text_that_is_read_as_an_object() -> None:
+    internal = (("deep", "flag"), ("list", "*", "owner"))
+    error = refusal(b'{"text":"a","deep":"{\\"flag\\":true}","list":"[{\\"owner\\":\\"me\\"}]"}', internal=internal)
+    assert error.reason is Reason.ARGUMENTS_INVALID
+    assert [(each.path, each.rule) for each in error.violations] == [
+        ("/deep/flag", "internal_only"),
+        ("/list/0/owner", "internal_only"),
+    ]
+
+
+def test_an_object_that_came_as_a_text_gets_its_defaults() -> None:
+    tool, intake = tool_and_intake(inner=(InnerDefault(("deep",), "flag", True),))
+    prepared = prepare(tool, b'{"text":"a","count":1,"deep":"{}"}', intake)
+    assert prepared.arguments["deep"] == {"flag": True}
+    assert prepared.changes == (
+        Change("/deep", "coercion", "string to object"),
+        Change("/deep/flag", "default", "schema"),
+    )
+    assert prepared.refusal is None
+
+
 def test_defaults_within_objects_are_filled_in_where_the_object_is() -> None:
     inner = (InnerDefault(("deep",), "flag", True), InnerDefault(("list", "*"), "id", 7))
     tool, intake = tool_and_intake(inner=inner)
