@@ -6,7 +6,8 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests run side by side, file by file: much of what they do is waiting for processes.
+# Tests run side by side, file by file: much of what they do is waiting for processes. The files with the longest tests come first
+# (`testpaths`), and stay first, so that no worker is left with one of them at the end.
 WORKERS := 2
 
 .PHONY: help up down status setup test test-faults check proto lock format bench profile gvisor clean
@@ -26,7 +27,7 @@ status: setup  ## Show the running mesh.
 test: setup  ## Check the contract and the code, then run every test against real processes.
 	@# The tests of gVisor run wherever it can be had without asking anyone, and are skipped, with a word, elsewhere.
 	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## The slow half: long runs under load with processes killed at random moments.
 	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)

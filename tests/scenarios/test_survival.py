@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
+from toolmesh.audit.v1 import audit_service_pb2_grpc as audit_rpc
 
 from libs.common.ids import new_id
 from tests.harness.mesh import Mesh, cli, running_mesh
@@ -118,7 +120,10 @@ def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(own_mesh: Mesh
         own_mesh.wait_ready("audit", other_than=pid)
     answered = [a.json()["result"] for _, a in load.answers if isinstance(a, httpx.Response) and "result" in a.json()]
     assert answered != []
-    for result in answered[-40:]:
-        done = cli("audit", "tail", "--invocation", result["invocation_id"], "--json", state=own_mesh.state)
-        recorded = {entry["record"]["record_id"] for entry in json.loads(done.stdout)["records"]}
-        assert set(result["evidence_refs"]) == {f"records/{record}" for record in recorded}
+    metadata = (("authorization", f"Bearer {own_mesh.token(scopes='audit:read')}"),)
+    with own_mesh.edge_channel() as channel:
+        query = audit_rpc.AuditServiceStub(channel).QueryRecords
+        for result in answered:
+            asked = audit_pb.QueryRecordsRequest(filter=audit_pb.RecordFilter(invocation_id=result["invocation_id"]))
+            found = query(asked, metadata=metadata, timeout=15).records
+            assert set(result["evidence_refs"]) == {f"records/{each.record.record_id}" for each in found}

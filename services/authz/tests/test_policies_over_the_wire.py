@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 from toolmesh.authz.v1 import policy_service_pb2_grpc as rpc
+from toolmesh.authz.v1.capability_token_pb2 import ArgumentConstraint
 
 from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
@@ -118,6 +119,14 @@ async def test_lists_come_in_pages(mesh: Any) -> None:
     names = [each.name for page in (first, second) for each in page.policy_sets]
     assert names == ["policySets/3", "policySets/2", "policySets/1"]
     assert not second.next_page_token
+
+
+async def test_a_refusal_about_an_argument_is_explained_by_its_name(mesh: Any) -> None:
+    schema = b'{"properties":{"text":{"maxLength":3}}}'
+    confined = (await mesh.mint(argument_constraints=[ArgumentConstraint(tool="core.echo", schema=schema)])).token
+    decision = await mesh.check(confined, arguments=b'{"text":"long"}')
+    assert (outcome(decision), decision.blocked_path) == ("deny", "/text")
+    assert "/text" in (await explain(mesh, decision.name)).summary
 
 
 async def test_callers_need_the_scope(mesh: Any) -> None:

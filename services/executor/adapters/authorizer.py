@@ -188,6 +188,7 @@ def _decision(found: dpb.Decision) -> Decision:
         name=found.name,
         verdict=_verdict(found),
         deny_reason=_deny_reason(found),
+        blocked_path=found.blocked_path,
         reasons=tuple(found.reasons),
         policies=tuple(found.determining_policies),
         policy_set_version=found.policy_set_version,

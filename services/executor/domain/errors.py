@@ -66,7 +66,8 @@ def denied(decision: Decision) -> MeshError:
     for kind, value in decision.suggestions:
         metadata[f"needs_{kind}"] = f"{metadata.get(f'needs_{kind}', '')} {value}".strip()
     message = "; ".join(decision.reasons)[:_MAX_MESSAGE]
-    return MeshError(decision.deny_reason, message=message, metadata=metadata)
+    violations = _beyond(decision.blocked_path, message)
+    return MeshError(decision.deny_reason, message=message, violations=violations, metadata=metadata)
 
 
 def approval_required(decision: Decision) -> MeshError:
@@ -107,10 +108,15 @@ def word_broken(version: str, effects: int) -> MeshError:
 
 def authority_exceeded(decision: Decision, refusal: Refusal) -> MeshError:
     """The token does not cover these arguments, whatever policy says about the call."""
-    violations = [Violation(refusal.path, "authority.exceeded", refusal.message)] if refusal.path else []
+    violations = _beyond(refusal.path, refusal.message)
     return MeshError(
         refusal.reason, message=refusal.message, violations=violations, metadata={"decision": decision.name}
     )
+
+
+def _beyond(path: str, message: str) -> list[Violation]:
+    """Name the argument that the token does not cover, where it is one."""
+    return [Violation(path, "authority.exceeded", message)] if path else []
 
 
 def resources_untold(most: int, longest: int) -> MeshError:

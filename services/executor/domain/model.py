@@ -161,6 +161,8 @@ class Decision:
     name: str
     verdict: Verdict
     deny_reason: Reason = Reason.PERMISSION_DENIED
+    blocked_path: str = ""
+    """The argument that a denial is about, if it is about one."""
     reasons: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     policy_set_version: str = ""

@@ -233,6 +233,11 @@ async def test_a_denial_keeps_its_reason_and_advice(asking: Asking, authz: Authz
     assert (decision.reasons, decision.suggestions) == (("No.",), (("scope", "a:b"),))
 
 
+async def test_a_denial_names_the_argument_it_is_about(asking: Asking, authz: AuthzPeer) -> None:
+    authz.answer = lambda facts: authz.deny(Reason.AUTHORITY_EXCEEDED, blocked_path="/amount")
+    assert (await asking.ask()).blocked_path == "/amount"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -150,6 +150,14 @@ async def test_a_denial_carries_the_reason_of_policy_and_is_on_record() -> None:
     assert world.runner.calls == []
 
 
+async def test_a_denial_about_an_argument_says_which() -> None:
+    world = World()
+    denial = {"deny_reason": Reason.AUTHORITY_EXCEEDED, "blocked_path": "/amount", "reasons": ("Too much.",)}
+    world.policy.answer = a_decision(Verdict.DENY, **denial)
+    error = await world.failure(a_request())
+    assert [(each.path, each.rule) for each in error.violations] == [("/amount", "authority.exceeded")]
+
+
 async def test_what_a_person_must_decide_waits_on_record() -> None:
     world = World()
     world.policy.answer = a_decision(Verdict.NEEDS_APPROVAL, approver_groups=("ops", "leads"), quorum=2)

@@ -44,7 +44,9 @@ def _summary(recorded: Recorded) -> str:
     caller, tool = question.caller, question.call.tool.qualified
     who = f"{caller.agent} for {caller.subject}" if caller.agent and caller.agent != caller.subject else caller.subject
     lines = [f"{who} {_answer(decision)} {tool} {question.call.version} in {question.environment}."]
-    lines += [f"{reason}" for reason in decision.verdict.reasons]
+    lines += decision.verdict.reasons
+    if decision.verdict.blocked_path:
+        lines.append(f"It is about the argument {decision.verdict.blocked_path}.")
     if decision.verdict.obligations:
         kinds = ", ".join(f"{each.kind} {' '.join(each.values)}".strip() for each in decision.verdict.obligations)
         lines.append(f"It is bound to: {kinds}.")
