@@ -199,10 +199,17 @@ class AsyncClient:
         return parse(await self.fetch_result(result.stored, max_bytes=max_bytes, timeout=timeout))
 
     async def list_tools(
-        self, *, namespace: str = "", tags: Iterable[str] = (), page_size: int = 100, timeout: float | None = None
+        self,
+        *,
+        namespace: str = "",
+        tags: Iterable[str] = (),
+        usable_only: bool = False,
+        page_size: int = 100,
+        timeout: float | None = None,
     ) -> AsyncIterator[registry_service_pb2.ListedTool]:
-        """Iterate over all tools in order of their names, page by page; the timeout bounds each page."""
-        request = requests.list_tools(namespace, tags, page_size)
+        """Iterate over all tools in order of their names, or only those that the caller may use now, page by page; the timeout bounds
+        each page."""
+        request = requests.list_tools(namespace, tags, page_size, usable_only)
         while True:
             page = await self._transport.unary(self._registry.ListTools, request, timeout, repeatable=True)
             for tool in page.tools:

@@ -43,9 +43,13 @@ def invoke(
     )
 
 
-def list_tools(namespace: str, tags: Iterable[str], page_size: int) -> registry_service_pb2.ListToolsRequest:
+def list_tools(
+    namespace: str, tags: Iterable[str], page_size: int, usable_only: bool
+) -> registry_service_pb2.ListToolsRequest:
     """Ask for the first page of tools."""
-    return registry_service_pb2.ListToolsRequest(namespace=namespace, tags=list(tags), page_size=page_size)
+    return registry_service_pb2.ListToolsRequest(
+        namespace=namespace, tags=list(tags), page_size=page_size, usable_only=usable_only
+    )
 
 
 class RecordFilters(TypedDict, total=False):

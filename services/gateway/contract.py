@@ -148,6 +148,11 @@ METHODS: tuple[Method, ...] = (
             Param("page_token", "Where to continue: the `next_page_token` of the same query.", _text(1024)),
             Param("namespace", "Only tools of this namespace.", _text(63)),
             Param("tags", "Only tools with all of these tags.", {"type": "array", "items": _text(64), "maxItems": 16}),
+            Param(
+                "usable_only",
+                "Only tools that the caller may use now, by its token and by policy; a page may then hold fewer, even none.",
+                {"type": "boolean"},
+            ),
         ),
     ),
     Method(

@@ -110,6 +110,7 @@ def list_request(params: Params) -> ListToolsRequest:
         page_token=params.get("page_token", ""),
         namespace=params.get("namespace", ""),
         tags=params.get("tags", ()),
+        usable_only=params.get("usable_only", False),
     )
 
 

@@ -32,6 +32,7 @@ from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, rep
 from services.registry.adapters.tool_directory import ToolDirectory
 from services.registry.adapters.trust_book import PostgresTrustBook
 from services.registry.adapters.trust_scores import CachedTrustScores
+from services.registry.adapters.usability import AuthzUsability
 from services.registry.adapters.usage_reader import AuditUsage, UnknownUsage
 from services.registry.adapters.vector_writer import SETTLE_SECONDS, VectorWriter
 from services.registry.adapters.vectors import PostgresVectors
@@ -72,7 +73,7 @@ async def build(
 ) -> RegistryApplication:
     """Put the registry together. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
     engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
-    authz = authz_channel(settings.authz_address, settings)
+    authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
@@ -105,6 +106,7 @@ async def build(
         log=changes,
         feed=feed,
         schemas=JsonSchemaChecker(),
+        usability=AuthzUsability(authz),
         bell=bell,
         clock=clock,
         journal=log,

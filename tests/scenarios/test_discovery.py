@@ -46,6 +46,16 @@ def deferred(mesh: Mesh) -> Iterator[None]:
             wait_until(lambda: "structured_content" in rpc_outcome(mesh), "a tool that is there again")
 
 
+def test_a_list_of_what_may_be_used_holds_what_the_token_covers_and_policy_allows(mesh: Mesh) -> None:
+    narrow = mesh.token(tools="core.echo,core.arithmetic")
+    every = mesh.rpc("tools.list", {}, token=narrow).json()["result"]["tools"]
+    usable = mesh.rpc("tools.list", {"usable_only": True}, token=narrow).json()["result"]["tools"]
+    assert [each["tool"]["name"] for each in usable] == ["tools/core.arithmetic", "tools/core.echo"]
+    assert len(every) > len(usable)
+    listed = json.loads(cli("tools", "list", "--usable", "--token", narrow, "--json", state=mesh.state).stdout)["tools"]
+    assert [each["tool"]["name"] for each in listed] == ["tools/core.arithmetic", "tools/core.echo"]
+
+
 @pytest.mark.usefixtures("deferred")
 def test_a_deferred_tool_is_found_loaded_and_only_then_called(mesh: Mesh) -> None:
     refused = rpc_outcome(mesh)

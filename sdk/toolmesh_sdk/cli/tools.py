@@ -21,6 +21,9 @@ app = typer.Typer(help="See what tools there are, and look after them.", no_args
 def list_tools(
     namespace: Annotated[str, typer.Option(help="Only tools of this namespace.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeatable.")] = None,
+    usable: Annotated[
+        bool, typer.Option("--usable", help="Only tools that the token and the policies let the caller use.")
+    ] = False,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = "",
@@ -32,13 +35,13 @@ def list_tools(
     from toolmesh_sdk.cli.documents import document
 
     with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
-        found = list(client.list_tools(namespace=namespace, tags=tag or ()))
+        found = list(client.list_tools(namespace=namespace, tags=tag or (), usable_only=usable))
     if as_json:
         output.print_json({"tools": [document(tool) for tool in found]})
     elif found:
         output.print_table(("TOOL", "VERSION", "EFFECT", "STATE", "TITLE"), [_row(tool) for tool in found])
     else:
-        output.err().print("No tools match." if namespace or tag else "No tools are registered.")
+        output.err().print("No tools match." if namespace or tag or usable else "No tools are registered.")
 
 
 @app.command()

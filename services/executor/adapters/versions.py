@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
+from libs.common.auth.tool_facts import trust_in
 from libs.common.errors import MeshError
 from libs.common.names import ToolName, split_version_name
 from libs.common.semver import Version
@@ -21,8 +22,6 @@ from services.executor.domain.tool import Deprecation, Effect, Mutation, Timeout
 # What fits into one message of the mesh beside its envelope.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
 MIN_WINDOW_SECONDS = 3600.0
-# What comes with the executor is trusted like the executor; nobody vouches for anything else yet.
-BUILTIN_TRUST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         approval_always=manifest.permission.approval == mpb.APPROVAL_REQUIREMENT_ALWAYS,
         impact_scope=manifest.permission.impact_scope,
         closed_world=manifest.interface.safety.closed_world,
-        trust=BUILTIN_TRUST if manifest.execution.runner == mpb.RUNNER_KIND_BUILTIN else 0,
+        trust=trust_in(manifest),
         result_labels=tuple(manifest.permission.result_labels),
         resources=resources_of(manifest.input.schema),
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),

@@ -52,8 +52,10 @@ def test_what_the_table_allows_the_peers_contract_allows_too(
             assert schema.get("pattern", "") == rules.string.pattern
         elif rules.HasField("int32"):
             assert (schema["minimum"], schema["maximum"]) == (rules.int32.gte + 1, rules.int32.lte)
-        else:
+        elif rules.HasField("repeated"):
             assert schema["maxItems"] == rules.repeated.max_items
+        else:
+            assert schema["type"] == "boolean"
 
 
 def test_a_call_of_a_group_takes_what_a_call_takes() -> None:

@@ -29,7 +29,7 @@ def registrar_of(call: Call) -> Registrar:
 
 
 def selection_of(request: pb.ListToolsRequest) -> Selection:
-    return Selection(request.namespace, tuple(request.tags))
+    return Selection(request.namespace, tuple(request.tags), request.usable_only)
 
 
 def registered(registration: Registration) -> pb.RegisterToolResponse:

@@ -134,6 +134,13 @@ def etag_of_a_tool() -> MeshError:
     )
 
 
+def nobody_to_use_it() -> MeshError:
+    return MeshError(
+        Reason.INVALID_REQUEST,
+        violations=[Violation("usable_only", "caller", "asks what a caller may use; call with a token")],
+    )
+
+
 def request_id_reused(request_id: str) -> MeshError:
     return MeshError(Reason.IDEMPOTENCY_CONFLICT, metadata={"request_id": request_id})
 

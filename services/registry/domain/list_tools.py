@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from libs.common import pagetokens
 from libs.common.clock import Clock
 from libs.common.names import ToolName
 from services.registry.domain.errors import page_token_invalid
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
-from services.registry.domain.ports import Catalogue
+from services.registry.domain.ports import Catalogue, Usability
 from services.registry.domain.resolve import latest
 from services.registry.domain.room import fitting
 
@@ -24,11 +24,12 @@ class Selection:
 
     namespace: str = ""
     tags: tuple[str, ...] = ()
+    usable_only: bool = False
 
     @property
     def query(self) -> list[object]:
         """What a page token is bound to."""
-        return ["ListTools", self.namespace, sorted(set(self.tags))]
+        return ["ListTools", self.namespace, sorted(set(self.tags)), self.usable_only]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,13 @@ async def list_tools(
     listed = [Listed(tool, by_tool.get(tool.name)) for tool in shown]
     more = len(shown) < len(found)
     return Page(listed, pagetokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
+
+
+async def only_usable(page: Page, usability: Usability) -> Page:
+    """Return a page without what the caller may not use, and without what nobody may because none of its versions may run."""
+    listed = [(each, each.version) for each in page.tools if each.version is not None]
+    answers = await usability.usable([version for _, version in listed]) if listed else ()
+    return replace(page, tools=[each for (each, _), may in zip(listed, answers, strict=True) if may])
 
 
 async def _latest_heads(tools: Sequence[Tool], catalogue: Catalogue, clock: Clock) -> list[VersionHead | None]:

@@ -144,6 +144,14 @@ class Catalogue(Protocol):
         ...
 
 
+class Usability(Protocol):
+    """Knows what the caller that is being served may use."""
+
+    async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
+        """Return an answer a version, in their order. Raises SERVICE_UNAVAILABLE when nobody can say."""
+        ...
+
+
 class ChangeLog(Protocol):
     """Every committed change under its number, as far back as it is kept."""
 

@@ -15,11 +15,12 @@ from libs.common.telemetry.log import Log
 from services.registry.answers import Answers
 from services.registry.convert import registry as convert
 from services.registry.domain.check_compatibility import check_compatibility
+from services.registry.domain.errors import nobody_to_use_it
 from services.registry.domain.get_tool import get_tool
 from services.registry.domain.list_tool_versions import list_tool_versions
-from services.registry.domain.list_tools import list_tools
+from services.registry.domain.list_tools import Page, list_tools, only_usable
 from services.registry.domain.negotiate_schema import negotiate_schema
-from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker
+from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability
 from services.registry.domain.register_tool import register_tool
 from services.registry.domain.resolve_tool import resolve_tool
 from services.registry.domain.scan.policy import DEFAULT_POLICY, ScanPolicy
@@ -38,6 +39,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         log: ChangeLog,
         feed: ChangeFeed,
         schemas: SchemaChecker,
+        usability: Usability,
         bell: Bell,
         clock: Clock,
         journal: Log,
@@ -46,7 +48,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         self._scan_policy = scan_policy
         self._journal = journal
         self._catalogue, self._answers, self._log, self._feed = catalogue, answers, log, feed
-        self._schemas, self._bell, self._clock = schemas, bell, clock
+        self._schemas, self._usability, self._bell, self._clock = schemas, usability, bell, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
         registration = await register_tool(
@@ -68,17 +70,24 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
+        if request.usable_only:
+            if serving().identity is None:
+                raise nobody_to_use_it()
+            return convert.listed(await only_usable(await self._page(request), self._usability))
         return await self._answers.give("ListTools", request, lambda: self._listed(request))
 
     async def _listed(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
-        page = await list_tools(
+        page = await self._page(request)
+        return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
+
+    async def _page(self, request: pb.ListToolsRequest) -> Page:
+        return await list_tools(
             convert.selection_of(request),
             request.page_size,
             request.page_token,
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
 
     async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> Any:
         return await self._answers.give("ResolveTool", request, lambda: self._resolved(request))

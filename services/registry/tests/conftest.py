@@ -16,9 +16,10 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 
 from libs.common.auth.peers import SERVICES
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.rpc.call import serving
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.client import channel_to
-from libs.common.rpc.policy import AS_PEER, Row
+from libs.common.rpc.policy import AS_PEER, Row, for_caller
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
@@ -36,11 +37,18 @@ DEAD_BUS = "redis://127.0.0.1:1/0"
 
 @pytest.fixture
 async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
-    """An issuer that answers GetJwks over mutual TLS, and takes nothing back."""
+    """An issuer that answers GetJwks over mutual TLS, takes nothing back, and lets callers use what is not tagged as barred."""
 
     class Keys(authz_rpc.AuthzServiceServicer):
         async def GetJwks(self, request: Any, context: Any) -> Any:
             return authz_pb.GetJwksResponse(jwks=await signer.fetch_jwks())
+
+        async def FilterTools(self, request: Any, context: Any) -> Any:
+            assert serving().caller.subject
+            barred = ["barred" in tool.tags for tool in request.tools]
+            return authz_pb.FilterToolsResponse(
+                tools=[authz_pb.USABILITY_DENIED if each else authz_pb.USABILITY_ALLOWED for each in barred]
+            )
 
         IntrospectToken = accepts_every_token
 
@@ -49,6 +57,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
     chain = build_chain(
         policy={
             f"/{name}/GetJwks": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
+            f"/{name}/FilterTools": Row({"registry": for_caller()}, 2.0, True),
             f"/{name}/IntrospectToken": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
             "/toolmesh.authz.v1.TokenService/WatchInvalidations": Row(dict.fromkeys(SERVICES, AS_PEER), None, True),
         },

@@ -9,7 +9,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 from libs.common import pagetokens
 from libs.common.errors import Reason
-from services.registry.tests.calls import PATIENCE, refusal
+from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica
 from services.registry.tests.manifests import reader
 
@@ -41,6 +41,30 @@ async def test_pages_hold_every_tool_once_in_order_of_names(registry: Replica) -
     assert names(listing) == sorted(made)
     assert names(await pages(stub)) == sorted(made)
     assert names(await pages(stub, page_size=7)) == sorted(made)
+
+
+async def test_a_caller_may_ask_for_what_it_may_use_and_no_more(registry: Replica, signer: Any) -> None:
+    stub = registry.stub()
+    made = [reader(f"acme.tool_{letter}", tags=["barred"] if letter in "bcd" else []) for letter in "abcde"]
+    await register(stub, *made)
+    metadata = bearer(signer.mint("did:web:ann", scope="tools:read"))
+    found, token = [], ""
+    while True:
+        request = pb.ListToolsRequest(page_size=2, page_token=token, usable_only=True)
+        page = await registry.stub("gateway").ListTools(request, metadata=metadata)
+        found.append(list(page.tools))
+        token = page.next_page_token
+        if not token:
+            break
+    assert [names([each]) for each in found] == [["acme.tool_a"], [], ["acme.tool_e"]]
+    everything = await registry.stub("gateway").ListTools(pb.ListToolsRequest(), metadata=metadata)
+    assert len(everything.tools) == len(made)
+
+
+async def test_nobody_in_particular_may_use_nothing_in_particular(registry: Replica) -> None:
+    error = await refusal(registry.stub().ListTools(pb.ListToolsRequest(usable_only=True)))
+    assert error.reason is Reason.INVALID_REQUEST
+    assert [each.path for each in error.violations] == ["usable_only"]
 
 
 async def test_an_empty_registry_has_one_empty_page(registry: Replica) -> None:

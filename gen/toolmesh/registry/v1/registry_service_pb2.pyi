@@ -272,12 +272,18 @@ class ListToolsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
+    USABLE_ONLY_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """How many at most, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to continue; empty for the first page."""
     namespace: _builtins.str
     """Only tools of this namespace; empty for all."""
+    usable_only: _builtins.bool
+    """Only tools that the caller may use now, by its token and by policy, if need be with a person's consent. What depends on
+    arguments counts as usable: the call itself is asked about. A page may then hold fewer tools than asked for, even none, and
+    still name a next one. Only for callers with a token.
+    """
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only tools with all of these tags."""
@@ -289,10 +295,11 @@ class ListToolsRequest(_message.Message):
         page_token: _builtins.str = ...,
         namespace: _builtins.str = ...,
         tags: _abc.Iterable[_builtins.str] | None = ...,
+        usable_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "tags", b"tags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "tags", b"tags", "usable_only", b"usable_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,7 +100,7 @@ class RegistryServiceServicer:
 
     def ListTools(self, request, context):
         """Lists tools in order of their names. Callable like GetTool. Pages are stable under concurrent registration; a page token of
-        another query fails with PAGE_TOKEN_INVALID.
+        another query fails with PAGE_TOKEN_INVALID. With `usable_only`, fails with SERVICE_UNAVAILABLE while policy cannot be asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

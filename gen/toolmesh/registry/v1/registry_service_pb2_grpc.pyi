@@ -43,7 +43,7 @@ class RegistryServiceStub:
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
     ListTools: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ListToolsRequest, _registry_service_pb2.ListToolsResponse]
     """Lists tools in order of their names. Callable like GetTool. Pages are stable under concurrent registration; a page token of
-    another query fails with PAGE_TOKEN_INVALID.
+    another query fails with PAGE_TOKEN_INVALID. With `usable_only`, fails with SERVICE_UNAVAILABLE while policy cannot be asked.
     """
     ResolveTool: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ResolveToolRequest, _registry_service_pb2.ResolveToolResponse]
     """Resolves a reference and a version constraint to one version and its digest. Callable like GetTool. Prefers the highest
@@ -86,7 +86,7 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
     ListTools: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListToolsRequest, _registry_service_pb2.ListToolsResponse]  # type: ignore[assignment]
     """Lists tools in order of their names. Callable like GetTool. Pages are stable under concurrent registration; a page token of
-    another query fails with PAGE_TOKEN_INVALID.
+    another query fails with PAGE_TOKEN_INVALID. With `usable_only`, fails with SERVICE_UNAVAILABLE while policy cannot be asked.
     """
     ResolveTool: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ResolveToolRequest, _registry_service_pb2.ResolveToolResponse]  # type: ignore[assignment]
     """Resolves a reference and a version constraint to one version and its digest. Callable like GetTool. Prefers the highest
@@ -144,7 +144,7 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_service_pb2.ListToolsResponse, _abc.Awaitable[_registry_service_pb2.ListToolsResponse]]:
         """Lists tools in order of their names. Callable like GetTool. Pages are stable under concurrent registration; a page token of
-        another query fails with PAGE_TOKEN_INVALID.
+        another query fails with PAGE_TOKEN_INVALID. With `usable_only`, fails with SERVICE_UNAVAILABLE while policy cannot be asked.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,30 @@
+"""What a caller may use, by authz: the token of the caller that is being served goes along with the question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc.aio
+from toolmesh.authz.v1 import authz_service_pb2 as pb
+from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
+
+from libs.common.auth.tool_facts import tool_facts
+from libs.common.rpc.status import from_rpc_error
+from services.registry.convert.registry import tool_version
+from services.registry.domain.model import ToolVersion
+
+
+class AuthzUsability:
+    """Asks authz about a page at a time, which is as much as it takes at once."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = AuthzServiceStub(channel)
+
+    async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
+        """Return an answer a version, in their order. Raises what authz refuses with; SERVICE_UNAVAILABLE when it is not there."""
+        request = pb.FilterToolsRequest(tools=[tool_facts(tool_version(version)) for version in versions])
+        try:
+            answer: pb.FilterToolsResponse = await self._stub.FilterTools(request)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from None
+        return [each in (pb.USABILITY_ALLOWED, pb.USABILITY_NEEDS_APPROVAL) for each in answer.tools]
