@@ -37,6 +37,13 @@ def test_a_preview_as_json_is_one_document(toolmesh: Any, mesh: Any) -> None:
     assert (document["preview_token"], document["expire_time"]) == ("shown-1", "2027-01-15T08:00:00+00:00")
 
 
+def test_a_result_that_is_left_out_is_spoken_of(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("PreviewInvocation", pb.PreviewInvocationResponse(result_left_out="needs_approval"))
+    assert "would return" in toolmesh("call", "acme.wipe", "--preview").stdout
+    document = json.loads(toolmesh("call", "acme.wipe", "--preview", "--json").stdout)
+    assert (document["predicted_result"], document["result_left_out"]) == (None, "needs_approval")
+
+
 def test_a_preview_fails_like_the_call(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("PreviewInvocation", MeshError(Reason.PERMISSION_DENIED))
     assert toolmesh("call", "acme.wipe", "--preview").exit_code == 4

@@ -80,13 +80,13 @@ def test_what_is_no_token_is_wrong_usage(toolmesh: Any, text: str) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172800)])
 def test_lifetimes_are_written_as_people_write_them(text: str, seconds: int) -> None:
-    assert seconds_of(text) == seconds
+    assert seconds_of(text, "--ttl") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1h", "1.5h", "soon", "1w"])
 def test_other_lifetimes_are_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        seconds_of(text)
+        seconds_of(text, "--ttl")
 
 
 def test_a_token_is_shown_in_words() -> None:
@@ -148,6 +148,69 @@ def test_a_minted_token_carries_every_bound_that_was_said(toolmesh: Any, mesh: A
 )
 def test_bounds_that_cannot_be_read_are_wrong_usage(toolmesh: Any, wrong: list[str]) -> None:
     assert toolmesh("token", "mint", *wrong).exit_code == 2
+
+
+def test_everything_that_is_said_of_a_tool_holds(toolmesh: Any, mesh: Any) -> None:
+    ran = toolmesh(
+        *(
+            "token",
+            "mint",
+            "--raw",
+            "--arguments",
+            'pay={"required": ["to"]}',
+            "--arguments",
+            'echo={"maxProperties": 1}',
+        ),
+        *("--arguments", 'pay={"maxProperties": 2}'),
+    )
+    assert ran.exit_code == 0
+    constraints = mesh.of("IssueToken")[0].request.argument_constraints
+    assert [(each.tool, json.loads(each.schema)) for each in constraints] == [
+        ("pay", {"allOf": [{"required": ["to"]}, {"maxProperties": 2}]}),
+        ("echo", {"maxProperties": 1}),
+    ]
+
+
+@pytest.mark.parametrize("text", ['pay={"maximum": 1, "maximum": 9}', "={}", "pay=", ""])
+def test_a_constraint_of_which_a_part_would_be_lost_is_wrong_usage(toolmesh: Any, mesh: Any, text: str) -> None:
+    assert toolmesh("token", "mint", "--arguments", text).exit_code == 2
+    assert mesh.of("IssueToken") == []
+
+
+EMPTY = ["", " ", ","]
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize(
+    "option", ["tools", "tenant", "groups", "audience", "resources", "running", "session", "proof"]
+)
+def test_a_bound_that_says_nothing_is_not_taken_for_none(toolmesh: Any, mesh: Any, option: str, empty: str) -> None:
+    ran = toolmesh("token", "mint", f"--{option}", empty)
+    assert (ran.exit_code, f"--{option}" in ran.stderr) == (2, True)
+    assert mesh.of("IssueToken") == []
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize("option", ["tools", "ttl", "resources", "session", "proof", "audience", "groups", "running"])
+def test_nobody_passes_everything_on_by_saying_nothing(
+    toolmesh: Any, mesh: Any, signer: Any, option: str, empty: str
+) -> None:
+    ran = toolmesh("token", "delegate", "did:web:x:bot", "--token", signer.mint(), f"--{option}", empty)
+    assert (ran.exit_code, f"--{option}" in ran.stderr) == (2, True)
+    assert mesh.of("DelegateToken") == []
+
+
+def test_a_budget_of_running_time_may_be_none(toolmesh: Any, mesh: Any) -> None:
+    assert toolmesh("token", "mint", "--raw", "--running", "0", "--calls", "0").exit_code == 0
+    budget = mesh.of("IssueToken")[0].request.budget
+    assert (budget.HasField("running_time"), budget.running_time.seconds, budget.HasField("calls")) == (True, 0, True)
+
+
+@pytest.mark.parametrize("option", ["--running", "--ttl"])
+def test_a_span_that_cannot_be_read_is_blamed_on_its_own_option(toolmesh: Any, option: str) -> None:
+    ran = toolmesh("token", "mint", option, "x")
+    assert ran.exit_code == 2
+    assert [each in ran.stderr for each in ("--running", "--ttl")] == [option == "--running", option == "--ttl"]
 
 
 def test_a_token_is_passed_on_through_the_edge(toolmesh: Any, mesh: Any, signer: Any) -> None:

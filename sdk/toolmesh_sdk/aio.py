@@ -107,7 +107,7 @@ class AsyncClient:
         Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
 
         `priority` is how urgent the call is beside others that wait for the same place, 1 to 10; 0 means the tool's own.
-        `preview_token` comes from a `preview` of this very call, where policy demands one.
+        `preview_token` comes from a `preview` of this very call, where policy or an irreversible tool demands one.
         """
         secret = self._transport.options.key_secret
         key = key_of_call(secret, session_id, tool, arguments, step=step, given=idempotency_key)
@@ -135,7 +135,7 @@ class AsyncClient:
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Preview:
-        """Say what a call would do without doing it; its token lets the call itself pass where policy demands a preview.
+        """Say what a call would do without doing it; its token lets the call itself pass where a preview is demanded.
 
         Fails like the call would, and with PreconditionFailedError where the tool cannot be previewed.
         """

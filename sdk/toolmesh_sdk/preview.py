@@ -25,7 +25,8 @@ class Preview:
     """What a call would do; nothing of it was done.
 
     `token` shows the mesh, until it `expires`, that this very call was previewed: pass it as `preview_token` with the same tool and
-    arguments. `predicted_result` is None where the tool cannot tell.
+    arguments. `predicted_result` is None where the tool cannot tell, and where it is left out:
+    `result_left_out` then says why, `needs_approval` or `too_large`.
     """
 
     changes: tuple[Effect, ...]
@@ -38,6 +39,7 @@ class Preview:
     tool_version: str
     invocation_id: str
     trace_id: str
+    result_left_out: str = ""
 
 
 def preview_of(response: pb.PreviewInvocationResponse) -> Preview:
@@ -53,4 +55,5 @@ def preview_of(response: pb.PreviewInvocationResponse) -> Preview:
         tool_version=response.tool_version,
         invocation_id=response.invocation_id,
         trace_id=response.trace_id,
+        result_left_out=response.result_left_out,
     )

@@ -12,7 +12,6 @@ from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
-from libs.common.jsonio import dump
 from libs.common.rpc.call import Call
 from services.executor.domain.fetch_result import Piece
 from services.executor.domain.model import PLAIN, Caller, Change, Foreseen, Request, Result, Shown, Source, Stored
@@ -76,7 +75,8 @@ def preview_of(foreseen: Foreseen) -> pb.PreviewInvocationResponse:
         changes=[epb.ObservedEffect(**effect_fields(change)) for change in forecast.changes],
         preconditions=[pb.Precondition(description=text, holds=holds) for text, holds in forecast.preconditions],
         impact=forecast.impact,
-        predicted_result=b"" if forecast.result is None else dump(forecast.result),
+        predicted_result=foreseen.result,
+        result_left_out=foreseen.left_out,
         approval_required=foreseen.approval_required,
         preview_token=foreseen.token,
         expire_time=_timestamp(foreseen.expires),

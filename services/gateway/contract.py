@@ -71,7 +71,7 @@ _EFFECTIVE = (
         "How urgent it is beside others that wait, 1 to 10; absent means as its tool says.",
         {"type": "integer", "minimum": 1, "maximum": 10},
     ),
-    Param("preview_token", "Shows that this very call was previewed, where policy demands it.", _text(1024)),
+    Param("preview_token", "Shows that this very call was previewed, where that is demanded.", _text(1024)),
 )
 _TIMEOUT = Param(
     "timeout_ms",
@@ -119,7 +119,8 @@ METHODS: tuple[Method, ...] = (
     Method(
         "tools.preview",
         "Says what a call would do without doing it.",
-        "The `changes`, `preconditions` and `impact`, and the `preview_token` that `tools.invoke` takes.",
+        "The `changes`, `preconditions` and `impact`, the `predicted_result` or why it is left out, and the "
+        "`preview_token` that `tools.invoke` takes.",
         (*_CALL, _TIMEOUT),
     ),
     Method(

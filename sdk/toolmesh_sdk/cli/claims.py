@@ -26,14 +26,14 @@ def claims_of(token: str) -> dict[str, Any]:
     return claims
 
 
-def seconds_of(text: str) -> int:
-    """Read a lifetime: `90`, `90s`, `15m`, `1h`, `2d`."""
+def seconds_of(text: str, option: str, *, least: int = 1) -> int:
+    """Read a span of time: `90`, `90s`, `15m`, `1h`, `2d`. A lifetime lasts a second at least; a budget may be none."""
     match = re.fullmatch(r"([0-9]+)([smhd]?)", text.strip())
-    if match is None or not int(match.group(1)):
-        raise typer.BadParameter(f"{text} is not a lifetime; write 90s, 15m, 1h or 2d", param_hint="--ttl")
+    if match is None or int(match.group(1)) < least:
+        raise typer.BadParameter(f"{text} is not a span of time; write 90s, 15m, 1h or 2d", param_hint=option)
     return int(match.group(1)) * _UNITS[match.group(2)]
 
 
-def listed(text: str) -> list[str]:
-    """Read a list that is separated by commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+def listed(text: str | None) -> list[str]:
+    """Read a list that is separated by commas; what was not said is an empty one."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from toolmesh_sdk.preview import Preview
 
 
+_LEFT_OUT = {
+    "needs_approval": "What it would return is not shown before it is approved.",
+    "too_large": "What it would return is too large to be shown.",
+}
+
+
 def preview_document(preview: Preview) -> dict[str, Any]:
     """Return a preview as JSON values."""
     return {
@@ -20,6 +26,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
         "preconditions": [asdict(each) for each in preview.preconditions],
         "impact": preview.impact,
         "predicted_result": preview.predicted_result,
+        "result_left_out": preview.result_left_out,
         "approval_required": preview.approval_required,
         "preview_token": preview.token,
         "expire_time": iso(preview.expires),
@@ -46,6 +53,8 @@ def print_preview(preview: Preview) -> None:
     if preview.predicted_result is not None:
         console.print("It would return:")
         output.print_content(preview.predicted_result)
+    elif preview.result_left_out:
+        console.print(_LEFT_OUT.get(preview.result_left_out, "What it would return is left out."))
     until = f" until {preview.expires:%Y-%m-%d %H:%M:%S} UTC" if preview.expires else ""
     console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
     console.print(output.text(f"  --preview-token {preview.token}"))

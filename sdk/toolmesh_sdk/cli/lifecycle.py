@@ -71,7 +71,7 @@ def deprecate(
         reason=reason,
         etag=etag,
         sunset_time=_stamp(_moment(sunset)),
-        grace_period=Duration(seconds=seconds_of(grace)),
+        grace_period=Duration(seconds=seconds_of(grace, "--grace")),
         successor=version_name(successor) if successor else "",
         migration_guide_url=guide,
     )
@@ -235,5 +235,5 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        return datetime.now(UTC) + timedelta(seconds=seconds_of(text))
+        return datetime.now(UTC) + timedelta(seconds=seconds_of(text, "--sunset"))
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -2,7 +2,8 @@
 --
 -- KEYS   1: the call; 2..: its buckets.
 -- ARGV   1: reserve or settle; 2: now in microseconds, empty for the server's own clock; 3: the call's id; 4..7: see below;
---        from 8 on six for each bucket: window, calls, cost, concurrent, running, expiry (microseconds; empty means unset).
+--        8: how many of a token's calls it takes; from 9 on six for each bucket: window, calls, cost, concurrent, running, expiry
+--        (microseconds; empty means unset).
 --
 -- A bucket is up to four keys. ":w" holds every call of the window by its time, as "id|cost", and ":s" the sum of those
 -- costs; ":c" holds what is under way by the end of its lease; ":t" holds totals for as long as a token holds.
@@ -13,7 +14,7 @@ local LONGEST_TOKEN = 366 * 86400 * 1000000
 local MOST_STEPS = 10000
 local FIELDS = 6
 
-local verb, now, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local verb, now, id, uses = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[8])
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
@@ -31,7 +32,7 @@ local function cost_in(member) return tonumber(string.match(member, '|(%d+)$')) 
 
 local buckets = {}
 for i = 2, #KEYS do
-  local first = 8 + (i - 2) * FIELDS
+  local first = 9 + (i - 2) * FIELDS
   buckets[#buckets + 1] = {
     w = KEYS[i] .. ':w', s = KEYS[i] .. ':s', c = KEYS[i] .. ':c', t = KEYS[i] .. ':t',
     window = tonumber(ARGV[first]), calls = tonumber(ARGV[first + 1]), cost = tonumber(ARGV[first + 2]),
@@ -117,7 +118,7 @@ local function take(bucket, cost, granted, lease)
     at_least(bucket.w, bucket.window)
     at_least(bucket.s, bucket.window)
   elseif bucket.calls or bucket.cost or bucket.running then
-    redis.call('HINCRBY', bucket.t, 'calls', 1)
+    redis.call('HINCRBY', bucket.t, 'calls', uses)
     if cost > 0 then redis.call('HINCRBY', bucket.t, 'cost', whole(cost)) end
     if bucket.running then redis.call('HINCRBY', bucket.t, 'running', whole(granted)) end
     local holds = (bucket.expiry or now + LONGEST_TOKEN) - now
@@ -174,7 +175,7 @@ local function settle()
     if bucket.window then
       correct_window(bucket, ran, began, before, cost)
     elseif redis.call('EXISTS', bucket.t) == 1 then
-      if not ran then redis.call('HINCRBY', bucket.t, 'calls', -1) end
+      if not ran then redis.call('HINCRBY', bucket.t, 'calls', -uses) end
       if cost ~= before then redis.call('HINCRBY', bucket.t, 'cost', whole(cost - before)) end
       if bucket.running then redis.call('HINCRBY', bucket.t, 'running', whole(running - granted)) end
     end

@@ -75,7 +75,7 @@ class RedisSpending:
         keys = [f"{_PREFIX}call:{reservation.invocation_id}"]
         keys.extend(f"{_PREFIX}{limit.bucket}" for limit in reservation.limits)
         now = "" if self._clock is None else _micros(self._clock.now().timestamp())
-        amounts = (cost, _micros(seconds), _micros(reservation.lease), int(began))
+        amounts = (cost, _micros(seconds), _micros(reservation.lease), int(began), int(reservation.use))
         arguments: list[Any] = [verb, now, reservation.invocation_id, *amounts]
         for limit in reservation.limits:
             arguments.extend(_bounds(limit))

@@ -91,7 +91,7 @@ def obligation_unmet(decision: Decision, kinds: Sequence[str]) -> MeshError:
 
 
 def preview_required(decision: Decision, tool: str) -> MeshError:
-    """Policy allows the call once it was previewed, and it was not: not this one, not lately, or not by this caller."""
+    """The call is allowed once it was previewed, and it was not: not this one, not lately, or not by this caller."""
     metadata = {"decision": decision.name, "preview_with": "toolmesh.executor.v1.ExecutorService/PreviewInvocation"}
     return MeshError(Reason.PREVIEW_REQUIRED, metadata={**metadata, "tool_version": tool})
 

@@ -24,7 +24,7 @@ class Execution:
     async def run(self, invocation: Invocation, tool: Tool) -> Ran:
         """Return what the tool brought back. Raises TOOL_TIMEOUT, DEADLINE_EXCEEDED or TOKEN_EXPIRED when its time was over."""
         limit = limit_for(tool, invocation.request, invocation.deadline, self._clock)
-        if invocation.decision is not None and invocation.decision.limits and not invocation.preview:
+        if invocation.decision is not None and invocation.decision.limits:
             limit = await self._accounts.reserve(invocation, invocation.decision, limit)
         if invocation.claim is not None and not self._claims.sure(invocation.claim):
             # This process was silent for so long that somebody else may run the call by now.
@@ -42,6 +42,11 @@ class Execution:
             raise limit.exceeded() from None
         finally:
             self._accounts.settle(invocation)
+
+    async def spare(self, invocation: Invocation) -> None:
+        """Return once a call is counted that an earlier result answers, so that nothing runs: whoever asks often is limited all the same."""
+        if invocation.decision is not None and invocation.decision.limits:
+            await self._accounts.count(invocation, invocation.decision)
 
 
 def _work(invocation: Invocation, seconds: float) -> Work:

@@ -112,6 +112,7 @@ class Invoke:
             return await self._fresh(invocation, tool)
         found = await self._parts.cache.enter(key)
         if isinstance(found, Kept):
+            await self._execution.spare(invocation)
             invocation.retrieved = found.created
             return await self._verified(invocation, tool, Ran(parse(found.content)))
         try:

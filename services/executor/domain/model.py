@@ -144,6 +144,8 @@ class Reservation:
     """How long it would run at most."""
     lease: float
     """Seconds after which it no longer counts as under way, should its executor fall silent."""
+    use: bool = True
+    """False if it takes none of the calls that a token has in all. One must be left all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +300,16 @@ class Foreseen:
     invocation_id: str
     tool_version: str
     forecast: Forecast
+    """Without its result, which is told apart."""
     approval_required: bool
     token: str = field(repr=False)
     """Shows that this very call was previewed."""
     expires: datetime
     trace_id: str
+    result: bytes = b""
+    """The JSON of the result as the caller of the call would see it; empty where none is told."""
+    left_out: str = ""
+    """Why a result that the tool told is not here: needs_approval or too_large."""
 
 
 @fact(frozen=True, slots=True)

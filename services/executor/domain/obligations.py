@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from libs.common.redaction.scanner import UNEXAMINED, Scanner
 from services.executor.domain import errors
-from services.executor.domain.model import Obligation
+from services.executor.domain.model import Decision, Obligation
 from services.executor.domain.pointers import entries, escaped, is_whole, steps_of
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Mutation, Tool
 
 # By strength, as tool manifests order them.
 _TIERS = {"in_process": 1, "process": 2, "kernel": 3, "machine": 4}
@@ -29,6 +29,19 @@ class Fulfilled:
 
     value: Any
     changed: tuple[str, ...] = ()
+
+
+def bound(decision: Decision, tool: Tool) -> Decision:
+    """Return the decision with what binds calls of the tool whatever policy says: nobody does what cannot be undone without having
+    seen what it would be."""
+    if tool.mutation is not Mutation.WRITE_IRREVERSIBLE or demands_preview(decision):
+        return decision
+    return replace(decision, obligations=(*decision.obligations, Obligation(DRY_RUN)))
+
+
+def demands_preview(decision: Decision) -> bool:
+    """Say whether this very call must have been previewed."""
+    return any(each.kind == DRY_RUN for each in decision.obligations)
 
 
 def unmet(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:

@@ -18,7 +18,7 @@ from services.executor.domain.hooking import Hooking
 from services.executor.domain.inputs import call_input, prepare, recheck
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision, Payload, Question, Verdict
-from services.executor.domain.obligations import DRY_RUN
+from services.executor.domain.obligations import bound, demands_preview
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, Runner, ToolView
 from services.executor.domain.previewing import facts_of
 from services.executor.domain.refusal import refusal_of
@@ -82,7 +82,7 @@ class Opening:
         asks_approval = await self.hooked(invocation, tool) if self._hooking.active else ""
         caller, asked = invocation.request.caller, invocation.asked.digest if invocation.asked else ""
         question = Question(invocation.invocation_id, invocation.arguments, asked)
-        decision = invocation.decision = await self._authorizer.decide(tool, caller, question)
+        decision = invocation.decision = bound(await self._authorizer.decide(tool, caller, question), tool)
         if asks_approval and decision.verdict is Verdict.ALLOW:
             decision = invocation.decision = _for_a_person(decision, asks_approval)
         refused = self._refusal(invocation, tool, decision)
@@ -143,10 +143,10 @@ class Opening:
     def _refusal(self, invocation: Invocation, tool: Tool, decision: Decision) -> tuple[MeshError, State] | None:
         caller, arguments = invocation.request.caller, invocation.arguments
         if invocation.preview and decision.verdict is Verdict.NEEDS_APPROVAL:
-            # Nothing is done, so nobody has to approve; what the token does not cover stays uncovered.
+            # Nothing is done and no result is told, so nobody has to approve; what the token does not cover stays uncovered.
             decision = replace(decision, verdict=Verdict.ALLOW)
         refused = refusal_of(decision, tool, caller, arguments, self._satisfies, invocation.sandbox)
-        if refused is None and not invocation.preview and any(each.kind == DRY_RUN for each in decision.obligations):
+        if refused is None and not invocation.preview and demands_preview(decision):
             token = invocation.request.preview_token
             if not (token and self._previews.accepts(token, facts_of(caller, tool, arguments))):
                 return errors.preview_required(decision, tool.name), State.DENIED

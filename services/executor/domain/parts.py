@@ -63,7 +63,7 @@ class Parts:
         self.clock, self.spans, self.turns = ports.clock, ports.spans, ports.turns
         self.tools, self.claims = ports.tools, ports.claims
         self.cache, self.storing = ports.cache, ports.storing
-        hooking = Hooking(ports.hooks, ports.scanners)
+        hooking = self.hooking = Hooking(ports.hooks, ports.scanners)
         accounts = Accounts(ports.spending, ports.clock, ports.observer)
         self.closing = Closing(ports.audit, ports.claims, ports.observer, ports.clock, audit_wait=audit_wait)
         self.opening = Opening(

@@ -99,7 +99,8 @@ class Spending(Protocol):
 
     async def reserve(self, reservation: Reservation) -> float:
         """Count a call in all of its buckets, or in none, and return how many seconds it may run. Raises RATE_LIMITED or
-        BUDGET_EXHAUSTED when a bucket is full, SERVICE_UNAVAILABLE when nothing can be counted. Repeating it counts once."""
+        BUDGET_EXHAUSTED when a bucket is full, SERVICE_UNAVAILABLE when nothing can be counted. Repeating it counts once. What is no
+        use takes no call of a bucket that lasts as long as its token, and is refused where none is left."""
         ...
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:

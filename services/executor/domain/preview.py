@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from services.executor.domain import errors
 from services.executor.domain.evidence import outcome_record
+from services.executor.domain.foretelling import Foretold, awaits_person, foretold
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Forecast, Foreseen, Ran, Request, Verdict
+from services.executor.domain.model import Forecast, Foreseen, Ran, Request
 from services.executor.domain.parts import Parts
 from services.executor.domain.ports import PreviewTokens
 from services.executor.domain.previewing import facts_of
@@ -14,7 +15,7 @@ from services.executor.domain.tool import Tool
 
 
 class Preview:
-    """Answers what calls would do. Nothing is claimed, kept or counted; the question and its answer are on record."""
+    """Answers what calls would do. Nothing is claimed or kept; the question and its answer are on record, and what it takes is counted."""
 
     def __init__(self, parts: Parts, tokens: PreviewTokens) -> None:
         self._parts, self._tokens = parts, tokens
@@ -45,13 +46,14 @@ class Preview:
             ran = await parts.execution.run(invocation, tool)
             begin("verify")
             forecast = await self._dropped(invocation, ran)
+            told = await foretold(invocation, tool, forecast, parts.hooking, parts.opening.scanner(invocation))
 
         begin("return")
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True
-        await parts.closing.conclude(outcome_record(invocation), until=invocation.deadline.answer_by)
+        await parts.closing.conclude(outcome_record(invocation, result=told.shown), until=invocation.deadline.answer_by)
         invocation.phases.end()
-        return self._foreseen(invocation, tool, forecast)
+        return self._foreseen(invocation, tool, told)
 
     async def _dropped(self, invocation: Invocation, ran: Ran) -> Forecast:
         """Throw away what the tool changed on its way, and return what it foresaw; failing that, what was seen."""
@@ -60,15 +62,16 @@ class Preview:
         invocation.costs = ran.costs
         return ran.forecast or Forecast(changes=ran.effects, result=ran.value)
 
-    def _foreseen(self, invocation: Invocation, tool: Tool, forecast: Forecast) -> Foreseen:
+    def _foreseen(self, invocation: Invocation, tool: Tool, told: Foretold) -> Foreseen:
         token, expires = self._tokens.issue(facts_of(invocation.request.caller, tool, invocation.arguments))
-        decision = invocation.decision
         return Foreseen(
             invocation_id=invocation.invocation_id,
             tool_version=tool.name,
-            forecast=forecast,
-            approval_required=decision is not None and decision.verdict is Verdict.NEEDS_APPROVAL,
+            forecast=told.forecast,
+            approval_required=awaits_person(invocation),
             token=token,
             expires=expires,
             trace_id=invocation.request.trace_id,
+            result=told.result,
+            left_out=told.left_out,
         )

@@ -32,16 +32,37 @@ class Accounts:
         reservation = Reservation(
             invocation_id=invocation.invocation_id,
             limits=decision.limits,
-            cost_micros=decision.cost_micros,
+            # What is only previewed has no price, and is no use of its token: the call that follows is.
+            cost_micros=0 if invocation.preview else decision.cost_micros,
             seconds=limit.seconds,
             lease=limit.seconds + LEASE_MARGIN,
+            use=not invocation.preview,
         )
+        seconds = await self._reserved(invocation, reservation)
+        if seconds >= limit.seconds:
+            return limit
+        # A whole budget is gone when it is over, so the token is to blame and not the tool.
+        return Limit(seconds, lambda: errors.budget_exhausted(_shortest(decision), "running"))
+
+    async def count(self, invocation: Invocation, decision: Decision) -> None:
+        """Count a call that nothing has to run for: a call like any other, of no time and without a price. Raises as `reserve` does;
+        then it may not be answered."""
+        reservation = Reservation(invocation.invocation_id, decision.limits, 0, 0.0, LEASE_MARGIN)
+        await self._reserved(invocation, reservation)
+        self._begin_to_settle(invocation, 0.0)
+
+    def settle(self, invocation: Invocation) -> None:
+        """Begin to give back what the call did not take. Goes on if the caller leaves; what fails ends with the lease."""
+        ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
+        self._begin_to_settle(invocation, ran)
+
+    async def _reserved(self, invocation: Invocation, reservation: Reservation) -> float:
         # From here on, as far as this process knows: if the answer is lost, it is given back.
         invocation.reservation = reservation
         left = invocation.deadline.run_until - self._clock.monotonic()
         try:
             async with asyncio.timeout(max(min(left, PATIENCE), 0.001)):
-                seconds = await self._spending.reserve(reservation)
+                return await self._spending.reserve(reservation)
         except TimeoutError:
             raise errors.spending_uncounted() from None
         except MeshError as error:
@@ -49,17 +70,11 @@ class Accounts:
                 # Nothing was taken, so nothing is to be given back.
                 invocation.reservation = None
             raise
-        if seconds >= limit.seconds:
-            return limit
-        # A whole budget is gone when it is over, so the token is to blame and not the tool.
-        return Limit(seconds, lambda: errors.budget_exhausted(_shortest(decision), "running"))
 
-    def settle(self, invocation: Invocation) -> None:
-        """Begin to give back what the call did not take. Goes on if the caller leaves; what fails ends with the lease."""
+    def _begin_to_settle(self, invocation: Invocation, ran: float | None) -> None:
         reservation, invocation.reservation = invocation.reservation, None
         if reservation is None:
             return
-        ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
         task = invocation.settling = asyncio.create_task(self._settle(reservation, ran))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)

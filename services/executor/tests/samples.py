@@ -75,7 +75,7 @@ def a_tool(**changes: Any) -> Tool:
 def a_write_tool(**changes: Any) -> Tool:
     """A tool whose effect must not happen twice."""
     fields = {
-        "mutation": Mutation.WRITE_IRREVERSIBLE,
+        "mutation": Mutation.WRITE_REVERSIBLE,
         "key_required": True,
         "repeatable": False,
         "side_effects": ("create orders/*",),

@@ -10,7 +10,8 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.model import Event, SpendingLimit, Verdict
+from services.executor.domain.model import Event, Source, SpendingLimit, Verdict
+from services.executor.domain.preview import Preview
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
 
@@ -115,6 +116,50 @@ async def test_repeating_a_call_with_its_key_spends_once() -> None:
     again = await world.invoke(a_request(idempotency_key="k"))
     assert (again.replayed, again.content) == (True, first.content)
     assert len(world.spending.reserved) == len(world.spending.settled) == 1
+
+
+async def test_a_result_that_is_used_again_counts_as_a_call_that_took_nothing() -> None:
+    world = a_limited_world(a_tool(cache_seconds=60.0))
+    first, again = await world.invoke(a_request()), await world.invoke(a_request())
+    assert (len(world.runner.calls), again.source) == (1, Source.CACHE)
+    assert [each.invocation_id for each in world.spending.reserved] == [first.invocation_id, again.invocation_id]
+    reservation = world.spending.reserved[1]
+    assert (reservation.limits, reservation.cost_micros, reservation.seconds) == (LIMITS, 0, 0.0)
+    assert reservation.use
+    assert world.spending.settled[1] == (reservation, 0.0)
+
+
+async def test_a_spent_budget_is_not_answered_from_an_earlier_result() -> None:
+    world = a_limited_world(a_tool(cache_seconds=60.0))
+    await world.invoke(a_request())
+    world.spending.failure = errors.budget_exhausted("token:t", "calls")
+    assert (await world.failure(a_request())).reason is Reason.BUDGET_EXHAUSTED
+    assert len(world.spending.settled) == 1
+
+
+async def test_a_result_that_is_used_again_without_limits_is_not_counted() -> None:
+    world = World(a_tool(cache_seconds=60.0))
+    assert [(await world.invoke(a_request())).source for _ in "ab"] == [Source.COMPUTED, Source.CACHE]
+    assert world.spending.reserved == []
+
+
+async def test_a_preview_is_counted_without_a_price_and_is_no_use() -> None:
+    world = a_limited_world(a_tool(dry_run=True))
+    await Preview(world.parts, world.ports.previews)(a_request())
+    [reservation] = world.spending.reserved
+    assert (reservation.limits, reservation.cost_micros, reservation.seconds) == (LIMITS, 0, 5.0)
+    assert not reservation.use
+    [(settled, ran)] = world.spending.settled
+    assert settled is reservation
+    assert ran is not None
+
+
+async def test_a_preview_beyond_a_limit_does_not_run() -> None:
+    world = a_limited_world(a_tool(dry_run=True))
+    world.spending.failure = errors.budget_exhausted("token:t", "calls")
+    with pytest.raises(MeshError) as caught:
+        await Preview(world.parts, world.ports.previews)(a_request())
+    assert (caught.value.reason, world.runner.calls) == (Reason.BUDGET_EXHAUSTED, [])
 
 
 async def test_a_key_is_free_again_when_its_call_was_refused_by_a_limit() -> None:

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.model import Event, Forecast, Obligation, Ran, Request, Status, Verdict, Work
+from libs.common.sealing import KEY_BYTES, Seal
+from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
+from services.executor.convert import preview_of
+from services.executor.domain.hooks import Hook, Phase
+from services.executor.domain.model import Event, Forecast, Foreseen, Obligation, Ran, Request, Status, Verdict, Work
 from services.executor.domain.preview import Preview
 from services.executor.domain.states import State
-from services.executor.domain.tool import Effect, Tool
+from services.executor.domain.tool import Effect, Mutation, Tool
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
+from services.executor.tests.test_hooking import Scripted
 
 DEMANDED = Obligation("dry_run")
 SAID = Forecast((Effect("file:a", "create"),), (("there is room", True),), "one file", {"said": "hello"})
@@ -45,6 +51,12 @@ def previewing(world: World, runner: Foreseeing | None = None) -> Preview:
     return Preview(world.parts, world.ports.previews)
 
 
+def told(foreseen: Foreseen) -> tuple[bytes, str]:
+    """What is answered of the result, and why it is not there."""
+    answer = preview_of(foreseen)
+    return answer.predicted_result, answer.result_left_out
+
+
 async def refused(preview: Preview, request: Request) -> MeshError:
     with pytest.raises(MeshError) as caught:
         await preview(request)
@@ -54,7 +66,13 @@ async def refused(preview: Preview, request: Request) -> MeshError:
 async def test_a_preview_says_what_the_call_would_do_and_drops_what_it_did() -> None:
     world, runner = World(a_write_tool(dry_run=True)), Foreseeing()
     foreseen = await previewing(world, runner)(a_request())
-    assert foreseen.forecast is SAID
+    forecast = foreseen.forecast
+    assert (forecast.changes, forecast.preconditions, forecast.impact) == (
+        SAID.changes,
+        SAID.preconditions,
+        SAID.impact,
+    )
+    assert told(foreseen) == (b'{"said":"hello"}', "")
     assert not foreseen.approval_required
     assert [work.preview for work in runner.work] == [True]
     assert runner.ends == ["dropped"]
@@ -64,7 +82,7 @@ async def test_a_tool_that_foresees_nothing_is_told_by_what_was_seen() -> None:
     world, runner = World(a_write_tool(dry_run=True)), Foreseeing(None)
     foreseen = await previewing(world, runner)(a_request())
     assert foreseen.forecast.changes == (Effect("file:b", "update", True),)
-    assert foreseen.forecast.result == {"said": "hello"}
+    assert told(foreseen) == (b'{"said":"hello"}', "")
 
 
 async def test_a_preview_is_on_record_as_one() -> None:
@@ -96,6 +114,61 @@ async def test_what_needs_a_person_can_be_previewed_and_still_not_run() -> None:
     assert foreseen.approval_required
     error = await world.failure(a_request(idempotency_key="k", preview_token=foreseen.token))
     assert error.reason is Reason.APPROVAL_REQUIRED
+
+
+async def test_what_policy_removes_from_a_result_is_not_in_a_preview_of_it() -> None:
+    world = World(a_write_tool(dry_run=True))
+    world.policy.answer = a_decision(obligations=(Obligation("redact_fields", ("/said",)),))
+    foreseen = await previewing(world, Foreseeing())(a_request())
+    assert told(foreseen) == (b"{}", "")
+
+
+async def test_what_waits_for_a_person_is_previewed_without_its_result() -> None:
+    hook = Scripted({})
+    world = World(a_tool(dry_run=True), hooks=[Hook("h", Phase.POST, ("*",), 5.0, hook)])
+    world.policy.answer = a_decision(verdict=Verdict.NEEDS_APPROVAL)
+    foreseen = await previewing(world, Foreseeing())(a_request())
+    assert told(foreseen) == (b"", "needs_approval")
+    assert (foreseen.forecast.changes, foreseen.forecast.impact) == (SAID.changes, SAID.impact)
+    assert world.trail.durable[-1].result is None
+    assert hook.seen == []
+
+
+@pytest.mark.parametrize("bound", [{"verdict": Verdict.NEEDS_APPROVAL}, {"obligations": (Obligation("redact_pii"),)}])
+async def test_where_a_result_is_withheld_the_words_about_it_hold_nothing_personal(bound: dict[str, Any]) -> None:
+    said = Forecast((), (("ada@example.com has an account", True),), "writes to ada@example.com", {"said": "hello"})
+    world = World(a_write_tool(dry_run=True))
+    world.policy.answer = a_decision(**bound)
+    forecast = (await previewing(world, Foreseeing(said))(a_request())).forecast
+    [(condition, holds)] = forecast.preconditions
+    assert holds
+    assert "ada@example.com" not in forecast.impact + condition
+
+
+async def test_what_breaks_the_contract_of_the_result_is_not_foretold() -> None:
+    world = World(a_write_tool(dry_run=True))
+    error = await refused(previewing(world, Foreseeing(Forecast(result={"told": 1}))), a_request())
+    assert error.reason is Reason.RESULT_INVALID
+
+
+async def test_a_result_too_large_to_be_embedded_is_left_out_with_a_word() -> None:
+    world = World(a_write_tool(dry_run=True, max_result_bytes=10))
+    foreseen = await previewing(world, Foreseeing())(a_request())
+    assert (told(foreseen), world.results.kept) == ((b"", "too_large"), {})
+
+
+async def test_a_hook_withholds_a_result_that_would_be_returned() -> None:
+    hook = Scripted({"stop": "not this"})
+    world = World(a_write_tool(dry_run=True), hooks=[Hook("h", Phase.POST, ("*",), 5.0, hook)])
+    error = await refused(previewing(world, Foreseeing()), a_request())
+    assert error.reason is Reason.HOOK_BLOCKED
+    assert [event["result"] for event in hook.seen] == [{"said": "hello"}]
+
+
+async def test_what_is_told_of_a_result_is_on_record() -> None:
+    world = World(a_write_tool(dry_run=True))
+    await previewing(world, Foreseeing())(a_request())
+    assert world.trail.durable[-1].result is not None
 
 
 async def test_what_is_denied_cannot_be_previewed() -> None:
@@ -149,6 +222,39 @@ async def test_a_demand_that_the_tool_cannot_meet_denies_the_call() -> None:
     world.policy.answer = a_decision(obligations=(DEMANDED,))
     error = await world.failure(a_request())
     assert error.reason is Reason.PERMISSION_DENIED
+
+
+IRREVERSIBLE = Mutation.WRITE_IRREVERSIBLE
+
+
+async def test_what_cannot_be_undone_is_previewed_first_whatever_policy_says() -> None:
+    world = World(a_write_tool(dry_run=True, mutation=IRREVERSIBLE))
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, world.runner.calls) == (Reason.PREVIEW_REQUIRED, [])
+    [record] = world.trail.durable
+    assert record.state is State.DENIED
+    assert record.decision is not None
+    assert record.decision.obligations == (DEMANDED,)
+    foreseen = await previewing(world)(a_request())
+    assert (await world.invoke(a_request(idempotency_key="k", preview_token=foreseen.token))).content
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["another call", "too late"])
+async def test_what_cannot_be_undone_does_not_run_on_the_preview_of_anything_else(late: bool) -> None:
+    clock = ManualClock()
+    world = World(a_write_tool(dry_run=True, mutation=IRREVERSIBLE))
+    world.parts.opening._previews = tokens = SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock)
+    foreseen = await Preview(world.parts, tokens)(a_request(arguments=b'{"text":"hello"}' if late else b'{"text":"x"}'))
+    clock.advance(VALID.total_seconds() if late else 0)
+    error = await world.failure(a_request(idempotency_key="k", preview_token=foreseen.token))
+    assert error.reason is Reason.PREVIEW_REQUIRED
+
+
+async def test_what_can_neither_be_undone_nor_previewed_does_not_run() -> None:
+    world = World(a_write_tool(mutation=IRREVERSIBLE))
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, error.metadata["obligations"]) == (Reason.PERMISSION_DENIED, "dry_run")
+    assert world.runner.calls == []
 
 
 async def test_a_preview_that_fails_is_on_record() -> None:

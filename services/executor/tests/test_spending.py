@@ -192,6 +192,39 @@ async def test_what_never_ran_is_given_back(spending: RedisSpending, bucket: str
     assert (await refusal(spending, a_reservation(token))).reason is Reason.BUDGET_EXHAUSTED
 
 
+async def test_a_preview_needs_a_call_of_its_token_and_takes_none(spending: RedisSpending, bucket: str) -> None:
+    token = SpendingLimit(f"token:{bucket}", max_calls=1, max_running=10)
+    for ran in (0.5, None, 0.5):
+        preview = a_reservation(token, use=False)
+        await spending.reserve(preview)
+        await spending.settle(preview, ran=ran)
+    last = a_reservation(token, seconds=10)
+    # The previews' running time is spent; the call is not.
+    assert await spending.reserve(last) == 9
+    await spending.settle(last, ran=1)
+    error = await refusal(spending, a_reservation(token, use=False))
+    assert (error.reason, error.metadata["exceeded"]) == (Reason.BUDGET_EXHAUSTED, "calls")
+
+
+async def test_a_preview_counts_in_rates_and_among_what_is_under_way(spending: RedisSpending, bucket: str) -> None:
+    rate = SpendingLimit(bucket + "/w", window=60, max_calls=1)
+    await spending.reserve(a_reservation(rate, use=False))
+    assert (await refusal(spending, a_reservation(rate, use=False))).metadata["exceeded"] == "calls"
+    places = SpendingLimit(bucket + "/c", max_concurrent=1)
+    await spending.reserve(a_reservation(places, use=False))
+    assert (await refusal(spending, a_reservation(places, use=False))).metadata["exceeded"] == "concurrent"
+
+
+async def test_a_call_that_nothing_ran_for_takes_a_call_and_no_time(spending: RedisSpending, bucket: str) -> None:
+    limits = (SpendingLimit(bucket, window=60, max_calls=2), SpendingLimit(f"token:{bucket}", max_running=1))
+    for _ in range(2):
+        spared = a_reservation(*limits, seconds=0.0)
+        assert await spending.reserve(spared) == 0
+        await spending.settle(spared, ran=0.0)
+    assert (await refusal(spending, a_reservation(*limits))).reason is Reason.RATE_LIMITED
+    assert await spending.reserve(a_reservation(limits[1])) == 1
+
+
 async def test_repeating_changes_nothing(spending: RedisSpending, bucket: str) -> None:
     limits = (
         SpendingLimit(bucket + "/w", window=60, max_calls=2, max_cost_micros=6),

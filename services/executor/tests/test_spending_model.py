@@ -23,6 +23,7 @@ class Taken:
     cost: int
     leased_until: float
     granted: float
+    use: bool = True
     ran: float | None = None
     given_back: bool = False
     settled: bool = False
@@ -39,9 +40,10 @@ class Model:
         counted = [one for one in self.taken if not one.given_back]
         if self.limit.window is not None:
             counted = [one for one in counted if now - one.at < self.limit.window]
+        called = [one for one in counted if one.use or self.limit.window is not None]
         under_way = [one for one in self.taken if not one.settled and one.leased_until > now]
         return (
-            _full(len(counted) + 1, self.limit.max_calls)
+            _full(len(called) + 1, self.limit.max_calls)
             or _full(sum(one.cost for one in counted) + cost, self.limit.max_cost_micros)
             or _full(len(under_way) + 1, self.limit.max_concurrent)
             or (self.limit.max_running is not None and self.left() <= 0)
@@ -77,6 +79,7 @@ token = st.builds(
 step = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 3)),
     st.tuples(st.just("reserve"), st.integers(0, 3)),
+    st.tuples(st.just("preview"), st.integers(0, 1)),
     st.tuples(st.just("settle"), st.integers(0, 5)),
     st.tuples(st.just("release"), st.integers(0, 5)),
 )
@@ -111,10 +114,9 @@ async def _compare(url: str, limits: list[SpendingLimit], steps: list[tuple[str,
         for verb, amount in steps:
             if verb == "wait":
                 clock.advance(amount)
-            elif verb == "reserve":
-                await _reserve(
-                    spending, clock.monotonic(), Reservation(new_id(), named, amount, 2.0, 4.0), models, made
-                )
+            elif verb in ("reserve", "preview"):
+                asked = Reservation(new_id(), named, amount, 2.0, 4.0, verb == "reserve")
+                await _reserve(spending, clock.monotonic(), asked, models, made)
             elif amount < len(made):
                 reservation, taken = made.pop(amount)
                 ran = float(amount % 3) if verb == "settle" else None
@@ -135,7 +137,7 @@ async def _reserve(
         return
     assert not refused
     assert granted == min(asked.seconds, *(model.left() for model in models))
-    taken = Taken(now, asked.cost_micros, now + asked.lease, granted)
+    taken = Taken(now, asked.cost_micros, now + asked.lease, granted, asked.use)
     made.append((asked, taken))
     for model in models:
         model.taken.append(taken)

@@ -89,7 +89,7 @@ class InvokeRequest(_message.Message):
     priority: _builtins.int
     """How urgent the call is beside others that wait for the same place, 1 (least) to 10. 0 means the tool's own."""
     preview_token: _builtins.str
-    """The token of a preview of this very call, where the decision demands one."""
+    """The token of a preview of this very call, where the decision demands one; for an irreversible tool it always does."""
     def __init__(
         self,
         *,
@@ -288,12 +288,15 @@ class PreviewInvocationResponse(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     TOOL_VERSION_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    RESULT_LEFT_OUT_FIELD_NUMBER: _builtins.int
     invocation_id: _builtins.str
     """The id of the preview; its audit records carry it."""
     impact: _builtins.str
     """How far it reaches, in one sentence for a person."""
     predicted_result: _builtins.bytes
-    """The result that it would return, as JSON; empty when the tool cannot tell."""
+    """The result that it would return, as JSON: valid by the output schema, and as the caller of the call itself would see it. Empty when
+    the tool cannot tell, and where it is left out.
+    """
     approval_required: _builtins.bool
     """True if a person would have to approve the call."""
     preview_token: _builtins.str
@@ -302,6 +305,10 @@ class PreviewInvocationResponse(_message.Message):
     """The tool version that answered, as a resource name."""
     trace_id: _builtins.str
     """Correlates the preview with traces, logs and audit records."""
+    result_left_out: _builtins.str
+    """Why a result that the tool told is left out: `needs_approval`, because nobody may see it before a person approved the call, or
+    `too_large` to be embedded. Empty otherwise.
+    """
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_result_envelope_pb2.ObservedEffect]:
         """The changes that it would make."""
@@ -327,10 +334,11 @@ class PreviewInvocationResponse(_message.Message):
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         tool_version: _builtins.str = ...,
         trace_id: _builtins.str = ...,
+        result_left_out: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "result_left_out", b"result_left_out", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

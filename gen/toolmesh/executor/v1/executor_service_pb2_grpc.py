@@ -92,8 +92,12 @@ class ExecutorServiceServicer:
         """Says what a call would do without doing it. Callable like Invoke.
 
         Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
-        limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
-        previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+        limits, and whatever it changed there is thrown away. Nothing is claimed or committed. What policy removes from the result of the call is not in
+        the predicted one either. A call that a person would have to approve can be previewed, without its result.
+
+        A preview really runs: it takes a place among concurrent calls, counts in every rate of calls and spends running time, at no cost. It is refused where no call
+        is left of a token's budget, and takes none of them: the call itself is the use. Fails like Invoke, and with FAILED_PRECONDITION where the
+        tool does not support it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -56,8 +56,12 @@ class ExecutorServiceStub:
     """Says what a call would do without doing it. Callable like Invoke.
 
     Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
-    limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
-    previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+    limits, and whatever it changed there is thrown away. Nothing is claimed or committed. What policy removes from the result of the call is not in
+    the predicted one either. A call that a person would have to approve can be previewed, without its result.
+
+    A preview really runs: it takes a place among concurrent calls, counts in every rate of calls and spends running time, at no cost. It is refused where no call
+    is left of a token's budget, and takes none of them: the call itself is the use. Fails like Invoke, and with FAILED_PRECONDITION where the
+    tool does not support it.
     """
     FetchResult: _grpc.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
@@ -92,8 +96,12 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     """Says what a call would do without doing it. Callable like Invoke.
 
     Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
-    limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
-    previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+    limits, and whatever it changed there is thrown away. Nothing is claimed or committed. What policy removes from the result of the call is not in
+    the predicted one either. A call that a person would have to approve can be previewed, without its result.
+
+    A preview really runs: it takes a place among concurrent calls, counts in every rate of calls and spends running time, at no cost. It is refused where no call
+    is left of a token's budget, and takes none of them: the call itself is the use. Fails like Invoke, and with FAILED_PRECONDITION where the
+    tool does not support it.
     """
     FetchResult: _aio.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]  # type: ignore[assignment]
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
@@ -143,8 +151,12 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says what a call would do without doing it. Callable like Invoke.
 
         Validates and authorizes as Invoke does and records the decision; then the tool says what it would change, in the same sandbox and under the same
-        limits, and whatever it changed there is thrown away. Nothing is claimed, committed or counted as a use. A call that a person would have to approve can be
-        previewed. Fails like Invoke, and with FAILED_PRECONDITION where the tool does not support it.
+        limits, and whatever it changed there is thrown away. Nothing is claimed or committed. What policy removes from the result of the call is not in
+        the predicted one either. A call that a person would have to approve can be previewed, without its result.
+
+        A preview really runs: it takes a place among concurrent calls, counts in every rate of calls and spends running time, at no cost. It is refused where no call
+        is left of a token's budget, and takes none of them: the call itself is the use. Fails like Invoke, and with FAILED_PRECONDITION where the
+        tool does not support it.
         """
 
     @_abc_1.abstractmethod
