@@ -165,9 +165,9 @@ class BookingRunner(BuiltinRunner):
 class MortalClaims(PostgresClaims):
     """The memory of keys, in a process that can be struck around it."""
 
-    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
+    async def acquire(self, claim: Claim) -> Settled | None:
         struck("before_claim")
-        found = await super().acquire(claim, within=within)
+        found = await super().acquire(claim)
         if found is None:
             struck("after_claim")
         return found

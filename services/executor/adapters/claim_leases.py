@@ -1,11 +1,12 @@
 """Keys that calls of this process hold. A lease is short, so that a dead owner is noticed in seconds, and it is renewed for as long as
-its call is alive, however long that takes. Calls that end sooner than that cost nothing here."""
+its call is alive, however long it waits before its run and however long it runs. Calls that end sooner than that cost nothing here."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 
 from services.executor.adapters.claim_rows import ClaimRows
 from services.executor.domain.model import Claim
@@ -15,13 +16,12 @@ _BEATS = 4
 
 
 class _Hold:
-    """One key that is held."""
+    """One key that is held. It does not keep its claim alive: what a call has forgotten, whatever befell it, must not block its key for ever."""
 
-    __slots__ = ("claim", "ends", "loosened", "until")
+    __slots__ = ("claim", "loosened", "until")
 
-    def __init__(self, claim: Claim, since: float, lease: float) -> None:
-        self.claim, self.until, self.ends = claim, since + lease, since + claim.lease
-        self.loosened = False
+    def __init__(self, claim: Claim, until: float) -> None:
+        self.claim, self.until, self.loosened = weakref.ref(claim), until, False
 
 
 class ClaimLeases:
@@ -42,7 +42,7 @@ class ClaimLeases:
 
     def begin(self, claim: Claim, since: float) -> None:
         """Hold a key whose lease was asked for at this moment of the monotonic clock: it lasts no longer than counted from there."""
-        self._holds[claim.invocation_id] = _Hold(claim, since, min(self._lease, claim.lease))
+        self._holds[claim.invocation_id] = _Hold(claim, since + self._lease)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._beat, self._wake)
 
@@ -73,33 +73,42 @@ class ClaimLeases:
         try:
             await self._renew()
         finally:
-            if self._holds:
+            if self._holds and self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(self._beat, self._wake)
 
     async def _renew(self) -> None:
         since = self._monotonic()
-        for hold in [each for each in self._holds.values() if since >= each.ends]:
-            # Longer than its run and its end could take: whoever held it has forgotten it.
-            self.end(hold.claim)
-        due = [hold for hold in self._holds.values() if hold.until - since < self._lease - self._beat / 2]
+        due = {claim: hold for claim, hold in self._known() if hold.until - since < self._lease - self._beat / 2}
         if not due:
             return
         try:
             async with asyncio.timeout(self._beat):
-                kept = await self._rows.renew([hold.claim for hold in due], self._lease)
+                kept = await self._rows.renew(list(due), self._lease)
         except Exception as cause:
             # The database is away or slow. Nobody else can take the keys over there either, but it may come back to others first.
             self._failed(cause)
-            self._doubt([hold for hold in due if self._monotonic() >= hold.until - self._beat])
+            now = self._monotonic()
+            self._doubt({claim: hold for claim, hold in due.items() if now >= hold.until - self._beat})
             return
-        for hold in due:
-            if hold.claim.invocation_id in kept:
+        for claim, hold in due.items():
+            if claim.invocation_id in kept:
                 hold.until, hold.loosened = since + self._lease, False
-        self._doubt([hold for hold in due if hold.claim.invocation_id not in kept], gone=True)
+        self._doubt({claim: hold for claim, hold in due.items() if claim.invocation_id not in kept}, gone=True)
 
-    def _doubt(self, holds: list[_Hold], *, gone: bool = False) -> None:
-        for hold in holds:
-            invocation_id = hold.claim.invocation_id
+    def _known(self) -> list[tuple[Claim, _Hold]]:
+        """Return what is held for calls that still know of it, and forget the rest: there is nobody left to tell."""
+        known = []
+        for invocation_id, hold in list(self._holds.items()):
+            claim = hold.claim()
+            if claim is None:
+                del self._holds[invocation_id]
+            else:
+                known.append((claim, hold))
+        return known
+
+    def _doubt(self, holds: Mapping[Claim, _Hold], *, gone: bool = False) -> None:
+        for claim, hold in holds.items():
+            invocation_id = claim.invocation_id
             if self._holds.get(invocation_id) is not hold:
                 # It ended while it was renewed.
                 continue

@@ -16,25 +16,28 @@ from services.executor.domain.model import Claim
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
 _SWEEP_ROWS = 1000
 
-Scope = tuple[str, str, str, str]
+Scope = tuple[str, str, str, str, str]
 
-_AT = "tool = :tool and subject = :subject and session = :session and key = :key"
+_AT = "tenant = :tenant and tool = :tool and subject = :subject and session = :session and key = :key"
 _HELD = f"{_AT} and invocation_id = :invocation_id and state = 'running'"
 _GIVEN = (
-    "unnest(cast(:tools as text[]), cast(:subjects as text[]), cast(:sessions as text[]), cast(:keys as text[]),"
-    " cast(:invocations as text[])) as given (tool, subject, session, key, invocation_id)"
+    "unnest(cast(:tenants as text[]), cast(:tools as text[]), cast(:subjects as text[]), cast(:sessions as text[]),"
+    " cast(:keys as text[]), cast(:invocations as text[])) as given (tenant, tool, subject, session, key, invocation_id)"
 )
-_SAME = "c.tool = given.tool and c.subject = given.subject and c.session = given.session and c.key = given.key"
+_SAME = (
+    "c.tenant = given.tenant and c.tool = given.tool and c.subject = given.subject and c.session = given.session"
+    " and c.key = given.key"
+)
 
 # Insert, or take what nobody holds any more, or look: a row whose window is over is as good as none; one whose owner fell silent is
 # taken over with the memory of every run that may have had its effect.
 _SEIZE = text(f"""
 with seized as (
-  insert into claims as c (tool, subject, session, key, arguments_digest, invocation_id, owner, state, doubted,
+  insert into claims as c (tenant, tool, subject, session, key, arguments_digest, invocation_id, owner, state, doubted,
                            lease_until, create_time, expire_time)
-  values (:tool, :subject, :session, :key, :arguments_digest, :invocation_id, :owner, 'running', '',
+  values (:tenant, :tool, :subject, :session, :key, :arguments_digest, :invocation_id, :owner, 'running', '',
           now() + :lease, now(), now() + :window)
-  on conflict (tool, subject, session, key) do update set
+  on conflict (tenant, tool, subject, session, key) do update set
     arguments_digest = excluded.arguments_digest, invocation_id = excluded.invocation_id, owner = excluded.owner,
     state = 'running', result = null, error = null,
     doubted = case when c.expire_time <= now() then '' else concat_ws(' ', nullif(c.doubted, ''), c.invocation_id) end,
@@ -61,12 +64,13 @@ where {_HELD} and doubted <> ''
 _ABANDON = text(f"""
 update claims set lease_until = now(), expire_time = now() + :window where {_HELD}
 """)  # noqa: S608
+# The window goes on beyond the lease: an owner that runs for longer than its window and then dies is doubted like any other.
 _RENEW = text(f"""
-update claims c set lease_until = now() + :lease, expire_time = greatest(c.expire_time, now() + :lease) from {_GIVEN}
+update claims c set lease_until = now() + :lease, expire_time = greatest(c.expire_time, now() + :window) from {_GIVEN}
 where {_SAME} and c.invocation_id = given.invocation_id and c.state = 'running' returning c.invocation_id
 """)  # noqa: S608
 _LOOK = text(f"""
-select given.tool, given.subject, given.session, given.key, c.state = 'running' and c.lease_until > now() as under_way,
+select given.tenant, given.tool, given.subject, given.session, given.key, c.state = 'running' and c.lease_until > now() as under_way,
        c.arguments_digest, c.invocation_id, c.state, c.doubted, c.result, c.error
 from {_GIVEN} join claims c on {_SAME}
 """)  # noqa: S608
@@ -94,7 +98,7 @@ class Row(NamedTuple):
 
 def scope_of(claim: Claim) -> Scope:
     """Return what a key is unique in."""
-    return claim.tool, claim.subject, claim.session, claim.key
+    return claim.tenant, claim.tool, claim.subject, claim.session, claim.key
 
 
 class ClaimRows:
@@ -110,7 +114,7 @@ class ClaimRows:
             "arguments_digest": claim.arguments_digest,
             "owner": self._owner,
             "lease": timedelta(seconds=lease),
-            "window": timedelta(seconds=max(claim.window, claim.lease)),
+            "window": timedelta(seconds=lease + claim.window),
         }
         async with separately(self._engine) as connection:
             found = (await connection.execute(_SEIZE, values)).first()
@@ -136,15 +140,17 @@ class ClaimRows:
     async def renew(self, claims: Sequence[Claim], lease: float) -> set[str]:
         """Hold keys for longer; return the invocations that still do."""
         given = _given((*scope_of(claim), claim.invocation_id) for claim in claims)
+        # The longest of them serves for all: it only counts if their owner dies.
+        window = timedelta(seconds=lease + max(claim.window for claim in claims))
         async with separately(self._engine) as connection:
-            found = await connection.execute(_RENEW, {**given, "lease": timedelta(seconds=lease)})
+            found = await connection.execute(_RENEW, {**given, "lease": timedelta(seconds=lease), "window": window})
             return {row.invocation_id for row in found}
 
     async def look(self, scopes: Iterable[Scope]) -> dict[Scope, tuple[bool, Row]]:
         """Return whether each key is under way, and its row; a key that nobody holds is missing."""
         async with separately(self._engine) as connection:
             found = await connection.execute(_LOOK, _given((*scope, "") for scope in scopes))
-            return {tuple(row[:4]): (row.under_way, Row(False, *row[5:])) for row in found}  # type: ignore[misc]
+            return {tuple(row[:5]): (row.under_way, Row(False, *row[6:])) for row in found}  # type: ignore[misc]
 
     async def sweep(self) -> int:
         """Forget keys whose window is over, a bounded number at a time; return how many."""
@@ -158,6 +164,7 @@ class ClaimRows:
 
 def _held(claim: Claim) -> dict[str, Any]:
     return {
+        "tenant": claim.tenant,
         "tool": claim.tool,
         "subject": claim.subject,
         "session": claim.session,
@@ -166,6 +173,6 @@ def _held(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _given(places: Iterable[tuple[str, str, str, str, str]]) -> dict[str, list[str]]:
-    names = ("tools", "subjects", "sessions", "keys", "invocations")
+def _given(places: Iterable[tuple[str, str, str, str, str, str]]) -> dict[str, list[str]]:
+    names = ("tenants", "tools", "subjects", "sessions", "keys", "invocations")
     return {name: list(column) for name, column in zip(names, zip(*places, strict=True), strict=True)}

@@ -27,7 +27,7 @@ from services.executor.adapters.claim_rows import FAILED, SUCCEEDED, ClaimRows, 
 from services.executor.adapters.claim_watch import ClaimWatch
 from services.executor.convert import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.model import Claim, Settled
+from services.executor.domain.model import Claim, Result, Settled
 from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken
 
 LEASE_SECONDS = 10.0
@@ -51,15 +51,11 @@ class PostgresClaims:
         self._doors = asyncio.Semaphore(_ASKING_AT_ONCE)
         self._asking: dict[Scope, asyncio.Future[Row | None]] = {}
 
-    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
+    async def acquire(self, claim: Claim) -> Settled | None:
         """Hold the key, or return what the first call with it ended in, waiting for it where it is under way. Returns Doubted when the
         key is now held, and its earlier owner fell silent without saying whether the effect happened."""
-        try:
-            async with asyncio.timeout(within):
-                while (found := self._judged(claim, await self._look(claim))) is _Found.UNDER_WAY:
-                    continue
-        except TimeoutError:
-            raise errors.deadline_exceeded() from None
+        while (found := self._judged(claim, await self._look(claim))) is _Found.UNDER_WAY:
+            continue
         return found if isinstance(found, Settled) else None
 
     def sure(self, claim: Claim) -> bool:
@@ -73,10 +69,9 @@ class PostgresClaims:
     async def settle(self, claim: Claim, settled: Settled) -> None:
         """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""
         failed = isinstance(settled.outcome, MeshError)
-        message = envelope(settled.outcome) if isinstance(settled.outcome, MeshError) else envelope_of(settled.outcome)
-        sealed = self._seal.seal(message.SerializeToString(), _place(claim, claim.invocation_id))
-        state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
         try:
+            sealed = self._sealed(claim, settled.outcome)
+            state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
             kept = await self._rows.settle(claim, state, **stored)
         finally:
             self._let_go(claim)
@@ -137,7 +132,7 @@ class PostgresClaims:
 
     async def _seize(self, claim: Claim) -> Row | None:
         since = time.monotonic()
-        row = await self._rows.seize(claim, min(self._lease, claim.lease))
+        row = await self._rows.seize(claim, self._lease)
         if row is not None and row.ours:
             self._leases.begin(claim, since)
         return row
@@ -156,6 +151,10 @@ class PostgresClaims:
         if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
             return _Found.OURS
         return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
+
+    def _sealed(self, claim: Claim, outcome: Result | MeshError) -> bytes:
+        message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
+        return self._seal.seal(message.SerializeToString(), _place(claim, claim.invocation_id))
 
     def _ended(self, claim: Claim, row: Row) -> Settled:
         """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
@@ -182,4 +181,4 @@ async def _shared(asking: asyncio.Future[Row | None]) -> Row | None:
 
 def _place(claim: Claim, invocation_id: str) -> str:
     """What a stored ending is bound to: no row's ending can be passed off as another's."""
-    return dump([claim.tool, claim.subject, claim.session, claim.key, claim.arguments_digest, invocation_id]).decode()
+    return dump([*scope_of(claim), claim.arguments_digest, invocation_id]).decode()

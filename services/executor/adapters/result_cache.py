@@ -43,6 +43,8 @@ class MemoryResultCache:
         self._clock, self._max_bytes, self._max_entries = clock, max_bytes, max_entries
         self._entries: OrderedDict[CacheKey, _Entry] = OrderedDict()
         self._flights: dict[CacheKey, SharedFlight] = {}
+        self._under_way: set[SharedFlight] = set()
+        """Every run, also of those that nobody waits for."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -62,19 +64,19 @@ class MemoryResultCache:
         under_way = self._flights.get(key)
         if under_way is None:
             _RUN.inc()
-            flight = self._flights[key] = SharedFlight(self, key)
+            flight = self._flights[key] = self._begin(key)
             return flight
         await under_way.ended.wait()
         kept = self._fresh(key)
         (_RUN if kept is None else _SHARED).inc()
-        return SharedFlight(self, key) if kept is None else kept
+        return self._begin(key) if kept is None else kept
 
     def forget(self, tool_digest: str) -> None:
         """Drop every result of a version, and keep none of its runs under way: something about it changed."""
         for key in [key for key in self._entries if key.tool_digest == tool_digest]:
             self._drop(key)
-        for key, flight in self._flights.items():
-            if key.tool_digest == tool_digest:
+        for flight in self._under_way:
+            if flight.key.tool_digest == tool_digest:
                 flight.stale = True
 
     def keep(self, key: CacheKey, kept: Kept, seconds: float) -> None:
@@ -88,10 +90,16 @@ class MemoryResultCache:
         while self._bytes > self._max_bytes or len(self._entries) > self._max_entries:
             self._drop(next(iter(self._entries)))
 
-    def leave(self, key: CacheKey, flight: SharedFlight) -> None:
+    def leave(self, flight: SharedFlight) -> None:
         """Take note that a run is over."""
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+        self._under_way.discard(flight)
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+
+    def _begin(self, key: CacheKey) -> SharedFlight:
+        flight = SharedFlight(self, key)
+        self._under_way.add(flight)
+        return flight
 
     def _fresh(self, key: CacheKey) -> Kept | None:
         entry = self._entries.get(key)
@@ -112,10 +120,10 @@ class MemoryResultCache:
 class SharedFlight:
     """The right to run for everybody who would get the same."""
 
-    __slots__ = ("_cache", "_key", "ended", "stale")
+    __slots__ = ("_cache", "ended", "key", "stale")
 
     def __init__(self, cache: MemoryResultCache, key: CacheKey) -> None:
-        self._cache, self._key = cache, key
+        self._cache, self.key = cache, key
         self.ended = asyncio.Event()
         self.stale = False
         """True once its version changed: what it brings may be another version's truth."""
@@ -123,9 +131,9 @@ class SharedFlight:
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
         """Keep the result for so many seconds."""
         if not self.stale and not self.ended.is_set():
-            self._cache.keep(self._key, Kept(content, created), seconds)
+            self._cache.keep(self.key, Kept(content, created), seconds)
 
     def end(self) -> None:
         """Let those go on who wait for it."""
-        self._cache.leave(self._key, self)
+        self._cache.leave(self)
         self.ended.set()

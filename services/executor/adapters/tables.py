@@ -23,6 +23,7 @@ metadata = MetaData()
 claims = Table(
     "claims",
     metadata,
+    Column("tenant", Text, primary_key=True),
     Column("tool", Text, primary_key=True),
     Column("subject", Text, primary_key=True),
     Column("session", Text, primary_key=True),

@@ -49,7 +49,7 @@ class ResultCache(Protocol):
 
     async def enter(self, key: CacheKey) -> Kept | Flight:
         """Return a result that is fresh, waiting for a run under way that would bring it; or the right to run. Waits for one such run at
-        most, so a run that brings nothing delays the others and never queues them."""
+        most, so a run that brings nothing delays the others and never queues them, and for as long as whoever asks lets it."""
         ...
 
 

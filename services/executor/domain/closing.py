@@ -39,6 +39,8 @@ _UNCERTAIN = frozenset(
         Reason.INTERNAL,
     }
 )
+# How long whoever left is still held by effects that are just becoming real. Bounded, because the end of the process may wait for it.
+STAY_SECONDS = 5.0
 T = TypeVar("T")
 
 
@@ -102,10 +104,20 @@ class Closing:
 
     async def to_the_end(self, step: Awaitable[T]) -> T:
         """Take a step that goes on even if the caller leaves while it is taken."""
-        task = asyncio.ensure_future(step)
-        self._ending.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._begun(step))
+
+    async def stay(self, step: Awaitable[None]) -> bool:
+        """Take a step and stay until it is over, even if the caller leaves meanwhile: what comes next must not meet it half-way. Say
+        whether the caller left, whose cancellation is then still due; it is raised here if the step takes too long after it."""
+        task = self._begun(step)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await _outlast(task)
+            task.result()
+            return True
+        task.result()
+        return False
 
     async def _settle(self, invocation: Invocation, error: MeshError) -> None:
         """Give the key back where a retry is safe; otherwise keep what every further call with it must hear."""
@@ -137,8 +149,25 @@ class Closing:
         except Exception as cause:
             self._observer.unforeseen(cause)
 
+    def _begun(self, step: Awaitable[T]) -> asyncio.Future[T]:
+        task = asyncio.ensure_future(step)
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._ending.discard(task)
         if not task.cancelled():
             # Seen by the caller if there still is one; otherwise nobody is left to tell.
             task.exception()
+
+
+async def _outlast(task: asyncio.Future[Any]) -> None:
+    """Wait for a step however often the wait is canceled, and not for ever."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + STAY_SECONDS
+    while not task.done():
+        if loop.time() >= until:
+            raise asyncio.CancelledError
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task], timeout=until - loop.time())

@@ -43,6 +43,7 @@ class Invocation:
         "evidence",
         "hooks",
         "invocation_id",
+        "left",
         "phases",
         "preview",
         "ran_from",
@@ -102,11 +103,17 @@ class Invocation:
         self.reason: Reason | None = None
         self.closed = False
         """True once the record that ends it was handed over."""
+        self.left = False
+        """True once nobody waits for its answer, although it is seen through."""
 
     @property
     def state(self) -> State:
         """Where it is."""
         return self.track.state
+
+    def leave(self) -> None:
+        """Note that nobody waits for the answer any more: what is said about it has as long as it takes."""
+        self.left, self.deadline.answer_by = True, float("inf")
 
     def elapsed(self) -> float:
         """Seconds since it was asked for."""

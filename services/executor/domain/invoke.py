@@ -6,6 +6,7 @@ must be in the log; the outcome of what then ran may also wait for the log where
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from services.executor.domain.tool import Tool
 from services.executor.domain.uncertain import Doubted, Overtaken, Uncertain, overtaken
 from services.executor.domain.verification import Answer
 from services.executor.domain.verify import examined
+from services.executor.domain.waiting import in_time
 
 
 class Invoke:
@@ -75,6 +77,9 @@ class Invoke:
         begin("return")
         await self._conclude(invocation, tool, answer)
         invocation.phases.end()
+        if invocation.left:
+            # It left while its effects became real. They are on record and under its key as what they are: now it may go.
+            raise asyncio.CancelledError
         return self._result(invocation, tool, answer)
 
     async def _resolve(self, invocation: Invocation, tool: Tool, claim: Claim, doubted: Doubted) -> Settled | None:
@@ -110,7 +115,8 @@ class Invoke:
         key = key_for(tool, invocation.request.caller, invocation.asked.digest if invocation.asked else "")
         if key is None:
             return await self._fresh(invocation, tool)
-        found = await self._parts.cache.enter(key)
+        async with in_time(invocation, self._clock):
+            found = await self._parts.cache.enter(key)
         if isinstance(found, Kept):
             await self._execution.spare(invocation)
             invocation.retrieved = found.created

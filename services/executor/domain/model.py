@@ -351,19 +351,19 @@ class Result:
     """When the facts were read, where that was earlier than the result was made."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Claim:
     """A wish to be the one call that has the effect behind a key."""
 
+    tenant: str
     tool: str
     subject: str
     session: str
     key: str
     arguments_digest: str
     invocation_id: str
-    lease: float
-    """Seconds after which a claim whose owner fell silent may be doubted."""
     window: float
+    """Seconds for which the key is remembered after its call ended."""
     repeatable: bool
 
 

@@ -70,10 +70,12 @@ class Runner(Protocol):
 class Claims(Protocol):
     """The memory of idempotency keys, shared by all executors."""
 
-    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
+    async def acquire(self, claim: Claim) -> Settled | None:
         """Return None when the claim is now held by this call, or what the first call with the key ended in, waiting for
-        it if it is under way. Returns Doubted when this call now holds the key, and its earlier owner fell silent without saying
-        whether the effect happened. Raises IDEMPOTENCY_CONFLICT for other arguments, DEADLINE_EXCEEDED when waiting took too long."""
+        it if it is under way, for as long as whoever asks lets it. Returns Doubted when this call now holds the key, and its earlier owner
+        fell silent without saying whether the effect happened. Raises IDEMPOTENCY_CONFLICT for other arguments.
+
+        What is held stays held until it is settled, released or abandoned, or nobody knows the claim any more."""
         ...
 
     def sure(self, claim: Claim) -> bool:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from libs.common.clock import Clock
-from libs.common.errors import MeshError
-from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.scheduler import Scheduler, Turn
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
+from services.executor.domain.waiting import in_time
 
 # Versions come and go; a process that lives long must not remember each it ever saw.
 _MAX_REMEMBERED = 10_000
@@ -42,29 +39,20 @@ class Turns:
         turn = self._scheduler.place(
             tool, arguments, invocation.request.priority, lambda: invocation.enter(State.QUEUED)
         )
-        return InvocationTurn(turn, *self._time_of(invocation))
-
-    def _time_of(self, invocation: Invocation) -> tuple[float, MeshError]:
-        """How many seconds the call may wait, and what it means when they are over."""
-        left = invocation.deadline.run_until - self._clock.monotonic()
-        authority = invocation.request.caller.authority_ends - self._clock.now().timestamp()
-        return (left, errors.deadline_exceeded()) if left <= authority else (authority, errors.authority_ended())
+        return InvocationTurn(turn, invocation, self._clock)
 
 
 class InvocationTurn:
     """One invocation's turn."""
 
-    __slots__ = ("_seconds", "_too_late", "_turn")
+    __slots__ = ("_clock", "_invocation", "_turn")
 
-    def __init__(self, turn: Turn, seconds: float, too_late: MeshError) -> None:
-        self._turn, self._seconds, self._too_late = turn, seconds, too_late
+    def __init__(self, turn: Turn, invocation: Invocation, clock: Clock) -> None:
+        self._turn, self._invocation, self._clock = turn, invocation, clock
 
     async def __aenter__(self) -> None:
-        try:
-            async with asyncio.timeout(None if self._seconds == float("inf") else self._seconds):
-                await self._turn.__aenter__()
-        except TimeoutError:
-            raise self._too_late from None
+        async with in_time(self._invocation, self._clock):
+            await self._turn.__aenter__()
 
     async def __aexit__(self, *ending: object) -> None:
         await self._turn.__aexit__(*ending)

@@ -48,7 +48,8 @@ class Verification:
 
     async def __call__(self, invocation: Invocation, tool: Tool, ran: Ran) -> Answer:
         """Return the answer once the effects of the run are real. Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED, HOOK_BLOCKED or
-        SIDE_EFFECT_VIOLATION, and then none of them is; PARTIAL_FAILURE when only some could be made real."""
+        SIDE_EFFECT_VIOLATION, and then none of them is; PARTIAL_FAILURE when only some could be made real. A caller that leaves meanwhile is noted:
+        what became real is known, and has to be said before it goes."""
         if ran.drop is None and ran.keep is None:
             return await self._examined(invocation, tool, ran)
         try:
@@ -58,10 +59,10 @@ class Verification:
                 raise errors.claim_lost()
         except BaseException:
             if ran.drop is not None:
-                await self._closing.to_the_end(ran.drop())
+                await self._closing.stay(ran.drop())
             raise
-        if ran.keep is not None:
-            await self._closing.to_the_end(ran.keep())
+        if ran.keep is not None and await self._closing.stay(ran.keep()):
+            invocation.leave()
         return answer
 
     async def _examined(self, invocation: Invocation, tool: Tool, ran: Ran) -> Answer:

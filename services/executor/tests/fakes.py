@@ -13,6 +13,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.redaction.book import ScannerBook
 from libs.common.sealing import KEY_BYTES, Seal
 from services.executor.adapters.audit_stream import Entry
+from services.executor.adapters.claim_rows import Scope, scope_of
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.result_cache import MemoryResultCache
 from services.executor.domain import errors
@@ -165,14 +166,14 @@ class MemoryClaims:
     """Keys in memory, with the same rules as the table."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[str, str, str, str], tuple[Claim, Settled | None]] = {}
-        self.doubted: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
+        self.held: dict[Scope, tuple[Claim, Settled | None]] = {}
+        self.doubted: dict[Scope, tuple[str, ...]] = {}
         self.lost_owners: set[str] = set()
         self.failure: Exception | None = None
         self._changed = asyncio.Condition()
 
-    async def acquire(self, claim: Claim, *, within: float) -> Settled | None:
-        scope = (claim.tool, claim.subject, claim.session, claim.key)
+    async def acquire(self, claim: Claim) -> Settled | None:
+        scope = scope_of(claim)
         async with self._changed:
             while scope in self.held:
                 first, settled = self.held[scope]
@@ -196,10 +197,10 @@ class MemoryClaims:
             raise Overtaken(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
-        runs = self.doubted.get((claim.tool, claim.subject, claim.session, claim.key), ())
+        runs = self.doubted.get(scope_of(claim), ())
         if runs:
             await self._replace(claim, (replace(claim, invocation_id=runs[-1]), None))
-            self.doubted[claim.tool, claim.subject, claim.session, claim.key] = runs[:-1]
+            self.doubted[scope_of(claim)] = runs[:-1]
         else:
             await self._replace(claim, None)
 
@@ -210,7 +211,7 @@ class MemoryClaims:
     async def _replace(self, claim: Claim, kept: tuple[Claim, Settled | None] | None) -> bool:
         if self.failure is not None:
             raise self.failure
-        scope = (claim.tool, claim.subject, claim.session, claim.key)
+        scope = scope_of(claim)
         async with self._changed:
             found = self.held.get(scope)
             if found is None or found[0].invocation_id != claim.invocation_id or found[1] is not None:

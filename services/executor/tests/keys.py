@@ -20,13 +20,13 @@ KEY = bytes(range(32))
 def a_claim(**changes: Any) -> Claim:
     """Alice's wish to be the one call behind her key."""
     fields: dict[str, Any] = {
+        "tenant": "acme",
         "tool": "core.say",
         "subject": "did:web:toolmesh.local:users:alice",
         "session": "session-1",
         "key": "k",
         "arguments_digest": "sha256:a",
         "invocation_id": new_id(),
-        "lease": 30.0,
         "window": 3600.0,
         "repeatable": False,
         **changes,

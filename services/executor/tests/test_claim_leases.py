@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -67,8 +68,8 @@ async def is_leased(engine: AsyncEngine) -> bool:
         return bool(await connection.scalar(text("select bool_and(lease_until > now()) from claims")))
 
 
-async def test_a_slow_call_keeps_its_key_for_as_long_as_it_may_run(bench: Bench, engine: AsyncEngine) -> None:
-    claim = await bench.hold(lease=300.0)
+async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine: AsyncEngine) -> None:
+    claim = await bench.hold()
     for _ in range(20):
         await age(engine, "lease_until")
         await bench.later(LEASE / 2)
@@ -87,21 +88,24 @@ async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: As
 
 
 async def test_however_many_are_held_one_statement_renews_them(bench: Bench, engine: AsyncEngine) -> None:
-    for number in range(50):
-        await bench.hold(key=str(number))
+    held = [await bench.hold(key=str(number)) for number in range(50)]
     await age(engine, "lease_until")
     with statements(engine) as seen:
         await bench.later(LEASE / 2)
     assert len(seen) == 1
+    assert all(bench.leases.sure(claim) for claim in held)
     assert await is_leased(engine)
 
 
-async def test_the_window_of_a_key_never_ends_while_its_call_runs(bench: Bench, engine: AsyncEngine) -> None:
-    await bench.hold(lease=300.0)
+async def test_whoever_runs_for_longer_than_its_window_and_dies_is_doubted_all_the_same(
+    bench: Bench, engine: AsyncEngine
+) -> None:
+    claim = await bench.hold()
     await age(engine, "expire_time")
     await bench.later(LEASE / 2)
+    await age(engine, "lease_until")
     [row] = await rows(engine)
-    assert row.expire_time >= row.lease_until
+    assert (row.expire_time - row.lease_until).total_seconds() > claim.window
 
 
 async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: AsyncEngine) -> None:
@@ -142,7 +146,7 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     async def away(claims: Sequence[Claim], lease: float) -> set[str]:
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
-    claim = await bench.hold(lease=300.0)
+    claim = await bench.hold()
     bench.table.renew = away  # type: ignore[method-assign]
     await bench.later(LEASE / 2)
     assert bench.loosened == []
@@ -158,14 +162,16 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
-async def test_a_key_that_its_call_forgot_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:
-    claim = await bench.hold(lease=20.0)
-    await bench.later(15.0)
-    with statements(engine) as seen:
-        await bench.later(5.0)
-        await bench.later(5.0)
-    assert seen == []
-    assert not bench.leases.sure(claim)
+async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:
+    claim = await bench.hold()
+    kept = await bench.hold(key="other")
+    await bench.later(LEASE / 2)
+    del claim
+    gc.collect()
+    await age(engine, "lease_until")
+    await bench.later(LEASE / 2)
+    assert {row.key for row in await rows(engine) if row.lease_until > row.create_time} == {"other"}
+    assert (bench.leases.sure(kept), len(bench.leases._holds)) == (True, 1)
 
 
 async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -> None:

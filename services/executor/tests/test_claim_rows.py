@@ -51,7 +51,7 @@ async def test_a_key_says_whether_it_is_under_way(table: ClaimRows, engine: Asyn
         await table.seize(claim, 30.0)
     await table.settle(ended, "failed", error=b"e")
     found = await table.look([scope_of(claim) for claim in (running, ended, free)])
-    assert {scope[3]: under_way for scope, (under_way, _) in found.items()} == {"running": True, "ended": False}
+    assert {scope[-1]: under_way for scope, (under_way, _) in found.items()} == {"running": True, "ended": False}
     assert found[scope_of(ended)][1].error == b"e"
     await age(engine, "lease_until")
     found = await table.look([scope_of(running)])

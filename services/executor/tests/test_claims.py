@@ -50,26 +50,23 @@ async def refusal(waiting: Any) -> MeshError:
 
 async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
-    assert await here.acquire(claim, within=5) is None
+    assert await here.acquire(claim) is None
     [row] = await rows(engine)
     assert (row.owner, row.state, row.invocation_id) == ("executor-0", "running", claim.invocation_id)
-    assert (row.expire_time - row.create_time).total_seconds() == 3600.0
+    assert (row.expire_time - row.create_time).total_seconds() == LEASE_SECONDS + 3600.0
     assert here.sure(claim)
 
 
-@pytest.mark.parametrize(("asked", "granted"), [(3.0, 3.0), (300.0, LEASE_SECONDS)])
-async def test_a_lease_is_short_however_long_the_run_may_take(
-    here: PostgresClaims, engine: AsyncEngine, asked: float, granted: float
-) -> None:
-    await here.acquire(a_claim(lease=asked), within=5)
+async def test_a_lease_is_short_however_long_the_run_may_take(here: PostgresClaims, engine: AsyncEngine) -> None:
+    await here.acquire(a_claim())
     [row] = await rows(engine)
-    assert (row.lease_until - row.create_time).total_seconds() == granted
+    assert (row.lease_until - row.create_time).total_seconds() == LEASE_SECONDS
 
 
 async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     with statements(engine) as seen:
-        await here.acquire(claim, within=5)
+        await here.acquire(claim)
         await here.settle(claim, Settled(claim.invocation_id, a_result()))
     assert len(seen) == 2
 
@@ -78,10 +75,10 @@ async def test_a_stored_answer_costs_one_statement(
     here: PostgresClaims, there: PostgresClaims, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
     with statements(engines[1]) as seen:
-        await there.acquire(a_claim(), within=5)
+        await there.acquire(a_claim())
     assert len(seen) == 1
 
 
@@ -89,7 +86,7 @@ async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
     here: PostgresClaims, there: PostgresClaims
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     result = a_result(
         changes=(Change("/a", "default"),),
         evidence=("r1", "r2"),
@@ -97,17 +94,17 @@ async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
         deprecation=Deprecation(None, "tools/core.b", "url"),
     )
     await here.settle(claim, Settled(claim.invocation_id, result))
-    assert await there.acquire(a_claim(), within=5) == Settled(claim.invocation_id, result)
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
 
 
 async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     error = MeshError(
         Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
     )
     await here.settle(claim, Settled(claim.invocation_id, error))
-    found = await there.acquire(a_claim(), within=5)
+    found = await there.acquire(a_claim())
     assert found is not None
     assert isinstance(found.outcome, MeshError)
     assert (found.outcome.reason, found.outcome.message) == (error.reason, error.message)
@@ -116,17 +113,17 @@ async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: Post
 
 async def test_other_arguments_conflict_while_it_runs_and_after(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     other = a_claim(arguments_digest="sha256:b")
-    assert (await refusal(there.acquire(other, within=5))).reason is Reason.IDEMPOTENCY_CONFLICT
+    assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
-    assert (await refusal(there.acquire(other, within=5))).reason is Reason.IDEMPOTENCY_CONFLICT
+    assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
 
 
-@pytest.mark.parametrize("part", ["tool", "subject", "session", "key"])
+@pytest.mark.parametrize("part", ["tenant", "tool", "subject", "session", "key"])
 async def test_a_key_means_something_only_within_its_scope(here: PostgresClaims, part: str) -> None:
-    assert await here.acquire(a_claim(), within=5) is None
-    assert await here.acquire(a_claim(**{part: "other"}), within=5) is None
+    assert await here.acquire(a_claim()) is None
+    assert await here.acquire(a_claim(**{part: "other"})) is None
 
 
 async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -136,7 +133,7 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
 
     async def call(number: int) -> Any:
         side, claim = (here, there)[number % 2], a_claim()
-        found = await side.acquire(claim, within=60)
+        found = await side.acquire(claim)
         if found is not None:
             return found.outcome
         ran.append(claim.invocation_id)
@@ -154,9 +151,9 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
 
 async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     with statements(engine) as seen:
-        waiting = [asyncio.ensure_future(here.acquire(a_claim(), within=60)) for _ in range(200)]
+        waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
         await until(lambda: here._watch.scopes)
         await here.settle(claim, Settled(claim.invocation_id, a_result()))
         assert all(await asyncio.gather(*waiting))
@@ -168,7 +165,7 @@ async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
     claims = PostgresClaims(engine, "executor-0", Seal([KEY]))
     with statements(engine):
-        calls = [refusal(claims.acquire(a_claim(), within=10)) for _ in range(20)]
+        calls = [refusal(claims.acquire(a_claim())) for _ in range(20)]
         told = await asyncio.gather(*calls)
     assert {error.reason for error in told} == {Reason.SERVICE_UNAVAILABLE}
     assert len({id(error) for error in told}) == 20
@@ -183,9 +180,9 @@ async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -
         await asyncio.Event().wait()
 
     here._rows.seize = held_up  # type: ignore[method-assign]
-    first = asyncio.ensure_future(here.acquire(a_claim(), within=30))
+    first = asyncio.ensure_future(here.acquire(a_claim()))
     await entered.wait()
-    second = asyncio.ensure_future(here.acquire(a_claim(), within=30))
+    second = asyncio.ensure_future(here.acquire(a_claim()))
     await asyncio.sleep(0)
     here._rows.seize = seize  # type: ignore[method-assign]
     first.cancel()
@@ -193,10 +190,10 @@ async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -
 
 
 async def test_who_waits_with_other_arguments_is_told_so_at_once(here: PostgresClaims) -> None:
-    await here.acquire(a_claim(), within=5)
-    waiting = asyncio.ensure_future(here.acquire(a_claim(), within=60))
+    await here.acquire(a_claim())
+    waiting = asyncio.ensure_future(here.acquire(a_claim()))
     await until(lambda: here._watch.scopes)
-    error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b"), within=5))
+    error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b")))
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
     waiting.cancel()
 
@@ -205,8 +202,8 @@ async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
     here: PostgresClaims, there: PostgresClaims
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
-    waiting = [asyncio.ensure_future(there.acquire(a_claim(), within=60)) for _ in range(2)]
+    await here.acquire(claim)
+    waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
     await until(lambda: there._watch.scopes)
     await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
     one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
@@ -215,26 +212,38 @@ async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
 
 async def test_a_released_key_is_anybodys(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
-    waiting = asyncio.ensure_future(there.acquire(a_claim(arguments_digest="sha256:a"), within=60))
+    await here.acquire(claim)
+    waiting = asyncio.ensure_future(there.acquire(a_claim(arguments_digest="sha256:a")))
     await here.release(claim)
     assert await waiting is None
     [row] = await rows(engine)
     assert row.owner == "executor-1"
 
 
-async def test_waiting_ends_with_the_callers_time(here: PostgresClaims) -> None:
-    await here.acquire(a_claim(), within=5)
-    assert (await refusal(here.acquire(a_claim(), within=0.05))).reason is Reason.DEADLINE_EXCEEDED
+async def test_who_stops_waiting_leaves_the_key_to_whoever_holds_it(here: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(here.acquire(a_claim()), 0.05)
+    assert here._watch.scopes == ()
+    assert here.sure(claim)
+
+
+async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    with pytest.raises(TypeError):
+        await here.settle(claim, Settled(claim.invocation_id, a_result(content=None)))
+    assert not here.sure(claim)
 
 
 async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
-    await here.acquire(lost, within=5)
+    await here.acquire(lost)
     await age(engine, "lease_until")
-    assert await there.acquire(next_one, within=5) is None
+    assert await there.acquire(next_one) is None
     [row] = await rows(engine)
     assert (row.owner, row.invocation_id) == ("executor-1", next_one.invocation_id)
 
@@ -243,9 +252,9 @@ async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
-    await here.acquire(lost, within=5)
+    await here.acquire(lost)
     await age(engine, "lease_until")
-    await there.acquire(next_one, within=5)
+    await there.acquire(next_one)
     with pytest.raises(Overtaken):
         await here.settle(lost, Settled(lost.invocation_id, a_result()))
     await here.release(lost)
@@ -257,36 +266,39 @@ async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
     await there.settle(next_one, Settled(next_one.invocation_id, first))
     with pytest.raises(Overtaken):
         await here.settle(lost, Settled(lost.invocation_id, a_result()))
-    assert await here.acquire(a_claim(), within=5) == Settled(next_one.invocation_id, first)
+    assert await here.acquire(a_claim()) == Settled(next_one.invocation_id, first)
 
 
 async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaims) -> None:
     claim, first = a_claim(), a_result()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, first))
     with pytest.raises(Overtaken):
         await here.settle(claim, Settled(claim.invocation_id, a_result()))
     await here.release(claim)
     await here.abandon(claim)
-    assert await there.acquire(a_claim(), within=5) == Settled(claim.invocation_id, first)
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, first)
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_a_silent_owner_is_replaced_by_exactly_one(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine, repeatable: bool
 ) -> None:
-    await here.acquire(a_claim(repeatable=repeatable), within=5)
+    await here.acquire(a_claim(repeatable=repeatable))
     await age(engine, "lease_until")
-    calls = [side.acquire(a_claim(repeatable=repeatable), within=0.5) for side in (here, there) * 5]
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert len([found for found in outcomes if found is None or isinstance(found, Doubted)]) == 1
+    calls = [asyncio.ensure_future(side.acquire(a_claim(repeatable=repeatable))) for side in (here, there) * 5]
+    await until(lambda: here._watch.scopes and there._watch.scopes and any(call.done() for call in calls))
+    assert len([call for call in calls if call.done()]) == 1
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
 
 
 async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
-    await here.acquire(a_claim(), within=5)
-    waiting = asyncio.ensure_future(there.acquire(a_claim(), within=60))
+    await here.acquire(a_claim())
+    waiting = asyncio.ensure_future(there.acquire(a_claim()))
     await until(lambda: there._watch.scopes)
     await age(engine, "lease_until")
     assert isinstance(await waiting, Doubted)
@@ -296,9 +308,9 @@ async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, resolver = a_claim(), a_claim()
-    await here.acquire(lost, within=5)
+    await here.acquire(lost)
     await age(engine, "lease_until")
-    doubted = await there.acquire(resolver, within=5)
+    doubted = await there.acquire(resolver)
     assert isinstance(doubted, Doubted)
     assert isinstance(doubted.outcome, MeshError)
     assert (doubted.outcome.reason, doubted.runs) == (Reason.UNKNOWN_OUTCOME, (lost.invocation_id,))
@@ -307,7 +319,7 @@ async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
     with pytest.raises(Overtaken):
         await here.settle(lost, Settled(lost.invocation_id, a_result()))
     for side in (here, there):
-        found = await side.acquire(a_claim(), within=5)
+        found = await side.acquire(a_claim())
         assert found is not None
         assert isinstance(found.outcome, MeshError)
         assert found.outcome.reason is Reason.UNKNOWN_OUTCOME
@@ -317,7 +329,7 @@ async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
 async def test_who_resolves_a_doubt_and_dies_too_is_doubted_as_well(here: PostgresClaims, engine: AsyncEngine) -> None:
     claims = [a_claim() for _ in range(3)]
     for claim in claims:
-        found = await here.acquire(claim, within=5)
+        found = await here.acquire(claim)
         await age(engine, "lease_until")
     assert isinstance(found, Doubted)
     assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
@@ -328,11 +340,11 @@ async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_th
 ) -> None:
     dead = [a_claim(), a_claim()]
     for claim in dead:
-        await here.acquire(claim, within=5)
+        await here.acquire(claim)
         await age(engine, "lease_until")
     for _ in range(3):
         resolver = a_claim()
-        found = await there.acquire(resolver, within=5)
+        found = await there.acquire(resolver)
         assert isinstance(found, Doubted)
         assert found.runs == tuple(claim.invocation_id for claim in dead)
         await there.release(resolver)
@@ -342,26 +354,26 @@ async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     late, resolver, result = a_claim(), a_claim(), a_result()
-    await here.acquire(late, within=5)
+    await here.acquire(late)
     await age(engine, "lease_until")
-    await there.acquire(resolver, within=5)
+    await there.acquire(resolver)
     await there.release(resolver)
     await here.settle(late, Settled(late.invocation_id, result))
-    assert await there.acquire(a_claim(), within=5) == Settled(late.invocation_id, result)
+    assert await there.acquire(a_claim()) == Settled(late.invocation_id, result)
 
 
 async def test_a_call_that_kills_its_owners_is_not_repeated_for_ever(here: PostgresClaims, engine: AsyncEngine) -> None:
     for _ in range(MOST_RUNS):
-        assert await here.acquire(a_claim(repeatable=True), within=5) is None
+        assert await here.acquire(a_claim(repeatable=True)) is None
         await age(engine, "lease_until")
-    assert isinstance(await here.acquire(a_claim(repeatable=True), within=5), Doubted)
+    assert isinstance(await here.acquire(a_claim(repeatable=True)), Doubted)
 
 
 async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     await here.abandon(claim)
-    found = await there.acquire(a_claim(), within=5)
+    found = await there.acquire(a_claim())
     assert isinstance(found, Doubted)
     assert found.runs == (claim.invocation_id,)
 
@@ -369,17 +381,17 @@ async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: 
 async def test_other_arguments_conflict_with_a_doubted_key_too(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
-    await here.acquire(a_claim(), within=5)
+    await here.acquire(a_claim())
     await age(engine, "lease_until")
-    error = await refusal(there.acquire(a_claim(arguments_digest="sha256:b"), within=5))
+    error = await refusal(there.acquire(a_claim(arguments_digest="sha256:b")))
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
 
 
 async def test_a_doubt_ends_with_the_window_of_its_key(here: PostgresClaims, engine: AsyncEngine) -> None:
-    await here.acquire(a_claim(), within=5)
+    await here.acquire(a_claim())
     await age(engine, "lease_until")
     await age(engine, "expire_time")
-    assert await here.acquire(a_claim(), within=5) is None
+    assert await here.acquire(a_claim()) is None
     [row] = await rows(engine)
     assert row.doubted == ""
 
@@ -388,18 +400,18 @@ async def test_a_key_whose_window_is_over_is_new(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
     await age(engine, "expire_time")
-    assert await there.acquire(a_claim(arguments_digest="sha256:other"), within=5) is None
+    assert await there.acquire(a_claim(arguments_digest="sha256:other")) is None
     [row] = await rows(engine)
     assert (row.state, row.result, row.arguments_digest) == ("running", None, "sha256:other")
 
 
 async def test_sweeping_forgets_what_is_over_and_nothing_else(here: PostgresClaims, engine: AsyncEngine) -> None:
-    await here.acquire(a_claim(key="old"), within=5)
+    await here.acquire(a_claim(key="old"))
     await age(engine, "expire_time")
-    await here.acquire(a_claim(key="new"), within=5)
+    await here.acquire(a_claim(key="new"))
     assert await here.sweep() == 1
     assert await here.sweep() == 0
     assert [row.key for row in await rows(engine)] == ["new"]
@@ -407,7 +419,7 @@ async def test_sweeping_forgets_what_is_over_and_nothing_else(here: PostgresClai
 
 async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=5)
+    await here.acquire(claim)
     await age(engine, "expire_time")
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
     async with engine.begin() as connection:
@@ -417,7 +429,7 @@ async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: 
 
 async def test_a_database_that_is_away_is_said_so() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
-    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim(), within=10))
+    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim()))
     assert error.reason is Reason.SERVICE_UNAVAILABLE
     await engine.dispose()
 
@@ -432,7 +444,7 @@ async def test_what_a_call_answered_cannot_be_read_in_the_database(
     engine: AsyncEngine, here: PostgresClaims, outcome: Any
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=10)
+    await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, outcome))
     [row] = await rows(engine)
     assert SECRET.encode() not in b"".join(value for value in row if isinstance(value, bytes))
@@ -442,11 +454,39 @@ async def test_an_answer_whose_key_is_gone_is_unknown_and_nothing_is_repeated(
     engines: tuple[AsyncEngine, AsyncEngine], here: PostgresClaims
 ) -> None:
     claim = a_claim()
-    await here.acquire(claim, within=10)
+    await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
     bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]))
-    error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2"), within=10))
+    error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2")))
     assert error.reason is Reason.UNKNOWN_OUTCOME
+
+
+async def test_the_same_key_of_the_same_subject_in_another_tenant_is_another_and_so_is_its_answer(
+    here: PostgresClaims, there: PostgresClaims
+) -> None:
+    ours, theirs = a_claim(tenant="acme"), a_claim(tenant="globex")
+    results = {"acme": a_result(content=b'{"said":"ours"}'), "globex": a_result(content=b'{"said":"theirs"}')}
+    assert await here.acquire(ours) is None
+    assert await asyncio.wait_for(there.acquire(theirs), 5) is None
+    for side, claim in ((here, ours), (there, theirs)):
+        await side.settle(claim, Settled(claim.invocation_id, results[claim.tenant]))
+    for tenant, result in results.items():
+        found = await there.acquire(a_claim(tenant=tenant))
+        assert found is not None
+        assert found.outcome == result
+
+
+@pytest.mark.parametrize("tenant", ["acme", "globex"])
+async def test_an_answer_is_bound_to_its_tenant(engine: AsyncEngine, here: PostgresClaims, tenant: str) -> None:
+    claim = a_claim(tenant="acme")
+    await here.acquire(claim)
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    async with engine.begin() as connection:
+        await connection.execute(update(table).values(tenant=tenant))
+    if tenant == "acme":
+        assert await here.acquire(a_claim(tenant=tenant)) is not None
+    else:
+        assert (await refusal(here.acquire(a_claim(tenant=tenant)))).reason is Reason.UNKNOWN_OUTCOME
 
 
 async def test_an_answer_that_was_moved_to_another_key_is_not_taken_for_its_own(
@@ -454,10 +494,10 @@ async def test_an_answer_that_was_moved_to_another_key_is_not_taken_for_its_own(
 ) -> None:
     for key, invocation in (("one", "inv-1"), ("two", "inv-2")):
         claim = a_claim(key=key, invocation_id=invocation)
-        await here.acquire(claim, within=10)
+        await here.acquire(claim)
         await here.settle(claim, Settled(invocation, a_result()))
     async with engine.begin() as connection:
         moved = select(table.c.result).where(table.c.key == "one").scalar_subquery()
         await connection.execute(update(table).where(table.c.key == "two").values(result=moved))
-    error = await refusal(here.acquire(a_claim(key="two", invocation_id="inv-3"), within=10))
+    error = await refusal(here.acquire(a_claim(key="two", invocation_id="inv-3")))
     assert error.reason is Reason.UNKNOWN_OUTCOME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,8 @@ from services.executor.domain.scheduler import Bounds, Scheduler
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, Tool
 from services.executor.domain.turns import Turns
-from services.executor.tests.fakes import World
-from services.executor.tests.samples import a_decision, a_request, a_tool
+from services.executor.tests.fakes import World, never_ends
+from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 from services.executor.tests.waiting import until
 
 SINGLE = Placement(concurrency_safe=True, max_concurrency=1)
@@ -136,6 +137,29 @@ async def test_a_result_that_is_used_again_is_looked_at_again() -> None:
     first, again = await made.invoke(a_request()), await made.invoke(a_request())
     assert len(made.runner.calls) == 1
     assert (first.context, again.context) == (("said",), ("said",))
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"), [("deadline", Reason.DEADLINE_EXCEEDED), ("authority_ends", Reason.TOKEN_EXPIRED)]
+)
+async def test_waiting_for_anothers_run_ends_with_the_callers_time_and_with_its_token(
+    ends: str, reason: Reason
+) -> None:
+    world = World(a_tool(cache_seconds=60.0))
+    world.runner.behave = never_ends
+    first = asyncio.ensure_future(world.invoke(a_request(deadline=None)))
+    await world.runner.started.wait()
+    if ends == "deadline":
+        request = a_request(deadline=time.monotonic() + 0.05)
+    else:
+        request = a_request(deadline=None, caller=a_caller(authority_ends=time.time() + 0.05))
+    waiting = asyncio.ensure_future(world.failure(request))
+    await until(waiting.done, 3)
+    error = waiting.result()
+    assert (error.reason, world.trail.durable[-1].reason) == (reason, reason)
+    assert len(world.runner.calls) == 1
+    first.cancel()
+    await asyncio.wait([first])
 
 
 async def test_a_failure_is_told_and_recorded_with_what_was_added() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from services.executor.domain.model import Event, Source, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
+from services.executor.tests.waiting import until
 
 
 async def test_a_write_tool_that_demands_a_key_is_not_called_without_one() -> None:
@@ -77,12 +79,12 @@ async def test_a_default_that_changed_between_versions_is_no_conflict() -> None:
     assert (await world.invoke(a_request(idempotency_key="k"))).replayed
 
 
-async def test_keys_of_different_sessions_and_callers_are_different_keys() -> None:
+async def test_keys_of_different_sessions_callers_and_tenants_are_different_keys() -> None:
     world = World(a_write_tool())
-    callers = [a_caller(), a_caller(session_id="other"), a_caller(subject="did:web:toolmesh.local:users:bob")]
-    for caller in callers:
-        await world.invoke(a_request(idempotency_key="k", caller=caller))
-    assert len(world.runner.calls) == 3
+    changes = [{}, {"session_id": "other"}, {"subject": "did:web:toolmesh.local:users:bob"}, {"tenant": "acme"}]
+    for change in changes:
+        await world.invoke(a_request(idempotency_key="k", caller=a_caller(**change)))
+    assert len(world.runner.calls) == 4
 
 
 async def test_without_a_session_the_token_is_the_session() -> None:
@@ -202,8 +204,28 @@ async def test_a_memory_that_fails_after_the_run_does_not_take_the_result_from_i
     assert world.watcher.seen.causes == [world.claims.failure]
 
 
-async def test_a_lease_outlasts_the_run_it_is_for() -> None:
-    world = World(a_write_tool(own_limit=1.0))
-    await world.invoke(a_request(idempotency_key="k"))
-    [(claim, _)] = world.claims.held.values()
-    assert (claim.lease, claim.window) == (6.0, 3600.0)
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        ({"deadline": 0.05}, Reason.DEADLINE_EXCEEDED),
+        ({"authority": 0.05}, Reason.TOKEN_EXPIRED),
+        ({"authority": 0.05, "deadline": 30.0}, Reason.TOKEN_EXPIRED),
+        ({"authority": 30.0, "deadline": 0.05}, Reason.DEADLINE_EXCEEDED),
+    ],
+)
+async def test_waiting_for_a_key_ends_with_the_callers_time_and_with_its_token(
+    ends: dict[str, float], reason: Reason
+) -> None:
+    world = World(a_write_tool())
+    world.runner.behave = never_ends
+    first = asyncio.ensure_future(world.invoke(a_request(idempotency_key="k", deadline=None)))
+    await world.runner.started.wait()
+    caller = a_caller(authority_ends=time.time() + ends["authority"]) if "authority" in ends else a_caller()
+    deadline = time.monotonic() + ends["deadline"] if "deadline" in ends else None
+    waiting = asyncio.ensure_future(world.failure(a_request(idempotency_key="k", caller=caller, deadline=deadline)))
+    await until(waiting.done, 3)
+    error = waiting.result()
+    assert (error.reason, world.trail.durable[-1].reason) == (reason, reason)
+    assert len(world.runner.calls) == 1
+    first.cancel()
+    await asyncio.wait([first])

@@ -117,6 +117,23 @@ async def test_what_changed_is_forgotten_and_its_runs_under_way_keep_nothing() -
     ]
 
 
+async def test_who_runs_alone_after_a_run_that_brought_nothing_keeps_nothing_of_what_changed_meanwhile() -> None:
+    found = cache()
+    leader = await leads(found, key())
+    followers = [asyncio.ensure_future(found.enter(key())) for _ in range(2)]
+    await asyncio.sleep(0)
+    leader.end()
+    flights = await asyncio.gather(*followers)
+    found.forget("d")
+    for flight in flights:
+        assert isinstance(flight, SharedFlight)
+        flight.keep(b"1", NOW, 10.0)
+        flight.end()
+    assert not await is_kept(found, key())
+    await put(found, key())
+    assert await is_kept(found, key())
+
+
 async def test_the_least_used_makes_room() -> None:
     found = cache(max_entries=3)
     for name in "abc":

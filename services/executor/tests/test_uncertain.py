@@ -41,7 +41,7 @@ class Case:
 
     async def resolve(self, runs: tuple[str, ...] = (FIRST,)) -> Settled | None:
         """Take the key over from these runs and resolve what they left."""
-        await self.claims.acquire(self.claim, within=1)
+        await self.claims.acquire(self.claim)
         doubted = Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
         return await self.uncertain.resolve(self.invocation, self.tool, self.claim, doubted, self.verify)
 

@@ -75,7 +75,7 @@ class InvokeRequest(_message.Message):
     Infinity and integers past 64 bits are refused, and every 64-bit integer survives.
     """
     idempotency_key: _builtins.str
-    """The caller's key. It keeps its meaning for the tool and the caller's session, for at least one hour."""
+    """The caller's key. It keeps its meaning for the tool and the caller's tenant and session, for at least one hour."""
     session_id: _builtins.str
     """The session that the caller groups its calls by. Empty means the token itself."""
     task_id: _builtins.str
