@@ -37,6 +37,7 @@ class Settings:
     """gVisor's program; empty for the one on the PATH, else the one that `make gvisor` fetched."""
     egress_internal: str = ""
     hooks: str = ""
+    max_token_lifetime: int = 86_400
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
@@ -58,6 +59,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         runsc=environment.get("TOOLMESH_RUNSC", default.runsc),
         egress_internal=environment.get("TOOLMESH_EGRESS_INTERNAL", default.egress_internal),
         hooks=environment.get("TOOLMESH_HOOKS", default.hooks),
+        max_token_lifetime=int(environment.get("TOOLMESH_MAX_TOKEN_LIFETIME", default.max_token_lifetime)),
     )
 
 

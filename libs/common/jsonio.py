@@ -21,6 +21,8 @@ MAX_BYTES = 3 * 1024 * 1024
 # Takes every string whole, with the colon behind it if it is a key: in valid JSON nothing else is followed by one. The
 # possessive quantifiers keep a long string from being tried again at each of its characters.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
+# The same, and a string that breaks off takes the rest: for text that is not valid JSON.
+_ANY_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
 # 18 digits always fit into 64 bits; only longer runs need a closer look.
 _LONG_DIGITS = re.compile(rb"[0-9]{19}")
 _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
@@ -40,6 +42,9 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
     try:
         value: JsonValue = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
+        # The parser has a limit of its own, far above; whatever it stopped at, the text was too deep before.
+        if _depth_after(error.doc[: error.pos].encode(errors="replace")) > max_depth:
+            raise _too_deep(max_depth) from None
         raise MeshError(Reason.INVALID_JSON, message=f"not valid JSON: {error.msg}") from None
     keys, floats = _measure(value, max_depth)
     # Every member has a colon, so as many colons as keys means no key twice; more may be in texts, and are looked at more closely.
@@ -83,9 +88,19 @@ def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
                 below.extend(v for v in item if type(v) is dict or type(v) is list)
         depth += 1
         if depth >= max_depth and below:
-            raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_depth": str(max_depth)})
+            raise _too_deep(max_depth)
         level = below
     return keys, floats
+
+
+def _depth_after(read: bytes) -> int:
+    """Say how many lists and objects are open at the end of what was read, wherever in a text that is."""
+    bare = _ANY_STRING.sub(b"", read)
+    return bare.count(b"[") + bare.count(b"{") - bare.count(b"]") - bare.count(b"}")
+
+
+def _too_deep(max_depth: int) -> MeshError:
+    return MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_depth": str(max_depth)})
 
 
 def _refuse_wide_integers(payload: bytes) -> None:

@@ -23,6 +23,8 @@ UPSTREAMS = ("gateway", "executor", "registry", "authz", "approval", "audit")
 # Pages of a developer's own machine may call the edge; any other web page may not.
 LOCAL_ORIGINS = r"https?://(localhost|127[.]0[.]0[.]1)(:[0-9]+)?"
 DRAIN_SECONDS = 2.0
+# How long a token may be is decided by authz; the edge only keeps out what it can never have made, whatever their clocks say.
+LIFETIME_SLACK = 3600
 _ACTIVE = re.compile(rb"http\.ingress\.downstream_rq_active: (\d+)")
 
 
@@ -84,6 +86,7 @@ def render(plan: EnvoyPlan) -> str:
         "trust_domain": TRUST_DOMAIN,
         "issuer": ISSUER,
         "audience": AUDIENCE,
+        "max_lifetime": settings.max_token_lifetime + LIFETIME_SLACK,
         "ingress_cert": edge.cert,
         "ingress_key": edge.key,
         "edge_cert": edge.cert,

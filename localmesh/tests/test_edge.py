@@ -28,6 +28,12 @@ from localmesh.tests.harness import Commands
 SERVICES = ("executor", "registry", "authz", "approval", "audit")
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
+# Of the envelope that the gateway sends.
+FIELDS = {
+    *("reason", "code", "category", "error_class", "retryable", "retry_after_ms", "message", "resolution"),
+    *("trace_id", "invocation_id", "violations", "metadata"),
+}
+
 
 class Edge:
     """The edge as a caller sees it, and tokens that are good or wrong in one way."""
@@ -66,14 +72,25 @@ def edge(mesh: Commands) -> Iterator[Edge]:
 
 
 def assert_refused(answer: httpx.Response, reason: Reason) -> None:
-    row, error = ROWS[reason], answer.json()["error"]
-    assert answer.status_code == row.http_status
+    error = answer.json()["error"]
+    assert answer.status_code == ROWS[reason].http_status
     assert (answer.json()["jsonrpc"], answer.json()["id"]) == ("2.0", None)
-    assert (error["code"], error["data"]["code"], error["data"]["reason"]) == (row.jsonrpc_code, row.code, reason.name)
-    assert (error["data"]["category"], error["data"]["error_class"]) == (row.category, row.error_class)
-    assert error["data"]["retryable"] is row.retryable
-    assert error["data"]["request_id"] == answer.headers["x-request-id"]
-    assert len(error["data"]["trace_id"]) == 32
+    assert (error["code"], error["message"]) == (ROWS[reason].jsonrpc_code, error["data"]["message"])
+    assert_envelope(error["data"], reason)
+
+
+def assert_envelope(found: dict[str, Any], reason: Reason) -> None:
+    row = ROWS[reason]
+    assert found.keys() == FIELDS
+    assert (found["code"], found["reason"], found["message"]) == (row.code, reason.name, row.title)
+    assert (found["category"], found["error_class"], found["resolution"]) == (
+        row.category,
+        row.error_class,
+        row.resolution,
+    )
+    assert found["retryable"] is row.retryable
+    assert (found["invocation_id"], found["violations"]) == ("", [])
+    assert len(found["trace_id"]) == 32
 
 
 def test_a_good_token_passes_and_is_passed_on(edge: Edge) -> None:
@@ -132,6 +149,7 @@ def test_one_subject_over_its_rate_does_not_slow_another(edge: Edge) -> None:
     limited = next(answer for answer in answers if answer.status_code != 200)
     assert_refused(limited, Reason.RATE_LIMITED)
     assert "retry-after" in limited.headers
+    assert limited.json()["error"]["data"]["retry_after_ms"] == 1000
     assert edge.rpc(edge.headers("did:web:modest")).status_code == 200
 
 
@@ -160,10 +178,31 @@ def test_a_trace_begins_at_the_edge_and_a_callers_own_goes_on(edge: Edge) -> Non
     assert edge.rpc(edge.headers(traceparent=TRACEPARENT)).json()["headers"]["traceparent"] == TRACEPARENT
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"x-request-id": "order-17"},
+        {"x-request-id": "00000000-0000-0000-0000-000000000000"},
+        {"traceparent": "nonsense", "tracestate": "a=b"},
+        {"traceparent": TRACEPARENT.upper(), "tracestate": "a=b"},
+    ],
+)
+def test_whatever_a_caller_names_its_request_a_trace_begins(edge: Edge, sent: dict[str, str]) -> None:
+    seen = [edge.rpc(edge.headers(**sent)).json()["headers"] for _ in range(2)]
+    assert seen[0]["traceparent"] != seen[1]["traceparent"]
+    for headers in seen:
+        trace = headers["traceparent"].split("-")[1]
+        assert (len(trace), trace.lower()) == (32, trace)
+        assert not {"tracestate", "x-toolmesh-random"} & headers.keys()
+    assert_refused(edge.rpc(sent), Reason.UNAUTHENTICATED)
+
+
 def test_health_and_keys_need_no_token_and_other_paths_lead_nowhere(edge: Edge) -> None:
     assert edge.client.get(f"{edge.url}/healthz").status_code == 200
     assert edge.client.get(f"{edge.url}/.well-known/jwks.json").json()["keys"]
-    assert edge.client.post(f"{edge.url}/mcp", headers=edge.headers()).status_code == 404
+    nowhere = edge.client.post(f"{edge.url}/mcp", headers=edge.headers())
+    assert nowhere.status_code == 404
+    assert_envelope(nowhere.json(), Reason.METHOD_NOT_FOUND)
 
 
 def test_the_same_edge_answers_behind_tls(edge: Edge) -> None:

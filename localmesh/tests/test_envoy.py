@@ -68,6 +68,12 @@ def test_the_tracer_runs_only_where_spans_are_exported(plan: EnvoyPlan) -> None:
     assert "envoy.tracers.opentelemetry" not in render(plan)
 
 
+def test_the_edge_lets_in_every_token_that_authz_may_make(plan: EnvoyPlan) -> None:
+    year = 366 * 86_400
+    assert "max_lifetime: 90000s" in render(plan)
+    assert f"max_lifetime: {year + 3600}s" in render(replace(plan, settings=Settings(max_token_lifetime=year)))
+
+
 def test_every_refusal_of_the_edge_is_a_row_of_the_error_table() -> None:
     refusals = list(_refusals())
     assert len(refusals) > 10
@@ -75,7 +81,7 @@ def test_every_refusal_of_the_edge_is_a_row_of_the_error_table() -> None:
         row = ROWS[Reason[refusal["reason"]]]
         assert refusal["code"] == row.code
         assert int(refusal["jsonrpc"]) == row.jsonrpc_code
-        assert refusal["message"] == row.title
+        assert refusal["message"] == refusal["said"] == row.title
         assert refusal["resolution"] == row.resolution
         assert (refusal["retryable"] == "true") == row.retryable
 
@@ -102,8 +108,8 @@ def placeholders() -> set[str]:
 
 def _refusals() -> list[dict[str, str]]:
     pattern = (
-        r'error: \{code: (?P<jsonrpc>-\d+), message: "(?P<message>[^"]+)", data: \{\s+'
+        r'error: \{code: (?P<jsonrpc>-\d+), message: "(?P<message>[^"]+)", data: &\w+ \{\s+'
         r"reason: (?P<reason>\w+), code: (?P<code>E\d+), .*?retryable: (?P<retryable>\w+),.*?"
-        r'resolution: "(?P<resolution>[^"]+)"'
+        r'message: "(?P<said>[^"]+)", resolution: "(?P<resolution>[^"]+)"'
     )
     return [match.groupdict() for match in re.finditer(pattern, TEMPLATE.read_text(), re.DOTALL)]

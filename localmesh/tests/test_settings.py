@@ -22,9 +22,13 @@ def test_every_setting_can_be_chosen() -> None:
             "TOOLMESH_EDGE_BURST": "8",
             "TOOLMESH_RELAY": "kafka",
             "TOOLMESH_KAFKA_BROKERS": "127.0.0.1:9092",
+            "TOOLMESH_MAX_TOKEN_LIFETIME": "3600",
         }
     )
-    assert chosen == Settings("debug", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8, "kafka", "127.0.0.1:9092")
+    named = Settings(
+        "debug", 1.5, "http://127.0.0.1:4317", 0.1, 7, 8, "kafka", "127.0.0.1:9092", max_token_lifetime=3600
+    )
+    assert chosen == named
 
 
 def test_a_number_that_is_none_is_refused() -> None:

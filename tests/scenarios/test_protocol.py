@@ -54,13 +54,15 @@ def test_malformed_requests(mesh: Mesh, token: str, body: bytes, code: int) -> N
 
 
 def test_deeply_nested_and_oversized_bodies(mesh: Mesh, token: str) -> None:
-    deep = (
-        b'{"jsonrpc":"2.0","id":1,"method":"tools.invoke","params":{"tool":"echo","arguments":{"text":"x","value":'
-        + b"[" * 500
-        + b"]" * 500
-        + b"}}}"
-    )
-    assert mesh.post(deep, token=token).json()["error"]["data"]["code"] == "E3010"
+    for depth in (70, 500, 1500, 100_000):
+        deep = (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools.invoke","params":{"tool":"echo","arguments":{"text":"x","value":'
+            + b"[" * depth
+            + b"]" * depth
+            + b"}}}"
+        )
+        answer = mesh.post(deep, token=token)
+        assert (answer.status_code, answer.json()["error"]["data"]["code"]) == (413, "E3010")
     huge = json.dumps(
         {
             "jsonrpc": "2.0",

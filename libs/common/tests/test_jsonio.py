@@ -89,6 +89,38 @@ def test_too_deep_and_too_large_are_told_apart_from_malformed() -> None:
     assert jsonio.parse(b"[" * 64 + b"]" * 64)
 
 
+@pytest.mark.parametrize("depth", [65, 900, 1024, 1025, 1500, 100_000])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [(b"[", b"]"), (b'{"a":', b"}"), (b'["\xc3\xa4]\\"]",', b"]")],
+    ids=["lists", "objects", "texts"],
+)
+def test_too_deep_is_the_same_refusal_at_every_depth(opening: bytes, closing: bytes, depth: int) -> None:
+    for payload in (opening * depth + b"1" + closing * depth, opening * depth, opening * depth + b"x"):
+        with pytest.raises(MeshError) as caught:
+            jsonio.parse(payload)
+        assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+        assert caught.value.metadata == {"limit_depth": str(jsonio.MAX_DEPTH)}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"[]" * 2000,
+        b"[" + b"[]," * 2000 + b"x]",
+        b'["' + b"[" * 2000 + b'", x]',
+        b'["' + b"[" * 2000 + b'\\" x]',
+        b'["' + b"[" * 2000 + b"\x01",
+        b"[" * 64 + b"x",
+        b"\xff" + b"[" * 2000,
+    ],
+)
+def test_many_brackets_are_not_depth(payload: bytes) -> None:
+    with pytest.raises(MeshError) as caught:
+        jsonio.parse(payload)
+    assert caught.value.reason is Reason.INVALID_JSON
+
+
 def test_arguments_are_an_object_and_nothing_means_the_empty_one() -> None:
     assert jsonio.parse_object(b"") == {}
     for payload in (b"[]", b"null", b"1", b'"x"'):

@@ -226,6 +226,7 @@ async def test_the_way_of_asking_is_held_to(mesh: Mesh) -> None:
     assert (got.status_code, got.headers["allow"]) == (405, "POST")
     assert (await ask(client, an_evaluation(), content_type="text/plain")).status_code == 415
     assert (await ask(client, b'{"a":"' + b"x" * (2 * 1024 * 1024) + b'"}')).status_code == 413
+    assert (await ask(client, b'{"a":' * 1500 + b"1" + b"}" * 1500)).status_code == 413
 
 
 async def test_where_to_ask_is_told_to_everybody(mesh: Mesh) -> None:
@@ -237,4 +238,4 @@ async def test_where_to_ask_is_told_to_everybody(mesh: Mesh) -> None:
         "access_evaluations_endpoint": "https://mesh.example:8443/access/v1/evaluations",
     }
     refused = await client.http.get("/.well-known/authzen-configuration", headers={"host": "a<b>"})
-    assert refused.status_code == 400
+    assert (refused.status_code, refused.json()["reason"]) == (400, "INVALID_REQUEST")

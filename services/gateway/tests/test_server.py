@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from libs.common.auth.peers import EDGE
+from libs.common.errors import MeshError, Reason
+from services.gateway.domain.answer import envelope
 from services.gateway.tests.conftest import Client, run_mesh
 from services.gateway.transport.peercheck import certificate_name
 
@@ -90,15 +92,20 @@ async def test_the_root_points_to_the_description(mesh: Any) -> None:
     assert answer.json()["result"]["openrpc"]
 
 
-async def test_an_unknown_path_gets_an_envelope(mesh: Any) -> None:
-    response = await mesh.client().http.get("/no/such")
-    assert (response.status_code, response.json()["error"]["data"]["reason"]) == (404, "METHOD_NOT_FOUND")
+@pytest.mark.parametrize("path", ["/no/such", "/access/v1/nope", "/.well-known/nope"])
+async def test_an_unknown_path_gets_an_envelope(mesh: Any, path: str) -> None:
+    response = await mesh.client().http.get(path, headers={"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"})
+    found = response.json()
+    assert (response.status_code, found["reason"], found["trace_id"]) == (404, "METHOD_NOT_FOUND", "ab" * 16)
+    assert found.keys() == envelope(MeshError(Reason.METHOD_NOT_FOUND), "").keys()
+    assert len((await mesh.client().http.get(path)).json()["trace_id"]) == 32
 
 
 async def test_pages_are_only_read(mesh: Any) -> None:
     client = mesh.client()
     response = await client.http.post("/healthz")
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
+    assert response.json()["reason"] == "INVALID_REQUEST"
     assert (await client.http.head("/healthz")).status_code == 200
 
 

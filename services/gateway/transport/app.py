@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from libs.common.telemetry.log import Log
+from libs.common.telemetry.trace import continue_trace
 from services.gateway.transport.asgi import Receive, Scope, Send
 from services.gateway.transport.authzen import (
     CONFIGURATION,
@@ -16,7 +17,7 @@ from services.gateway.transport.authzen import (
     configuration,
 )
 from services.gateway.transport.load import Load
-from services.gateway.transport.reply import Reply, refusal, respond
+from services.gateway.transport.reply import Reply, failure, respond
 from services.gateway.transport.rpc import RpcEndpoint
 
 _POINTER = dump(
@@ -66,17 +67,17 @@ class App:
     async def _page(self, scope: Scope) -> Reply:
         page, verb = self._pages.get(scope["path"]), scope["method"]
         if page is None:
-            return refusal(MeshError(Reason.METHOD_NOT_FOUND), "", status=404)
+            return failure(MeshError(Reason.METHOD_NOT_FOUND), _trace_id(scope))
         if verb not in ("GET", "HEAD"):
             error = MeshError(Reason.INVALID_REQUEST, message="this path is only read")
-            return refusal(error, "", status=405, headers=[(b"allow", b"GET, HEAD")])
+            return failure(error, _trace_id(scope), status=405, headers=[(b"allow", b"GET, HEAD")])
         return await page(scope)
 
     async def _authzen_configuration(self, scope: Scope) -> Reply:
         try:
             return configuration(scope)
         except MeshError as error:
-            return refusal(error, "", status=400)
+            return failure(error, _trace_id(scope))
 
     async def _pointer(self, scope: Scope) -> Reply:
         return Reply(200, [], _POINTER)
@@ -88,4 +89,10 @@ class App:
         try:
             return Reply(200, [(b"cache-control", b"public, max-age=2")], await self._keys())
         except MeshError as error:
-            return refusal(error, "", status=503)
+            return failure(error, _trace_id(scope), status=503)
+
+
+def _trace_id(scope: Scope) -> str:
+    """The trace that the edge began, or one of its own: a page is no call and has no other use for it."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    return continue_trace(headers.get(b"traceparent", b"").decode("latin-1")).trace_id

@@ -13,7 +13,6 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from libs.common.rpc.call import Call, enter
 from libs.common.telemetry.log import Log
-from services.gateway.domain.answer import envelope
 from services.gateway.domain.authzen import MAX_BYTES
 from services.gateway.domain.deadline import allowed_seconds
 from services.gateway.policy import EVALUATIONS
@@ -24,7 +23,7 @@ from services.gateway.transport.calls import begin_call
 from services.gateway.transport.holder import HolderCheck
 from services.gateway.transport.load import Load
 from services.gateway.transport.presence import while_connected
-from services.gateway.transport.reply import Reply, headers_of, respond
+from services.gateway.transport.reply import Reply, failure, respond
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 EVALUATION, EVALUATIONS_PATH = "/access/v1/evaluation", "/access/v1/evaluations"
@@ -65,6 +64,7 @@ class AuthzenEndpoint:
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
     ) -> tuple[Reply, MeshError | None]:
+        trace_id = arrival.trace.trace_id
         try:
             with self._load:
                 answer = await self._answer(scope, headers, arrival, call, receive)
@@ -72,13 +72,13 @@ class AuthzenEndpoint:
         except (DisconnectedError, asyncio.CancelledError):
             raise
         except _WrongFormError as wrong:
-            return _failure(wrong.error, arrival, wrong.status, wrong.headers), wrong.error
+            return failure(wrong.error, trace_id, status=wrong.status, headers=wrong.headers), wrong.error
         except MeshError as error:
-            return _failure(error, arrival), error
+            return failure(error, trace_id), error
         except Exception as cause:
             self._log.error("unforeseen", method=call.method, cause=cause)
             unforeseen = MeshError(Reason.INTERNAL)
-            return _failure(unforeseen, arrival), unforeseen
+            return failure(unforeseen, trace_id), unforeseen
 
     async def _answer(
         self, scope: Scope, headers: Mapping[bytes, bytes], arrival: Arrival, call: Call, receive: Receive
@@ -122,11 +122,6 @@ def configuration(scope: Scope) -> Reply:
         "access_evaluations_endpoint": here + EVALUATIONS_PATH,
     }
     return Reply(200, [(b"cache-control", b"public, max-age=300")], dump(found))
-
-
-def _failure(error: MeshError, arrival: Arrival, status: int | None = None, headers: tuple[Header, ...] = ()) -> Reply:
-    body = dump(envelope(error, arrival.trace.trace_id))
-    return Reply(status or error.row.http_status, [*headers, *headers_of(error)], body)
 
 
 def _marks(arrival: Arrival) -> list[Header]:

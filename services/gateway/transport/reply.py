@@ -1,4 +1,5 @@
-"""Answers as HTTP. The body of every failure is a JSON-RPC error; the status serves those who read nothing else."""
+"""Answers as HTTP. The body of every failure of JSON-RPC is its error, that of any other path the envelope alone; the status serves
+those who read nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.domain.answer import body_of
+from libs.common.jsonio import dump
+from services.gateway.domain.answer import body_of, envelope
 from services.gateway.domain.model import Answer
 from services.gateway.transport.asgi import Header, Headers, Send
 
@@ -46,6 +48,12 @@ def refusal(error: MeshError, trace_id: str, *, status: int | None = None, heade
     """Return the reply to a request that never became a call: an error with a null id."""
     body = body_of([Answer(None, error=error)], batch=False, trace_id=trace_id)
     return Reply(status or status_of(error), [*headers, *headers_of(error)], body)
+
+
+def failure(error: MeshError, trace_id: str, *, status: int | None = None, headers: Sequence[Header] = ()) -> Reply:
+    """Return the reply of a path that speaks plain HTTP: the envelope, with the status of the error's row."""
+    body = dump(envelope(error, trace_id))
+    return Reply(status or error.row.http_status, [*headers, *headers_of(error)], body)
 
 
 def status_of(error: MeshError) -> int:
