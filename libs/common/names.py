@@ -9,8 +9,10 @@ from libs.common.errors import MeshError, Reason
 from libs.common.globs import ANY, covers, matches
 
 DEFAULT_NAMESPACE = "core"
-_REFERENCE = re.compile(r"^(?:tools/)?(?:([a-z][a-z0-9-]{1,62})\.)?([a-z][a-z0-9_]{2,254})$")
-_VERSION_NAME = re.compile(r"^tools/([a-z][a-z0-9-]*)\.([a-z][a-z0-9_]*)/versions/([0-9A-Za-z.+-]+)$")
+_PATTERN = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
+_LONGEST_PATTERN = 320
+_REFERENCE = re.compile(r"(?:tools/)?(?:([a-z][a-z0-9-]{1,62})\.)?([a-z][a-z0-9_]{2,254})")
+_VERSION_NAME = re.compile(r"tools/([a-z][a-z0-9-]*)\.([a-z][a-z0-9_]*)/versions/([0-9A-Za-z.+-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class ToolName:
     @classmethod
     def parse(cls, reference: str) -> ToolName:
         """Read `echo`, `acme.send_email` or `tools/acme.send_email`; anything else raises TOOL_NOT_FOUND."""
-        match = _REFERENCE.match(reference)
+        match = _REFERENCE.fullmatch(reference)
         if match is None:
             raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": reference[:320]})
         return cls(match.group(1) or DEFAULT_NAMESPACE, match.group(2))
@@ -45,10 +47,15 @@ class ToolName:
 
 def split_version_name(name: str) -> tuple[ToolName, str]:
     """Take a version's resource name apart; anything else raises INVALID_REQUEST."""
-    match = _VERSION_NAME.match(name)
+    match = _VERSION_NAME.fullmatch(name)
     if match is None:
         raise MeshError(Reason.INVALID_REQUEST, message="not the resource name of a tool version")
     return ToolName(match.group(1), match.group(2)), match.group(3)
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether a text has the form of a pattern of tools, with or without wildcards."""
+    return len(text) <= _LONGEST_PATTERN and _PATTERN.fullmatch(text) is not None
 
 
 def grant_covers(pattern: str, tool: ToolName) -> bool:

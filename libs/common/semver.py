@@ -9,11 +9,15 @@ from functools import total_ordering
 
 from libs.common.errors import MeshError, Reason
 
-_VERSION = re.compile(r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?$")
-_PARTIAL = re.compile(r"^(0|[1-9]\d*)(?:\.(0|[1-9]\d*|[xX*]))?(?:\.(0|[1-9]\d*|[xX*]))?$")
-_COMPARISON = re.compile(r"^(>=|<=|>|<|=)(.+)$")
-_HYPHEN = re.compile(r"^(\S+)\s+-\s+(\S+)$")
-_MAX_DIGITS = 10
+# Of ASCII letters and digits alone, and no number with leading zeros: otherwise two texts would be the same version.
+_NUMBER = r"(0|[1-9][0-9]*)"
+_IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_PRERELEASE, _BUILD = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*", r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_PRERELEASE}))?(?:\+({_BUILD}))?")
+_PARTIAL = re.compile(r"(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*|[xX*]))?(?:\.(0|[1-9][0-9]*|[xX*]))?")
+_COMPARISON = re.compile(r"(>=|<=|>|<|=)(.+)")
+_HYPHEN = re.compile(r"(\S+)\s+-\s+(\S+)")
+MAX_DIGITS = 10
 
 
 @total_ordering
@@ -30,8 +34,8 @@ class Version:
     @classmethod
     def parse(cls, text: str) -> Version:
         """Read `1.2.3-rc.1+build`; anything else raises INVALID_REQUEST."""
-        match = _VERSION.match(text)
-        if match is None or any(len(part) > _MAX_DIGITS for part in match.groups()[:3]):
+        match = _VERSION.fullmatch(text)
+        if match is None or any(len(part) > MAX_DIGITS for part in match.groups()[:3]):
             raise MeshError(Reason.INVALID_REQUEST, message="not a semantic version", metadata={"version": text[:128]})
         major, minor, patch, prerelease, build = match.groups()
         return cls(int(major), int(minor), int(patch), tuple(prerelease.split(".")) if prerelease else (), build or "")
@@ -79,6 +83,8 @@ class Constraint:
     def parse(cls, text: str) -> Constraint:
         """Read a constraint; empty and `*` mean `latest`. Nonsense raises INVALID_REQUEST."""
         text = text.strip()
+        if not text.isascii():
+            raise _no_constraint(text)
         if text in ("", "latest", "*"):
             return cls("latest", (_EVERY_RELEASE,))
         return union([_alternative(part.strip()) for part in text.split("||")], text)
@@ -117,12 +123,12 @@ def highest(versions: Iterable[Version], constraint: Constraint) -> Version | No
 
 
 def _alternative(text: str) -> Constraint:
-    if _VERSION.match(text):
+    if _VERSION.fullmatch(text):
         exact = Version.parse(text)
         if exact.prerelease:
             return Constraint(text, (), frozenset({exact}))
         return Constraint(text, ((exact.core, _next(exact.core)),))
-    hyphen = _HYPHEN.match(text)
+    hyphen = _HYPHEN.fullmatch(text)
     terms = [f">={hyphen.group(1)}", f"<={hyphen.group(2)}"] if hyphen else text.split()
     if not terms:
         raise _no_constraint(text)
@@ -134,7 +140,7 @@ def _alternative(text: str) -> Constraint:
 
 
 def _term(term: str) -> Span:
-    comparison = _COMPARISON.match(term)
+    comparison = _COMPARISON.fullmatch(term)
     if comparison:
         return _comparison(comparison.group(1), comparison.group(2))
     if term[0] == "^":
@@ -184,8 +190,8 @@ def _wildcard_end(low: Core, given: int) -> Core:
 
 def _partial(text: str) -> tuple[Core, int]:
     """Read `1`, `1.2`, `1.2.3` or `1.x`; return the lowest version meant and how many numbers were given."""
-    match = _PARTIAL.match(text)
-    if match is None or any(len(part) > _MAX_DIGITS for part in match.groups() if part):
+    match = _PARTIAL.fullmatch(text)
+    if match is None or any(len(part) > MAX_DIGITS for part in match.groups() if part):
         raise _no_constraint(text)
     numbers: list[int] = []
     for part in match.groups():

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
+from libs.common.auth.authority import outside_session
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.rpc.call import Call
@@ -53,7 +54,8 @@ def caller_of(identity: Identity, session_id: str, peer: str) -> Caller:
         tenant=identity.tenant,
         scopes=tuple(sorted(identity.scopes)),
         chain=identity.chain,
-        session_id=session_id or identity.session_id,
+        session_id=identity.session_id or session_id,
+        other_session=outside_session(identity, session_id),
         peer=peer,
         descent=identity.descent,
         confined=identity if identity.resources or identity.argument_constraints else None,

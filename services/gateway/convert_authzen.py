@@ -9,10 +9,11 @@ import orjson
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2 as dpb
 from toolmesh.common.v1 import error_reason_pb2
-from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1.registry_service_pb2 import ResolveToolRequest
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
+from libs.common.auth.tool_facts import tool_facts
+from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.jsonio import parse_object
 from libs.common.resources import ResourcePlaces
@@ -50,6 +51,7 @@ def _subject(subject: Mapping[str, Any]) -> pb.SubjectFacts:
         return pb.SubjectFacts(
             subject=subject["id"],
             kind=kind,
+            on_behalf_of=properties.get("on_behalf_of", ""),
             tenant=properties.get("tenant", ""),
             trust_level=properties.get("trust_level", 0),
             groups=properties.get("groups", ()),
@@ -61,27 +63,23 @@ def _subject(subject: Mapping[str, Any]) -> pb.SubjectFacts:
 
 
 def _facts(evaluation: Evaluation, version: ToolVersion) -> pb.CallFacts:
-    manifest, context = version.manifest, evaluation.context
-    arguments = orjson.dumps(context["arguments"]) if "arguments" in context else b""
-    if len(arguments) > MAX_ARGUMENT_BYTES:
+    context = evaluation.context
+    facts = tool_facts(version)
+    facts.session_id = context.get("session_id", "")
+    facts.risk.update(context.get("risk", {}))
+    if "arguments" in context:
+        _tell(facts, context["arguments"], version.manifest.input.schema)
+    return facts
+
+
+def _tell(facts: pb.CallFacts, arguments: dict[str, Any], schema: bytes) -> None:
+    facts.arguments = orjson.dumps(arguments)
+    if len(facts.arguments) > MAX_ARGUMENT_BYTES:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_ARGUMENT_BYTES)})
-    mutation = mpb.MutationClass.Name(manifest.mutation_class).removeprefix("MUTATION_CLASS_").lower()
-    places = ResourcePlaces.of(parse_object(manifest.input.schema)) if arguments else None
-    return pb.CallFacts(
-        tool_version=version.name,
-        tool_digest=version.digest,
-        mutation_class=mutation,
-        required_scopes=manifest.permission.required_scopes,
-        required_permissions=manifest.permission.required_permissions,
-        tags=manifest.tags,
-        approval_always=manifest.permission.approval == mpb.APPROVAL_REQUIREMENT_ALWAYS,
-        impact_scope=manifest.permission.impact_scope,
-        session_id=context.get("session_id", ""),
-        arguments=arguments,
-        resources=() if places is None else places(context["arguments"]),
-        closed_world=manifest.interface.safety.closed_world,
-        result_labels=manifest.permission.result_labels,
-    )
+    facts.arguments_digest = digest(arguments)
+    places = ResourcePlaces.of(parse_object(schema))
+    if places is not None:
+        facts.resources.extend(places(arguments))
 
 
 def decision_json(decision: dpb.Decision) -> dict[str, Any]:

@@ -24,6 +24,10 @@ _CHILDREN = {USER: {AGENT, INVOCATION}, AGENT: {AGENT, INVOCATION}, INVOCATION: 
 # A part of a resource's name that another reader may take for a way upwards, or for another character.
 _EVASIVE = re.compile(r"(?:^|[/\\:])\.{1,2}(?:[/\\]|$)|%2[ef]|%5c|%25|[\x00-\x1f\x7f]", re.IGNORECASE)
 
+# What is refused when a bound token names another session, and in which words.
+SESSION = "session_id"
+OTHER_SESSION = "The token is bound to another session."
+
 Satisfies: TypeAlias = Callable[[bytes, Any], str | None]
 """Holds arguments against a JSON Schema: None if they satisfy it, else the JSON pointer of what does not."""
 
@@ -121,6 +125,17 @@ def not_covered(
     return _resources_refused(identity.resources, resources, closed_world) or _arguments_refused(
         identity.argument_constraints, tool, arguments, satisfies
     )
+
+
+def bounds_arguments(identity: Identity, tool: ToolName) -> bool:
+    """Say whether the token covers a call of this tool only with some arguments, so that they must be known."""
+    named = any(grant_covers(constraint.tool, tool) for constraint in identity.argument_constraints)
+    return named or bool(identity.resources)
+
+
+def outside_session(identity: Identity, session_id: str) -> bool:
+    """Say whether a call names another session than the one that the token is bound to. Who names none means that one."""
+    return identity.session_id not in ("", session_id) and session_id != ""
 
 
 def granted(grants: Iterable[Grant], tool: ToolName, version: Version) -> bool:

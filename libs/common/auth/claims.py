@@ -18,12 +18,12 @@ from libs.common.auth.authority import AGENT, INVOCATION, USER, ArgumentConstrai
 from libs.common.auth.identity import Ancestor, Identity
 from libs.common.canonical import canonical
 from libs.common.errors import MeshError, Reason
+from libs.common.names import is_pattern
 from libs.common.semver import Constraint
 
 MAX_CHAIN = 8
 MAX_GRANTS, MAX_SCOPES, MAX_GROUPS, MAX_RESOURCES, MAX_CONSTRAINTS, MAX_AUDIENCES = 256, 64, 64, 64, 32, 8
 _DID = re.compile(r"did:[a-z0-9]+:[A-Za-z0-9._:%-]+")
-_TOOL = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
 _SCOPE = re.compile(r"[a-z][a-z0-9_.:-]*")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _PROOFS = ("jkt", "x5t#S256")
@@ -159,12 +159,16 @@ def _ancestor(entry: Mapping[str, Any]) -> Ancestor:
 
 
 def _grant(grant: Mapping[str, Any]) -> Grant:
-    tool, version = _text(grant["tool"], 320, 1), _text(grant.get("version", ""), 128)
-    if not _TOOL.fullmatch(tool):
-        raise ValueError("not a pattern of tools")
+    tool, version = _pattern(grant["tool"]), _text(grant.get("version", ""), 128)
     if version:
         _constraint_text(version)
     return Grant(tool, version)
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str) or not is_pattern(value):
+        raise ValueError("not a pattern of tools")
+    return value
 
 
 def _constraint_text(text: str) -> None:
@@ -175,8 +179,8 @@ def _constraint_text(text: str) -> None:
 
 
 def _constraint(constraint: Mapping[str, Any]) -> ArgumentConstraint:
-    tool, schema = _text(constraint["tool"], 320, 1), constraint["schema"]
-    if not _TOOL.fullmatch(tool) or not isinstance(schema, dict):
+    tool, schema = _pattern(constraint["tool"]), constraint["schema"]
+    if not isinstance(schema, dict):
         raise ValueError("not a constraint")
     return ArgumentConstraint(tool, canonical(schema))
 

@@ -67,6 +67,15 @@ class Identity:
         return self.agent or self.subject
 
     @property
+    def kind(self) -> str:
+        """What acts, as policy tells callers apart: `agent`, `service` or `user`. A token of one call is its maker's, so its own tier
+        says nothing; whose chain it ends does."""
+        if self.agent or self.tier == "agent":
+            return "agent"
+        began = self.lineage[0].authority.tier if self.lineage else self.tier
+        return "service" if began == "service" else "user"
+
+    @property
     def root_token_id(self) -> str:
         """The token at the beginning of the chain; its own id for a user's own token."""
         return self.lineage[0].token_id if self.lineage else self.token_id

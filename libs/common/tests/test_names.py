@@ -24,12 +24,22 @@ def test_names_come_apart_as_they_were_put_together() -> None:
 
 @pytest.mark.parametrize(
     "reference",
-    ["", "E", "ec", "Echo", "a.b.c", "../etc/passwd", "echo ", "écho", "tools/", "x" * 400, "acme.", ".echo"],
+    ["", "E", "ec", "Echo", "a.b.c", "../etc/passwd", "echo ", "echo\n", "écho", "tools/", "x" * 400, "acme.", ".echo"],
 )
 def test_what_is_no_reference_names_no_tool(reference: str) -> None:
     with pytest.raises(MeshError) as caught:
         ToolName.parse(reference)
     assert caught.value.reason is Reason.TOOL_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tools/core.echo/versions/1.0.0\n", "tools/core.echo/versions/1.\u0661.0", "x/tools/core.echo/versions/1.0.0"],
+)
+def test_what_is_no_name_of_a_version_does_not_come_apart(name: str) -> None:
+    with pytest.raises(MeshError) as caught:
+        split_version_name(name)
+    assert caught.value.reason is Reason.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,13 @@ def test_constraints(constraint: str, accepted: list[str], refused: list[str]) -
         "1.-1.0",
         "9" * 40,
         "^99999999999.1",
+        "^\u0661.2",
+        ">=1.\uff12",
+        "1.\u0662.x",
+        "~1.2\u00a0||\u00a02",
+        "^1.2.3-rc.01",
+        "1.2.3-rc.01",
+        "01.x",
     ],
 )
 def test_nonsense_is_refused(text: str) -> None:
@@ -98,6 +105,35 @@ def test_nonsense_is_refused(text: str) -> None:
 def test_a_version_is_complete_or_refused(text: str) -> None:
     with pytest.raises(MeshError):
         Version.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0661.0.0",
+        "1.\uff10.0",
+        "1.1\u0660.0",
+        "1.0.0-\u0661",
+        "1.0.0\n",
+        "1.0.0-rc.01",
+        "1.0.0-00",
+        "1.0.0-a..b",
+        "1.0.0-.a",
+        "1.0.0-a.",
+        "1.0.0+a..b",
+        "1.0.0+",
+    ],
+)
+def test_a_version_has_one_text_only(text: str) -> None:
+    """What other letters or zeros would make of it is another text for the same version, or none that others read."""
+    with pytest.raises(MeshError):
+        Version.parse(text)
+
+
+@pytest.mark.parametrize("text", ["1.0.0-0", "1.0.0-0a", "1.0.0--", "1.0.0-01a.10", "1.0.0-a-b.0+001.b-1", "0.0.0+0-0"])
+def test_what_the_specification_allows_is_read_as_it_is_written(text: str) -> None:
+    assert str(Version.parse(text)) == text
+    assert Constraint.parse(text).accepts(Version.parse(text))
 
 
 def test_highest() -> None:

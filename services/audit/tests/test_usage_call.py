@@ -63,7 +63,10 @@ def test_a_latency_is_taken_within_its_bounds(said: int | None, counted: int | N
     assert only(form if said is None else {**form, "latency_us": said}).latency_us == counted
 
 
-@pytest.mark.parametrize(("said", "reason"), [("E3402 TOOL_TIMEOUT", 3402), ("E9999", 9999), ("", 0), ("strange", 0)])
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [("E3402 TOOL_TIMEOUT", 3402), ("E9999", 9999), ("", 0), ("strange", 0), ("E\u00b2", 0), ("E\u0663", 0)],
+)
 def test_the_reason_is_its_number(said: str, reason: int) -> None:
     assert only(a_form("invocation_failed", error_reason=said)).reason == reason
 

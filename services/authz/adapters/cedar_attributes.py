@@ -18,7 +18,8 @@ _VERSION = tuple(f"call.version.{part}" for part in ("major", "minor", "patch", 
 _TOOL = ("call.tool.namespace", "call.tool.tool_id")
 # Where a question has what policies call so. A variable alone is the caller or the tool by name, not what is known of them.
 _PLACES: Mapping[str, tuple[str, ...]] = {
-    "principal": ("caller.tier", "caller.subject", "caller.agent"),
+    "principal": ("caller.kind", "caller.actor"),
+    "principal.subject": ("caller.subject",),
     "principal.tenant": ("caller.tenant",),
     "principal.trust_level": ("caller.trust_level",),
     "principal.groups": ("caller.groups",),

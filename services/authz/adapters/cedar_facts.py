@@ -10,14 +10,15 @@ import orjson
 
 from libs.common.auth.identity import Identity
 from libs.common.jsonio import parse_object
-from services.authz.domain.model import USER_TIER, CallFacts, Fact, Question
+from services.authz.domain.model import CallFacts, Fact, Question
 
 # A policy reads arguments one by one; a call with more of them than this cannot be asked about.
 MAX_ARGUMENTS = 2_000
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_KINDS = {USER_TIER: "User", "service": "Service"}
+_KINDS = {"user": "User", "agent": "Agent", "service": "Service"}
 _NO_ARGUMENTS: dict[str, Any] = {}
 _PRINCIPAL: dict[str, Callable[[Identity], Any]] = {
+    "subject": lambda caller: caller.subject,
     "tenant": lambda caller: caller.tenant,
     "trust_level": lambda caller: caller.trust_level,
     "groups": lambda caller: list(caller.groups),
@@ -49,9 +50,8 @@ class TooManyArgumentsError(Exception):
 
 
 def principal_uid(caller: Identity) -> dict[str, str]:
-    """The name of the caller: a user or a service by itself, everything else as an agent."""
-    kind = _KINDS.get(caller.tier, "Agent")
-    return {"type": kind, "id": caller.subject if kind != "Agent" else caller.agent or caller.subject}
+    """The name of the caller: who acts, however the token came to be. On whose behalf is an attribute."""
+    return {"type": _KINDS[caller.kind], "id": caller.actor}
 
 
 def resource_uid(call: CallFacts) -> dict[str, str]:

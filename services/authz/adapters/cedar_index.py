@@ -38,6 +38,7 @@ SMALL = 16
 # What tells callers and tools apart, and where a question has it; all of it is text, or several texts.
 _EQUAL: Mapping[str, Callable[[Question], str]] = {
     "principal": lambda question: _uid(principal_uid(question.caller)),
+    "principal.subject": attrgetter("caller.subject"),
     "principal.tenant": attrgetter("caller.tenant"),
     "resource": lambda question: _uid(resource_uid(question.call)),
     "resource.namespace": attrgetter("call.tool.namespace"),

@@ -76,6 +76,7 @@ def subject_facts(subject: pb.SubjectFacts) -> SubjectFacts:
     return SubjectFacts(
         subject=subject.subject,
         kind=pb.PrincipalKind.Name(subject.kind).removeprefix("PRINCIPAL_KIND_").lower(),
+        on_behalf_of=subject.on_behalf_of,
         tenant=subject.tenant,
         trust_level=subject.trust_level,
         groups=tuple(subject.groups),

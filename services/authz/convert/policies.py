@@ -11,10 +11,14 @@ from toolmesh.authz.v1 import policy_service_pb2 as pb
 
 from libs.common.rpc.call import Call
 from services.authz.convert.authz import decision_message
-from services.authz.domain.model import USER_TIER, Question
+from services.authz.domain.model import Question
 from services.authz.domain.policies.model import Change, Explanation, Finding, Flip, Problem, Progress, StoredSet
 
-_KINDS = {USER_TIER: authz_pb.PRINCIPAL_KIND_USER, "service": authz_pb.PRINCIPAL_KIND_SERVICE}
+_KINDS = {
+    "user": authz_pb.PRINCIPAL_KIND_USER,
+    "agent": authz_pb.PRINCIPAL_KIND_AGENT,
+    "service": authz_pb.PRINCIPAL_KIND_SERVICE,
+}
 
 
 def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest) -> Change:
@@ -26,7 +30,7 @@ def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest) -> Change
 def number_of(name: str) -> int | None:
     """Read the number of a set; None for none, and for the active one."""
     number = name.removeprefix("policySets/")
-    return int(number) if number.isdecimal() else None
+    return int(number) if number.isascii() and number.isdecimal() else None
 
 
 def by_whom(call: Call) -> str:
@@ -115,7 +119,8 @@ def _subject_message(question: Question) -> authz_pb.SubjectFacts:
     caller = question.caller
     return authz_pb.SubjectFacts(
         subject=caller.actor,
-        kind=_KINDS.get(caller.tier, authz_pb.PRINCIPAL_KIND_AGENT),
+        kind=_KINDS[caller.kind],
+        on_behalf_of=caller.subject if caller.subject != caller.actor else "",
         tenant=caller.tenant,
         trust_level=caller.trust_level,
         groups=caller.groups,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from libs.common.auth.authority import Satisfies, not_covered
+from libs.common.auth.authority import (
+    OTHER_SESSION,
+    SESSION,
+    Satisfies,
+    bounds_arguments,
+    not_covered,
+    outside_session,
+)
 from libs.common.auth.identity import Identity
 from libs.common.clock import Clock
 from libs.common.errors import Reason
@@ -48,7 +55,7 @@ class Check:
         """Return the decision, by the present policies unless others are named. Policy is only asked about what the token covers, so
         it can never widen a token; labels that an allowed call adds to its session are durable before it is allowed."""
         engine, question = engine or self.engines.current, self._question(caller, call)
-        refused = _refused_by_token(caller, call, self.satisfies)
+        refused = _refused_by_token(caller, call, self.satisfies) or _refused_unheard(caller, call)
         if refused is not None:
             decision = self._dated(refused, question, engine.version)
             self.journal.record(decision, question, None)
@@ -64,7 +71,8 @@ class Check:
         return decision
 
     async def preview(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:
-        """Return what would be decided, without a trace: no label is added, and nothing is recorded."""
+        """Return what would be decided, without a trace: no label is added, and nothing is recorded. While no arguments are told, what the
+        token says of them is left open: it is asked before they are known."""
         engine, question = engine or self.engines.current, self._question(caller, call)
         verdict = _refused_by_token(caller, call, self.satisfies)
         if verdict is None:
@@ -83,6 +91,9 @@ class Check:
         return decision
 
     def _question(self, caller: Identity, call: CallFacts) -> Question:
+        if caller.session_id and not call.session_id:
+            # What names no session belongs to the one that the token is bound to.
+            call = replace(call, session_id=caller.session_id)
         return Question(caller, call, self.environment, self.clock.now())
 
     async def _judged(self, engine: PolicyEngine, question: Question) -> tuple[Question, Verdict, frozenset[Fact]]:
@@ -91,9 +102,8 @@ class Check:
         if Fact.LABELS in considered.reads:
             question = replace(question, labels=await self.labels.of(question))
         verdict = considered.verdict(question.labels)
-        untold = Fact.ARGUMENTS in considered.reads and not question.call.arguments
-        if untold and not isinstance(verdict.outcome, Deny):
-            verdict = _not_told()
+        if _untold(question.call, considered.reads) and not isinstance(verdict.outcome, Deny):
+            verdict = _not_told("A policy reads the arguments of this call, and they were not told.")
         return question, verdict, considered.reads
 
     async def _added(self, question: Question, verdict: Verdict) -> tuple[str, ...]:
@@ -129,6 +139,8 @@ class Check:
 
 
 def _refused_by_token(caller: Identity, call: CallFacts, satisfies: Satisfies) -> Verdict | None:
+    if outside_session(caller, call.session_id):
+        return _of_another_session()
     arguments = parse_object(call.arguments) if _confined(caller) and call.arguments else None
     refusal = not_covered(
         caller,
@@ -161,23 +173,40 @@ def _without_scopes(missing: list[str]) -> Verdict:
     )
 
 
+def _of_another_session() -> Verdict:
+    return Verdict(Deny(Reason.AUTHORITY_EXCEEDED), reasons=(OTHER_SESSION,), blocked_path=SESSION)
+
+
+def _refused_unheard(caller: Identity, call: CallFacts) -> Verdict | None:
+    """Refuse a call of which it is not told whether it keeps to what the token allows."""
+    if call.arguments or not bounds_arguments(caller, call.tool):
+        return None
+    return _not_told("The token bounds the arguments of this call, and they were not told.")
+
+
 def _confined(caller: Identity) -> bool:
     return bool(caller.resources or caller.argument_constraints)
 
 
-def _not_told() -> Verdict:
+def _untold(call: CallFacts, reads: frozenset[Fact]) -> bool:
+    arguments = Fact.ARGUMENTS in reads and not call.arguments
+    return arguments or (Fact.DIGEST in reads and not call.arguments_digest)
+
+
+def _not_told(reason: str) -> Verdict:
     return Verdict(
         Deny(Reason.PERMISSION_DENIED),
-        reasons=("A policy reads the arguments of this call, and they were not told.",),
+        reasons=(reason,),
         suggested_updates=(SuggestedUpdate("argument", "tell the arguments"),),
         holds_for_any_arguments=False,
     )
 
 
 def _identity(subject: SubjectFacts, expires_at: float) -> Identity:
-    """Somebody as policy sees them: without a token, so with nothing that it would cover."""
+    """Somebody as policy sees them: without a token, so with nothing that it would cover. Only an agent acts for somebody else."""
+    acts_for_another = subject.kind == "agent" and subject.on_behalf_of
     return Identity(
-        subject=subject.subject,
+        subject=subject.on_behalf_of if acts_for_another else subject.subject,
         token_id="",
         expires_at=expires_at,
         tier=subject.kind,

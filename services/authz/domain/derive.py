@@ -32,12 +32,16 @@ class Derive:
         violations = exceeded(child, parent.authority)
         if violations:
             raise authority_exceeded(violations)
-        return await self.mint(child, parent)
+        return await self.mint.asked(child, parent)
 
     def _child(self, parent: Authority, part: Part, *, tier: str, agent: str, depth: int) -> Authority:
         begin, end = self._times(parent, part)
-        # The parent's come first and stay; what is added cannot take any of them away.
-        added = read_constraints(part.argument_constraints, self.compiles)
+        constraints = read_constraints(
+            part.argument_constraints,
+            self.compiles,
+            inherited=parent.argument_constraints,
+            path="part.argument_constraints",
+        )
         return Authority(
             subject=parent.subject,
             tier=tier,
@@ -45,7 +49,7 @@ class Derive:
             tools=part.tools or parent.tools,
             scopes=frozenset(part.scopes),
             resources=part.resources or parent.resources,
-            argument_constraints=tuple(dict.fromkeys((*parent.argument_constraints, *added))),
+            argument_constraints=constraints,
             budget=_budget(part.budget, parent.budget),
             depth=depth,
             audiences=part.audiences or parent.audiences,

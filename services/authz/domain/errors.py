@@ -20,6 +20,14 @@ def token_too_large(limit_bytes: int) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, violations=[violation], metadata={"limit_bytes": str(limit_bytes)})
 
 
+def token_unacceptable() -> MeshError:
+    """Every verifier would refuse a token that holds what was asked."""
+    violation = Violation(
+        "", "token.claims", "no token can hold this: something in it is too long, too much or of the wrong form"
+    )
+    return grant_refused([violation])
+
+
 def may_not_ask_about_others(scope: str) -> MeshError:
     """Only some may ask what policy says about others."""
     return MeshError(Reason.SCOPE_MISSING, metadata={"needs_scope": scope})

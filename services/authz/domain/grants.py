@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Grant
 from libs.common.canonical import canonical
 from libs.common.errors import MeshError, Violation
 from libs.common.jsonio import parse_object
-from libs.common.names import ToolName
+from libs.common.names import ToolName, is_pattern
 from libs.common.semver import Constraint
 from services.authz.domain.errors import grant_refused
 
@@ -21,8 +22,7 @@ def tool_refusals(tools: Sequence[Grant]) -> Iterator[Violation]:
     """Yield what is wrong with grants of tools."""
     for index, grant in enumerate(tools):
         path = f"tools[{index}]"
-        if "*" not in grant.tool and not names_a_tool(grant.tool):
-            yield Violation(f"{path}.tool", "grant.tool", "no tool can have this name")
+        yield from _no_tool(grant.tool, path)
         if grant.version_constraint.strip() == "latest":
             # Which version is the latest is not known where the token is used, so the grant would mean any version.
             message = "a token cannot follow the latest version; leave it empty for any, or name a range"
@@ -44,16 +44,27 @@ def lifetime_refusals(lifetime: float | None, most: int) -> Iterator[Violation]:
         yield Violation("lifetime", "lifetime.limit", f"must be between 1 and {most} seconds")
 
 
-def read_constraints(asked: Sequence[ArgumentConstraint], compiles: Compiles) -> tuple[ArgumentConstraint, ...]:
-    """Return the constraints with their schemas in canonical form. Raises INVALID_REQUEST with everything that is wrong."""
-    read: dict[ArgumentConstraint, None] = {}
+def read_constraints(
+    asked: Sequence[ArgumentConstraint],
+    compiles: Compiles,
+    *,
+    inherited: Sequence[ArgumentConstraint] = (),
+    path: str = "argument_constraints",
+) -> tuple[ArgumentConstraint, ...]:
+    """Return those of the parent, which come first and stay, and these with their schemas in canonical form. Raises INVALID_REQUEST with
+    everything that is wrong."""
+    read = dict.fromkeys(inherited)
     violations: list[Violation] = []
     for index, constraint in enumerate(asked):
+        violations += _no_tool(constraint.tool, f"{path}[{index}]")
         try:
             read[_read(constraint, compiles)] = None
         except (MeshError, ValueError):
-            path = f"argument_constraints[{index}]"
-            violations.append(Violation(path, "constraint.schema", "is not a JSON Schema that can be checked here"))
+            message = "is not a JSON Schema that can be checked here"
+            violations.append(Violation(f"{path}[{index}]", "constraint.schema", message))
+    if len(read) > MAX_CONSTRAINTS:
+        message = f"a token carries at most {MAX_CONSTRAINTS}, those of its parent included"
+        violations.append(Violation(path, "constraint.count", message))
     if violations:
         raise grant_refused(violations)
     return tuple(read)
@@ -66,6 +77,12 @@ def names_a_tool(reference: str) -> bool:
     except MeshError:
         return False
     return True
+
+
+def _no_tool(pattern: str, path: str) -> Iterator[Violation]:
+    """Yield what is wrong with a pattern that no tool can match: whoever wrote it believes in a grant or a bound that is none."""
+    if not is_pattern(pattern) or ("*" not in pattern and not names_a_tool(pattern)):
+        yield Violation(f"{path}.tool", "grant.tool", "no tool can have this name")
 
 
 def _read(constraint: ArgumentConstraint, compiles: Compiles) -> ArgumentConstraint:

@@ -36,7 +36,7 @@ class IssueToken:
         violations = [*refusals(asked, self.max_lifetime)]
         if violations:
             raise grant_refused(violations)
-        return await self.mint(self._authority(asked))
+        return await self.mint.asked(self._authority(asked))
 
     def _authority(self, asked: TokenRequest) -> Authority:
         now = self.mint.now()

@@ -11,8 +11,9 @@ from libs.common.auth.authority import Authority
 from libs.common.auth.claims import claims_of, descendants_claims, identity_of
 from libs.common.auth.identity import Identity
 from libs.common.clock import Clock
+from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from services.authz.domain.errors import token_too_large
+from services.authz.domain.errors import token_too_large, token_unacceptable
 from services.authz.domain.model import IssuedToken, LedgerEntry
 from services.authz.domain.ports import KeyRing, Ledger
 
@@ -41,6 +42,16 @@ class Mint:
             raise token_too_large(self.max_token_bytes)
         await self.ledger.record(_entry(minted))
         return IssuedToken(token, claims)
+
+    async def asked(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
+        """Return the token that somebody described. What no verifier would accept is then the fault of their request, for there is no
+        token yet that could be malformed: INVALID_REQUEST."""
+        try:
+            return await self(authority, parent)
+        except MeshError as error:
+            if error.reason is Reason.TOKEN_MALFORMED:
+                raise token_unacceptable() from error
+            raise
 
     def _claims(self, authority: Authority, parent: Identity | None) -> Mapping[str, Any]:
         passed_through = {"act": []} if parent is None else descendants_claims(parent)

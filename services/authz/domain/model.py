@@ -15,8 +15,6 @@ from libs.common.facts import fact
 from libs.common.names import ToolName
 from libs.common.semver import Version
 
-USER_TIER = "user"
-
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
@@ -172,6 +170,8 @@ class SubjectFacts:
     subject: str
     kind: str
     """user, agent or service."""
+    on_behalf_of: str = ""
+    """Whose authority an agent acts on; empty where it acts for itself, or that is not known."""
     tenant: str = ""
     trust_level: int = 0
     groups: tuple[str, ...] = ()
@@ -256,7 +256,7 @@ class Verdict:
     labels: tuple[str, ...] = ()
     """What policy says that the results carry."""
     blocked_path: str = ""
-    """Where in the arguments the refusal lies, where it lies there."""
+    """Where the refusal lies: a JSON pointer into the arguments, or `session_id`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,12 @@ def test_names_and_environments_are_told_apart_and_so_are_builds_of_one_version(
     whose, which = (reading_of(attributes_read(about(f"{each} == {each}"))) for each in ("principal", "resource"))
     assert len({whose(question(subject=each)) for each in ("a", "b")}) == 2
     assert whose(question(tier="agent", agent="a")) != whose(question(tier="agent", agent="b"))
+    assert whose(question(tier="agent")) != whose(question()) == whose(question(tier="invocation"))
+    behalf = reading_of(attributes_read(about('principal.subject == "a"')))
+    assert behalf(question(tier="agent", agent="x", subject="a")) != behalf(
+        question(tier="agent", agent="x", subject="b")
+    )
+    assert behalf(question(tier="agent", agent="x", subject="a")) == behalf(question(subject="a"))
     assert which(tool("pay")) != which(tool("buy"))
     built = reading_of(attributes_read(about('resource.version == "1.2.3+b"')))
     for reading in (which, built):

@@ -128,7 +128,8 @@ def test_an_agent_is_asked_about_as_an_agent(tmp_path: Path) -> None:
     policies = plant(tmp_path, permit("agents", "principal is Agent"))
     engine = CedarEngine(load_policies(policies), SILENT)
     assert engine.judge(question(tier="agent", agent="did:web:bot")).outcome == Allow()
-    assert engine.judge(question(tier="invocation")).outcome == Allow()
+    assert engine.judge(question(tier="invocation", agent="did:web:bot")).outcome == Allow()
+    assert isinstance(engine.judge(question(tier="invocation")).outcome, Deny)
     assert engine.judge(question(tier="user")).outcome == Deny(Reason.PERMISSION_DENIED)
 
 

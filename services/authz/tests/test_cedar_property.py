@@ -40,6 +40,7 @@ STEADY = [
     "resource.closed_world",
     'principal == User::"{}"',
     "principal is Agent",
+    'principal.subject == "{}"',
     '{"who": principal}.who.tenant == "{}"',
     # Fails for callers that are trusted more than a little.
     "principal.trust_level * 9223372036854775807 > 0",
@@ -110,7 +111,8 @@ def questions(draw: Any) -> Question:
         subject=draw(st.sampled_from(FEW)),
         token_id="t",
         expires_at=0.0,
-        tier=draw(st.sampled_from(["user", "agent", "service"])),
+        tier=draw(st.sampled_from(["user", "agent", "service", "invocation"])),
+        agent=draw(st.sampled_from(["", "", *FEW])),
         tenant=draw(st.sampled_from(FEW)),
         groups=tuple(draw(st.lists(st.sampled_from(FEW), unique=True))),
         trust_level=draw(st.sampled_from([0, 1, 60])),

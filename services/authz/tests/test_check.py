@@ -112,8 +112,47 @@ async def test_arguments_that_the_token_does_not_allow_are_refused_with_their_pl
     assert (told.verdict.outcome, told.verdict.blocked_path) == (Deny(Reason.AUTHORITY_EXCEEDED), "/x")
     assert not told.cacheable
     assert engine.asked == []
-    # Whoever knows them asks again.
+
+
+CONSTRAINED = {"argument_constraints": (ArgumentConstraint("acme.*", b"{}"),)}
+
+
+@pytest.mark.parametrize("confinement", [CONSTRAINED, {"resources": ("file:*",)}])
+async def test_who_is_confined_and_tells_no_arguments_is_denied(engine: Engine, confinement: Any) -> None:
+    caller, journal = caller_with(Grant("*"), **confinement), Entries()
+    check = check_over(engine, journal=journal)
+    decision = await check(caller, mail(closed_world=True))
+    assert (decision.verdict.outcome, decision.cacheable) == (Deny(Reason.PERMISSION_DENIED), False)
+    assert [update.kind for update in decision.verdict.suggested_updates] == ["argument"]
+    assert ([kept for kept, _, _ in journal.kept], engine.asked) == ([decision], [])
+    # Before it is known what with, the question stays open: the call itself will be asked about.
+    assert (await check.preview(caller, mail(closed_world=True))).verdict == YES
+
+
+async def test_constraints_on_other_tools_ask_for_no_arguments(engine: Engine) -> None:
+    caller = caller_with(Grant("*"), argument_constraints=(ArgumentConstraint("other.*", b"{}"),))
     assert (await check_over(engine)(caller, mail())).verdict == YES
+
+
+@pytest.mark.parametrize("way", ["__call__", "preview"])
+async def test_a_bound_token_names_no_other_session(engine: Engine, way: str) -> None:
+    decide = getattr(check_over(engine), way)
+    bound = caller_with(Grant("*"), session_id="mine")
+    refused = await decide(bound, mail(session_id="yours"))
+    assert (refused.verdict.outcome, refused.verdict.blocked_path) == (Deny(Reason.AUTHORITY_EXCEEDED), "session_id")
+    assert engine.asked == []
+    for named, token in (("mine", bound), ("", bound), ("mine", caller_with(Grant("*")))):
+        assert (await decide(token, mail(session_id=named))).verdict == YES
+    # What names no session belongs to the one that the token is bound to.
+    assert [question.call.session_id for question in engine.asked] == ["mine"] * 3
+
+
+@pytest.mark.parametrize(("fact", "told"), [(Fact.ARGUMENTS, "arguments"), (Fact.DIGEST, "arguments_digest")])
+async def test_what_policy_reads_of_arguments_must_be_told(engine: Engine, fact: Fact, told: str) -> None:
+    engine.facts, engine.verdict = frozenset({fact}), replace(YES, holds_for_any_arguments=False)
+    assert (await decide(engine, Grant("*"))).verdict.outcome == Deny(Reason.PERMISSION_DENIED)
+    value = b"{}" if told == "arguments" else "sha256:0"
+    assert (await decide(engine, Grant("*"), **{told: value})).verdict.outcome == Allow()
 
 
 async def test_labels_are_looked_up_only_if_a_policy_may_read_them(engine: Engine) -> None:
@@ -208,6 +247,14 @@ async def test_questions_about_others_need_a_scope_and_are_never_reused(engine: 
         9,
         ("g",),
     )
+
+
+@pytest.mark.parametrize(("kind", "behalf"), [("agent", "did:web:a"), ("user", "did:web:s"), ("service", "did:web:s")])
+async def test_only_an_agent_is_asked_about_on_behalf_of_another(engine: Engine, kind: str, behalf: str) -> None:
+    asker = caller_with(scopes=frozenset({"authz:evaluate"}))
+    await check_over(engine).about(asker, SubjectFacts("did:web:s", kind, on_behalf_of="did:web:a"), mail())
+    asked = engine.asked[-1].caller
+    assert (asked.kind, asked.actor, asked.subject) == (kind, "did:web:s", behalf)
 
 
 async def test_obligations_reach_the_decision(engine: Engine) -> None:

@@ -13,9 +13,12 @@ from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
 from libs.common.errors import MeshError, Reason
 from services.authz.convert import authz as convert
+from services.authz.convert import policies as convert_policies
 from services.authz.convert import tokens as convert_tokens
 from services.authz.domain.model import Allow, Decision, Deny, NeedsApproval, SuggestedUpdate, Verdict
+from services.authz.domain.policies.model import Explanation, Recorded
 from services.authz.tests.conftest import call_in_question
+from services.authz.tests.test_cedar_engine import question
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 250_000, UTC)
 
@@ -74,3 +77,26 @@ def test_a_call_about_no_semantic_version_is_an_invalid_request() -> None:
     with pytest.raises(MeshError) as caught:
         convert.call_facts(facts)
     assert caught.value.reason is Reason.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("policySets/12", 12), ("policySets/active", None), ("policySets/\u0663", None)]
+)
+def test_the_number_of_a_set_is_written_in_plain_digits(name: str, number: int | None) -> None:
+    assert convert_policies.number_of(name) == number
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "behalf"),
+    [
+        ({}, pb.PRINCIPAL_KIND_USER, ""),
+        ({"tier": "invocation"}, pb.PRINCIPAL_KIND_USER, ""),
+        ({"tier": "invocation", "agent": "did:web:bot"}, pb.PRINCIPAL_KIND_AGENT, "did:web:a"),
+        ({"tier": "service"}, pb.PRINCIPAL_KIND_SERVICE, ""),
+    ],
+)
+def test_an_explanation_names_whoever_policy_saw(given: dict[str, str], kind: int, behalf: str) -> None:
+    made = Decision("decisions/1", Verdict(Allow(), ()), "sha256:1", False, NOW, NOW)
+    explanation = Explanation(Recorded(made, question(**given), None), (), "")
+    told = convert_policies.explanation_message(explanation).subject
+    assert (told.kind, told.on_behalf_of) == (kind, behalf)

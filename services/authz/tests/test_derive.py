@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
@@ -172,3 +173,27 @@ async def test_a_chain_that_no_longer_fits_into_a_token_ends(issuer: Issuer) -> 
     long = TokenRequest(subject=ALICE, tools=tuple(Grant(f"a{'b' * 200}{n}") for n in range(40)), depth=8)
     holder = read(await issuer.issue(long))
     assert await refused(issuer.delegate(holder, BOT, Part(), depth=7), Reason.INVALID_REQUEST) == ["tools"]
+
+
+async def derived(issuer: Issuer, way: str, holder: Identity, **part: Any) -> Identity:
+    """Delegate or narrow."""
+    asked = Part(tools=(Grant("echo"),), **part)
+    return read(await (issuer.narrow(holder, asked) if way == "narrow" else issuer.delegate(holder, BOT, asked)))
+
+
+@pytest.mark.parametrize("way", ["delegate", "narrow"])
+async def test_a_constraint_that_cannot_be_carried_is_an_invalid_request(
+    issuer: Issuer, user: Identity, way: str
+) -> None:
+    added = (ArgumentConstraint("echo", b"{}"), ArgumentConstraint("Pay", b"{}"), ArgumentConstraint("echo", b"["))
+    paths = await refused(derived(issuer, way, user, argument_constraints=added), Reason.INVALID_REQUEST)
+    assert paths == ["part.argument_constraints[1].tool", "part.argument_constraints[2]"]
+    assert len(issuer.ledger.entries) == 1
+
+
+@pytest.mark.parametrize("way", ["delegate", "narrow"])
+async def test_constraints_count_together_with_those_of_the_parent(issuer: Issuer, user: Identity, way: str) -> None:
+    many = tuple(ArgumentConstraint("echo", b'{"minProperties":%d}' % n) for n in range(MAX_CONSTRAINTS))
+    await derived(issuer, way, user, argument_constraints=(*many[1:], *user.argument_constraints))
+    paths = await refused(derived(issuer, way, user, argument_constraints=many), Reason.INVALID_REQUEST)
+    assert paths == ["part.argument_constraints"]

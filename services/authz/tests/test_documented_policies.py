@@ -25,7 +25,7 @@ def text() -> str:
 @pytest.fixture(scope="module")
 def engine(text: str) -> CedarEngine:
     examples = re.findall(r"```cedar\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     documents = documents_in(POLICIES) | {"examples.cedar": "\n".join(examples)}
     return CedarEngine(compiler_for(POLICIES).compile(documents), Log("authz", level="error"))
 
@@ -60,6 +60,13 @@ def test_at_night_a_person_looks(engine: CedarEngine) -> None:
     night = judged(engine, mutation_class="write_reversible", moment_hour=3, arguments=b"{}")
     assert isinstance(night.outcome, NeedsApproval)
     assert judged(engine, moment_hour=3).outcome == Allow()
+
+
+def test_nothing_is_done_on_behalf_of_somebody_who_is_banned(engine: CedarEngine) -> None:
+    mallory = {"subject": "did:web:example.com:mallory"}
+    for acting in ({}, {"tier": "agent", "agent": "did:key:own"}, {"tier": "invocation"}, {"tier": "service"}):
+        assert isinstance(judged(engine, **mallory, **acting).outcome, Deny)
+    assert judged(engine, tier="agent", agent="did:web:example.com:mallory").outcome == Allow()
 
 
 def test_every_annotation_is_described(text: str) -> None:

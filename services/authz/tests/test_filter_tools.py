@@ -36,6 +36,12 @@ async def test_a_tool_that_the_token_does_not_grant_is_never_usable() -> None:
     assert found == [Usability.ALLOWED, Usability.DENIED]
 
 
+async def test_a_confined_caller_may_use_what_its_arguments_will_decide_about() -> None:
+    caller = caller_with(Grant("acme.*"), resources=("file:*",))
+    found, _ = await FilterTools(check_over(Engine()))(caller, [mail()])
+    assert found == [Usability.ALLOWED]
+
+
 async def test_asking_what_may_be_used_leaves_no_trace() -> None:
     labels, journal = Labels(), Entries()
     check = check_over(Engine(), labels=labels, journal=journal)

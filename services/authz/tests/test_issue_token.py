@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
@@ -167,3 +168,36 @@ async def test_a_constraint_that_could_not_be_checked_is_refused(issue: IssueTok
     good = ArgumentConstraint("echo", b"{}")
     asked = TokenRequest(subject=ALICE, scopes=("a",), argument_constraints=(good, ArgumentConstraint("echo", schema)))
     assert await violations(issue, asked) == [("argument_constraints[1]", "constraint.schema")]
+
+
+NO_TOOLS = ["Pay", "pay!", "ab", "", "tools/acme.pay", "acme.Pay*", "acme.pay.now", "pay\n", "p\u0661y", "x" * 321]
+
+
+@pytest.mark.parametrize("tool", NO_TOOLS)
+async def test_a_constraint_or_grant_that_no_tool_can_match_is_refused_with_its_place(
+    issue: IssueToken, ledger: ListLedger, tool: str
+) -> None:
+    good = ArgumentConstraint("acme.*", b"{}")
+    asked = replace(ECHO, argument_constraints=(good, ArgumentConstraint(tool, b"{}")))
+    assert await violations(issue, asked) == [("argument_constraints[1].tool", "grant.tool")]
+    assert await violations(issue, replace(ECHO, tools=(Grant(tool),))) == [("tools[0].tool", "grant.tool")]
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("tool", ["*", "echo", "acme.*", "*.pay", "acme.pay_*"])
+async def test_a_constraint_may_be_on_any_tool_that_there_can_be(issue: IssueToken, tool: str) -> None:
+    await issue(replace(ECHO, argument_constraints=(ArgumentConstraint(tool, b"{}"),)))
+
+
+async def test_more_constraints_than_a_token_carries_are_refused(issue: IssueToken) -> None:
+    many = tuple(ArgumentConstraint("echo", b'{"maxProperties":%d}' % n) for n in range(MAX_CONSTRAINTS + 1))
+    await issue(replace(ECHO, argument_constraints=many[1:]))
+    asked = replace(ECHO, argument_constraints=many)
+    assert await violations(issue, asked) == [("argument_constraints", "constraint.count")]
+
+
+async def test_whatever_else_no_verifier_would_accept_is_an_invalid_request_too(
+    issue: IssueToken, ledger: ListLedger
+) -> None:
+    assert await violations(issue, replace(ECHO, tenant="x" * 129)) == [("", "token.claims")]
+    assert ledger.entries == []

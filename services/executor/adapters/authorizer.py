@@ -25,7 +25,7 @@ REMEMBERED = 10_000
 # For callers without a deadline of their own; everyone else's deadline shrinks by one hop.
 CHECK_SECONDS = 10.0
 # What the contract lets a question carry.
-MAX_ARGUMENTS = 1024 * 1024
+MAX_ARGUMENTS, MAX_BOUNDED_ARGUMENTS = 1024 * 1024, 3 * 1024 * 1024
 MAX_RESOURCES, MAX_RESOURCE_LENGTH = 256, 2048
 
 _TOLD = frozenset({Reason.POLICY_ENGINE_ERROR, Reason.DEADLINE_EXCEEDED})
@@ -154,8 +154,10 @@ def _no_decision(error: MeshError) -> MeshError:
 
 
 def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
-    """Everything about the call that policy may read. What is too large to be told is not: policies that read it deny."""
+    """Everything about the call that policy may read. What is too large to be told is not: policies that read it deny. Arguments that the
+    token bounds are told as large as a call may have them, for a caller who tells none is denied."""
     arguments = dump(question.arguments)
+    most = MAX_ARGUMENTS if caller.confined is None else MAX_BOUNDED_ARGUMENTS
     return pb.CallFacts(
         tool_version=tool.name,
         tool_digest=tool.digest,
@@ -168,11 +170,12 @@ def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
         arguments_digest=question.arguments_digest,
         session_id=caller.session_id,
         invocation_id=question.invocation_id,
-        arguments=arguments if len(arguments) <= MAX_ARGUMENTS else b"",
+        arguments=arguments if len(arguments) <= most else b"",
         resources=() if tool.resources is None else _told(tool.resources(question.arguments)),
         closed_world=tool.closed_world,
         tool_trust=tool.trust,
         result_labels=tool.result_labels,
+        risk=dict(question.risk),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.common.auth.authority import Refusal
+from libs.common.auth.authority import OTHER_SESSION, SESSION, Refusal
 from libs.common.errors import MeshError, Reason, Violation
 from services.executor.domain.model import Decision, Result
 
@@ -117,6 +117,11 @@ def authority_exceeded(decision: Decision, refusal: Refusal) -> MeshError:
 def _beyond(path: str, message: str) -> list[Violation]:
     """Name the argument that the token does not cover, where it is one."""
     return [Violation(path, "authority.exceeded", message)] if path else []
+
+
+def other_session() -> MeshError:
+    """The token is bound to a session, and the call names another."""
+    return MeshError(Reason.AUTHORITY_EXCEEDED, message=OTHER_SESSION, violations=_beyond(SESSION, OTHER_SESSION))
 
 
 def resources_untold(most: int, longest: int) -> MeshError:

@@ -5,6 +5,7 @@ An answer is an object with any of
 - `context`: a list of texts for the model to read;
 - `input`: the arguments as the hook wants them, all of them; before the call only;
 - `decision`: `continue`; before the call also `ask` (a person must decide) or `deny`; where a person must decide, also `deny`;
+- `risk`: facts about the risk of the call for policy to read, whole numbers by name; before the call only;
 - `stop`: why the call must not go on, or its result not be given; before and after the call only;
 - `reason`: why, beside a decision.
 
@@ -13,12 +14,16 @@ An answer is an object with any of
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+# What the contract lets a question to policy carry.
+MAX_RISKS, MAX_RISK = 32, 2**63 - 1
+_RISK_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_CONTEXTS, MAX_CONTEXT_LENGTH, MAX_REASON_LENGTH = 16, 4096, 500
 _KEYS = {
-    "pre": {"context", "input", "decision", "stop", "reason"},
+    "pre": {"context", "input", "decision", "risk", "stop", "reason"},
     "approval": {"context", "decision", "reason"},
     "post": {"context", "decision", "stop", "reason"},
     "failure": {"context", "decision"},
@@ -49,6 +54,7 @@ class Answer:
     denied: bool = False
     stopped: bool = False
     asks_approval: bool = False
+    risk: tuple[tuple[str, int], ...] = ()
     reason: str = ""
 
     @property
@@ -61,7 +67,12 @@ class Answer:
         """The answer in one word, or two: `continue`, `input+context`, `ask`, `denied`, `stopped`."""
         if self.stops:
             return "denied" if self.denied else "stopped"
-        parts = [("input", self.input is not None), ("context", bool(self.context)), ("ask", self.asks_approval)]
+        parts = [
+            ("input", self.input is not None),
+            ("context", bool(self.context)),
+            ("risk", bool(self.risk)),
+            ("ask", self.asks_approval),
+        ]
         return "+".join(name for name, there in parts if there) or "continue"
 
     def with_input(self, arguments: dict[str, Any]) -> Answer:
@@ -85,6 +96,7 @@ def answer_of(value: Any, phase: str) -> Answer:
         denied=decision == "deny",
         stopped="stop" in value,
         asks_approval=decision == "ask",
+        risk=_risk(value.get("risk", {})),
         reason=stop or _text(value.get("reason", "")),
     )
 
@@ -95,6 +107,15 @@ def _context(value: Any) -> tuple[str, ...]:
     if not all(isinstance(each, str) and 0 < len(each) <= MAX_CONTEXT_LENGTH for each in value):
         raise HookFailedError("answer_invalid")
     return tuple(value)
+
+
+def _risk(value: Any) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, dict) or len(value) > MAX_RISKS:
+        raise HookFailedError("answer_invalid")
+    for name, number in value.items():
+        if not _RISK_NAME.fullmatch(name) or type(number) is not int or not -MAX_RISK - 1 <= number <= MAX_RISK:
+            raise HookFailedError("answer_invalid")
+    return tuple(value.items())
 
 
 def _input(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Hooks: what a deployment wants asked before a call runs, where policy demands a person, after it ran, and after it failed.
 
-A hook may add context for the model, change the arguments where it and the tool's manifest say so, demand that a person decides, and
+A hook may add context for the model, tell policy of risks, change the arguments where it and the tool's manifest say so, demand that a person decides, and
 stop the call. It can never allow what policy denies, nor change a result. What it answers is on record, and so is that it failed; a
 call then goes on or ends as the hook's declaration says.
 """
@@ -18,7 +18,7 @@ from libs.common.errors import MeshError
 from libs.common.globs import matches
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
-from services.executor.domain.hook_answers import Answer, HookFailedError, answer_of
+from services.executor.domain.hook_answers import MAX_RISKS, Answer, HookFailedError, answer_of
 from services.executor.domain.hook_inputs import Sight, changes_between, with_what_was_hidden
 from services.executor.domain.model import Caller, Change
 from services.executor.domain.tool import Tool
@@ -90,6 +90,8 @@ class Verdicts:
     """HOOK_BLOCKED, where a hook stopped the call; APPROVAL_REJECTED, where it rejected it."""
     asks_approval: str = ""
     """The hook that wants a person to decide; empty for none."""
+    risk: tuple[tuple[str, int], ...] = ()
+    """What policy is told about the risk of the call, by name."""
 
 
 NOTHING = Verdicts()
@@ -122,6 +124,7 @@ class Hooks:
             return NOTHING
         context: list[str] = []
         changes: list[Change] = []
+        risk: dict[str, int] = {}
         changed, asks_approval = arguments, ""
         for hook in hooks:
             sight = Sight.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
@@ -130,10 +133,21 @@ class Hooks:
                 return Verdicts(tuple(context), stop=answer)
             context.extend(answer.context)
             asks_approval = asks_approval or (hook.name if answer.asks_approval else "")
+            for name, number in answer.risk:
+                # Whoever sees more risk is heard: no hook can talk another one's fact down.
+                risk[name] = max(number, risk.get(name, number))
             if answer.input is not None:
                 changes.extend(Change(path, "hook", hook.name) for path in changes_between(changed, answer.input))
                 changed = answer.input
-        return Verdicts(tuple(context), changed if changes else None, tuple(changes), asks_approval=asks_approval)
+        if len(risk) > MAX_RISKS:
+            return Verdicts(tuple(context), stop=errors.hook_blocked(hooks[-1].name, "too_many_risks"))
+        return Verdicts(
+            context=tuple(context),
+            arguments=changed if changes else None,
+            changes=tuple(changes),
+            asks_approval=asks_approval,
+            risk=tuple(risk.items()),
+        )
 
     async def at_approval(
         self, facts: Facts, arguments: dict[str, Any], wanted: dict[str, Any], *, until: float = _NEVER

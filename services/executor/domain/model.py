@@ -68,6 +68,9 @@ class Caller:
     scopes: tuple[str, ...] = ()
     chain: tuple[tuple[str, str], ...] = ()
     session_id: str = ""
+    """The one that the token is bound to; else the one that the request names."""
+    other_session: bool = False
+    """True if the request names another session than the one that the token is bound to: it is refused."""
     peer: str = ""
     confined: Identity | None = None
     """The token, where it confines resources or arguments; then every call is held against it."""
@@ -115,6 +118,8 @@ class Question:
     invocation_id: str
     arguments: dict[str, Any]
     arguments_digest: str
+    risk: tuple[tuple[str, int], ...] = ()
+    """What hooks know about the risk of the call, by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from services.executor.domain.arguments import describe
 from services.executor.domain.closing import Closing
 from services.executor.domain.evidence import decision_record
 from services.executor.domain.hooking import Hooking
+from services.executor.domain.hooks import NOTHING, Verdicts
 from services.executor.domain.inputs import call_input, prepare, recheck
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision, Payload, Question, Verdict
@@ -70,21 +71,24 @@ class Opening:
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
-    async def hooked(self, invocation: Invocation, tool: Tool) -> str:
-        """Ask the hooks; what they changed is held to the contract again. Return the hook that wants a person to decide, if one does."""
+    async def hooked(self, invocation: Invocation, tool: Tool) -> Verdicts:
+        """Ask the hooks; what they changed is held to the contract again. Return what they have to say."""
         verdicts = await self._hooking.before(invocation, tool)
         if verdicts.arguments is not None:
             self._described(invocation, tool, recheck(tool, invocation.arguments, tool.intake))
-        return verdicts.asks_approval
+        return verdicts
 
     async def authorize(self, invocation: Invocation, tool: Tool) -> None:
-        """Ask hooks, where there are any, and policy; whatever is not a plain yes ends here, on record."""
-        asks_approval = await self.hooked(invocation, tool) if self._hooking.active else ""
+        """Ask hooks, where there are any, and policy; whatever is not a plain yes ends here, on record. Nobody is asked about a call that
+        is not the caller's to make whatever they answer."""
+        if invocation.request.caller.other_session:
+            raise errors.other_session()
+        hooked = await self.hooked(invocation, tool) if self._hooking.active else NOTHING
         caller, asked = invocation.request.caller, invocation.asked.digest if invocation.asked else ""
-        question = Question(invocation.invocation_id, invocation.arguments, asked)
+        question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk)
         decision = invocation.decision = bound(await self._authorizer.decide(tool, caller, question), tool)
-        if asks_approval and decision.verdict is Verdict.ALLOW:
-            decision = invocation.decision = _for_a_person(decision, asks_approval)
+        if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
+            decision = invocation.decision = _for_a_person(decision, hooked.asks_approval)
         refused = self._refusal(invocation, tool, decision)
         if refused is None:
             invocation.enter(State.APPROVED)

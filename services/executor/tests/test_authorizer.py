@@ -13,9 +13,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import decision_pb2 as dpb
 
+from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import MAX_SILENCE, RevocationView
 from libs.common.clock import ManualClock, SystemClock
 from libs.common.errors import MeshError, Reason
+from libs.common.jsonio import dump
 from libs.common.rpc.call import Call, enter
 from libs.common.telemetry.trace import continue_trace
 from services.executor.adapters.authorizer import MAX_ARGUMENTS, PolicyAuthorizer
@@ -72,9 +74,23 @@ async def test_policy_is_told_everything_about_the_call(asking: Asking, authz: A
     assert (facts.closed_world, facts.tool_trust, list(facts.result_labels)) == (True, 70, ["secret"])
 
 
+async def test_what_hooks_know_about_risk_is_told(asking: Asking, authz: AuthzPeer) -> None:
+    await asking.authorizer.decide(a_tool(), a_caller(), Question("i", {}, "sha256:a", (("score", 80),)))
+    assert dict(authz.asked[0].risk) == {"score": 80}
+
+
 async def test_arguments_that_are_too_large_are_not_told(asking: Asking, authz: AuthzPeer) -> None:
     await asking.authorizer.decide(a_tool(), a_caller(), Question("i", {"text": "x" * MAX_ARGUMENTS}, "sha256:a"))
     assert authz.asked[0].arguments == b""
+
+
+async def test_arguments_that_the_callers_token_bounds_are_told_as_far_as_a_call_may_have_them(
+    asking: Asking, authz: AuthzPeer
+) -> None:
+    confined = a_caller(confined=Identity("did:web:a", "t", 4e9, resources=("file:*",)))
+    large = Question("i", {"text": "x" * MAX_ARGUMENTS}, "sha256:a")
+    await asking.authorizer.decide(a_tool(), confined, large)
+    assert authz.asked[0].arguments == dump(large.arguments)
 
 
 @pytest.mark.parametrize("named", [("x",) * 257, ("x" * 2049,)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -33,8 +34,9 @@ IDENTITY = Identity(
 def test_a_request_is_read_whole() -> None:
     call = Call("/m", continue_trace(None), peer="gateway", identity=IDENTITY, deadline=12.5)
     message = pb.InvokeRequest(
-        tool="echo", version="^1", arguments=b"{}", idempotency_key="k", session_id="s", task_id="t", native_call_id="n"
+        tool="echo", version="^1", arguments=b"{}", idempotency_key="k", task_id="t", native_call_id="n"
     )
+    message.session_id = "of-the-token"
     message.tool_digest = "sha256:" + "a" * 64
     request = request_of(message, call)
     assert (request.tool, request.version, request.arguments) == ("echo", "^1", b"{}")
@@ -45,12 +47,24 @@ def test_a_request_is_read_whole() -> None:
     assert (caller.subject, caller.token_id, caller.tier, caller.agent) == ("did:web:a:b", "t1", "agent", "did:web:c:d")
     assert (caller.tenant, caller.scopes, caller.chain) == ("acme", ("a", "b"), (("did:web:x:y", "t0"),))
     assert (caller.expires_at, caller.authority_ends) == (1000.0, 1000.0 + CLOCK_SKEW)
-    assert (caller.session_id, caller.peer) == ("s", "gateway")
+    assert (caller.session_id, caller.other_session, caller.peer) == ("of-the-token", False, "gateway")
 
 
-def test_without_a_session_the_tokens_own_holds() -> None:
-    call = Call("/m", continue_trace(None), identity=IDENTITY)
-    assert request_of(pb.InvokeRequest(tool="echo"), call).caller.session_id == "of-the-token"
+@pytest.mark.parametrize(
+    ("bound", "named", "session", "other"),
+    [
+        ("", "", "", False),
+        ("", "s", "s", False),
+        ("of-the-token", "", "of-the-token", False),
+        ("of-the-token", "of-the-token", "of-the-token", False),
+        # What is refused is on record where it came from, not where it wanted to be.
+        ("of-the-token", "s", "of-the-token", True),
+    ],
+)
+def test_a_bound_token_stays_in_its_session(bound: str, named: str, session: str, other: bool) -> None:
+    call = Call("/m", continue_trace(None), identity=replace(IDENTITY, session_id=bound))
+    caller = request_of(pb.InvokeRequest(tool="echo", session_id=named), call).caller
+    assert (caller.session_id, caller.other_session) == (session, other)
 
 
 @pytest.mark.parametrize(

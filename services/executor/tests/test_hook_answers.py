@@ -10,6 +10,7 @@ from services.executor.domain.hook_answers import (
     MAX_CONTEXT_LENGTH,
     MAX_CONTEXTS,
     MAX_REASON_LENGTH,
+    MAX_RISKS,
     Answer,
     HookFailedError,
     answer_of,
@@ -88,3 +89,34 @@ def test_whatever_cannot_be_followed_is_no_answer(given: Any, phase: str) -> Non
     with pytest.raises(HookFailedError) as caught:
         answer_of(given, phase)
     assert caught.value.kind == "answer_invalid"
+
+
+def test_before_a_call_a_hook_may_tell_of_risks() -> None:
+    answer = answer_of({"risk": {"score": 80, "low": -(2**63)}}, "pre")
+    assert (answer.risk, answer.said) == ((("score", 80), ("low", -(2**63))), "risk")
+
+
+@pytest.mark.parametrize(
+    "risk",
+    [
+        7,
+        {"Score": 1},
+        {"": 1},
+        {"a\n": 1},
+        {"a": True},
+        {"a": 1.5},
+        {"a": "1"},
+        {"a": 2**63},
+        {"a" * 65: 1},
+        {f"r{n}": n for n in range(MAX_RISKS + 1)},
+    ],
+)
+def test_a_risk_that_policy_cannot_be_told_is_no_answer(risk: Any) -> None:
+    with pytest.raises(HookFailedError):
+        answer_of({"risk": risk}, "pre")
+
+
+@pytest.mark.parametrize("phase", ["approval", "post", "failure"])
+def test_risks_are_told_before_policy_is_asked_or_not_at_all(phase: str) -> None:
+    with pytest.raises(HookFailedError):
+        answer_of({"risk": {"score": 1}}, phase)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +16,8 @@ from services.executor.domain.hook_answers import HookFailedError
 from services.executor.domain.hooks import NOTHING, Facts, Hook, Hooks, Phase
 from services.executor.domain.model import Change
 from services.executor.domain.tool import Tool
-from services.executor.tests.samples import a_caller, a_tool
+from services.executor.tests.fakes import World
+from services.executor.tests.samples import a_caller, a_request, a_tool
 
 WILLING = a_tool(hooks_may_change=True)
 
@@ -284,3 +286,24 @@ def test_what_is_remembered_about_tools_is_bounded(monkeypatch: pytest.MonkeyPat
     for number in range(5):
         assert len(all_of_them.matching(a_tool(qualified=f"core.t{number}"), Phase.PRE)) == 1
     assert len(all_of_them._matching) <= 2
+
+
+async def test_of_one_risk_the_highest_word_counts() -> None:
+    told = answers({"risk": {"score": 80, "age": 3}}, {"risk": {"score": 5}}, {"risk": {"score": 7, "new": -1}})
+    asked = hooks(*(hook(each, f"h{place}") for place, each in enumerate(told)))
+    verdicts = await asked.before(facts(), ARGUMENTS)
+    assert dict(verdicts.risk) == {"score": 80, "age": 3, "new": -1}
+
+
+async def test_more_risks_than_policy_can_be_told_stop_the_call() -> None:
+    told = answers({"risk": {f"a{n}": n for n in range(20)}}, {"risk": {f"b{n}": n for n in range(20)}})
+    verdicts = await hooks(*(hook(each, f"h{place}") for place, each in enumerate(told))).before(facts(), ARGUMENTS)
+    assert verdicts.stop is not None
+    assert verdicts.stop.reason is Reason.HOOK_BLOCKED
+
+
+async def test_policy_is_told_what_hooks_know_about_risk() -> None:
+    world = World(WILLING, hooks=[hook(Scripted({"risk": {"score": 80}}))])
+    with patch.object(world.policy, "decide", wraps=world.policy.decide) as decide:
+        await world.invoke(a_request())
+    assert [each.args[2].risk for each in decide.call_args_list] == [(("score", 80),)]

@@ -9,9 +9,10 @@ import pytest
 from libs.common.auth.constraints import ConstraintChecker
 from libs.common.auth.identity import ArgumentConstraint, Grant, Identity
 from libs.common.canonical import canonical
-from libs.common.errors import Reason
+from libs.common.errors import MeshError, Reason
 from libs.common.resources import ResourcePlaces
-from services.executor.domain.model import Event, Verdict
+from services.executor.domain.model import Event, Status, Verdict
+from services.executor.domain.preview import Preview
 from services.executor.domain.refusal import refusal_of
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World
@@ -86,3 +87,16 @@ async def test_a_call_beyond_its_token_is_on_record_and_never_runs() -> None:
     [record] = world.trail.durable
     assert (record.event, record.reason) == (Event.PERMISSION_DECIDED, Reason.AUTHORITY_EXCEEDED)
     assert (await world.invoke(a_request(caller=caller, arguments=b'{"text":"hi"}'))).content == b'{"said":"hi"}'
+
+
+@pytest.mark.parametrize("preview", [False, True])
+async def test_a_call_in_another_session_than_its_tokens_is_on_record_and_nobody_is_asked(preview: bool) -> None:
+    world = World(a_tool(dry_run=True))
+    request = a_request(caller=a_caller(session_id="mine", other_session=True))
+    with pytest.raises(MeshError) as caught:
+        await (Preview(world.parts, world.ports.previews) if preview else world.invoke)(request)
+    error = caught.value
+    assert (error.reason, [each.path for each in error.violations]) == (Reason.AUTHORITY_EXCEEDED, ["session_id"])
+    assert (world.runner.calls, world.policy.asked) == ([], [])
+    [record] = world.trail.durable
+    assert (record.state, record.status, record.reason) == (State.DENIED, Status.ERROR, Reason.AUTHORITY_EXCEEDED)

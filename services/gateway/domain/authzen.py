@@ -14,8 +14,15 @@ MAX_EVALUATIONS = 50
 EXECUTE_ALL, DENY_FIRST, PERMIT_FIRST = "execute_all", "deny_on_first_deny", "permit_on_first_permit"
 
 _PARTS = ("subject", "action", "resource", "context")
-_SUBJECT_PROPERTIES: Mapping[str, type] = {"tenant": str, "trust_level": int, "groups": list, "scopes": list}
-_CONTEXT: Mapping[str, type] = {"arguments": dict, "session_id": str}
+_SUBJECT_PROPERTIES: Mapping[str, type] = {
+    "on_behalf_of": str,
+    "tenant": str,
+    "trust_level": int,
+    "groups": list,
+    "scopes": list,
+}
+_CONTEXT: Mapping[str, type] = {"arguments": dict, "session_id": str, "risk": dict}
+_LEAST_RISK, _MOST_RISK = -(2**63), 2**63 - 1
 
 
 class Evaluation(NamedTuple):
@@ -92,9 +99,18 @@ def _violations(body: Mapping[str, Any]) -> Iterator[Violation]:
         if not isinstance(found.get("properties", {}), dict):
             yield Violation(f"/{part}/properties", "type", "must be an object")
     yield from _typed("/context", body.get("context", {}), _CONTEXT)
+    yield from _risk(body.get("context"))
     subject = body.get("subject")
     if isinstance(subject, dict) and isinstance(subject.get("properties", {}), dict):
         yield from _typed("/subject/properties", subject.get("properties", {}), _SUBJECT_PROPERTIES)
+
+
+def _risk(context: Any) -> Iterator[Violation]:
+    facts = context.get("risk") if isinstance(context, dict) else None
+    if isinstance(facts, dict) and not all(
+        type(value) is int and _LEAST_RISK <= value <= _MOST_RISK for value in facts.values()
+    ):
+        yield Violation("/context/risk", "type", "must be whole numbers of 64 bits by name")
 
 
 def _typed(path: str, found: Any, types: Mapping[str, type]) -> Iterator[Violation]:

@@ -9,8 +9,13 @@ import orjson
 import pytest
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2 as dpb
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
+from libs.common.canonical import digest
 from libs.common.errors import MeshError, Reason
+from services.gateway.convert_authzen import check_request
+from services.gateway.domain.authzen import Evaluation
 from services.gateway.tests.conftest import Client, Mesh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,17 +53,46 @@ async def test_a_question_about_the_caller_is_put_like_a_call(mesh: Mesh) -> Non
     assert (resolved.tool, resolved.version_constraint) == ("core.echo", "^1")
     assert (request.call.tool_version, request.call.mutation_class) == ("tools/core.echo/versions/1.0.0", "read_only")
     assert (request.call.arguments, request.call.session_id) == (b'{"n":1}', "s1")
+    assert request.call.arguments_digest == digest({"n": 1})
     assert (request.HasField("subject"), call.caller.subject) == (False, ALICE)
 
 
 async def test_a_question_about_somebody_else_tells_what_is_known_of_them(mesh: Mesh) -> None:
-    properties = {"tenant": "t1", "trust_level": 70, "groups": ["g"], "scopes": ["s"], "department": "Sales"}
+    properties = {
+        "on_behalf_of": ALICE,
+        "tenant": "t1",
+        "trust_level": 70,
+        "groups": ["g"],
+        "scopes": ["s"],
+        "department": "Sales",
+    }
     subject = {"type": "agent", "id": "did:web:a.example:bot", "properties": properties}
     response = await ask(mesh.client(token=mesh.signer.mint(ALICE)), an_evaluation(subject=subject))
     assert response.status_code == 200
     told = mesh.peers.authz.seen[0][0].subject
     assert (told.subject, told.kind) == ("did:web:a.example:bot", pb.PRINCIPAL_KIND_AGENT)
+    assert told.on_behalf_of == ALICE
     assert (told.tenant, told.trust_level, [*told.groups], [*told.scopes]) == ("t1", 70, ["g"], ["s"])
+
+
+@pytest.mark.parametrize(
+    ("runner", "trust"), [(mpb.RUNNER_KIND_BUILTIN, 100), (mpb.RUNNER_KIND_PYTHON, 0), (mpb.RUNNER_KIND_UNSPECIFIED, 0)]
+)
+async def test_policy_is_told_of_a_tool_what_the_executor_tells_it(
+    runner: mpb.RunnerKind.ValueType, trust: int
+) -> None:
+    version = ToolVersion(name="tools/core.echo/versions/1.0.0")
+    version.manifest.execution.runner = runner
+    body = an_evaluation()
+    evaluation = Evaluation(body["subject"], body["action"], body["resource"], {})
+    call = check_request(evaluation, version, frozenset({ALICE})).call
+    assert (call.tool_trust, call.arguments, call.arguments_digest) == (trust, b"", "")
+
+
+async def test_facts_about_risk_are_told(mesh: Mesh) -> None:
+    risk = {"score": 80, "failed_logins": 0}
+    await ask(mesh.client(token=mesh.signer.mint(ALICE)), an_evaluation(context={"risk": risk}))
+    assert dict(mesh.peers.authz.seen[0][0].call.risk) == risk
 
 
 async def test_the_answer_says_why(mesh: Mesh) -> None:
@@ -175,6 +209,13 @@ async def test_many_without_any_are_one(mesh: Mesh, more: dict[str, Any]) -> Non
         an_evaluation(context=[]),
         an_evaluation(context={"arguments": "text"}),
         an_evaluation(context={"session_id": "s" * 129}),
+        an_evaluation(context={"risk": 7}),
+        an_evaluation(context={"risk": {"score": "high"}}),
+        an_evaluation(context={"risk": {"score": True}}),
+        an_evaluation(context={"risk": {"score": 1.5}}),
+        an_evaluation(context={"risk": {"score": 2**63}}),
+        an_evaluation(context={"risk": {"No Name": 1}}),
+        an_evaluation(context={"risk": {f"r{n}": n for n in range(33)}}),
     ],
 )
 async def test_a_hostile_body_gets_a_plain_400(mesh: Mesh, body: Any) -> None:

@@ -63,7 +63,7 @@ async def examine(
     # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
     found = await asyncio.to_thread(violations, manifest, schemas)
     scanned = await asyncio.to_thread(scan, manifest, known, policy)
-    if any(violation.rule == "version.numbers" for violation in found):
+    if any(violation.rule.startswith("version.") for violation in found):
         return Examined((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
     neighbours = neighbours_of(manifest, heads)
 

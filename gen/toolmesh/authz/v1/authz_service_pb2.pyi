@@ -335,6 +335,7 @@ class SubjectFacts(_message.Message):
     TRUST_LEVEL_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
+    ON_BEHALF_OF_FIELD_NUMBER: _builtins.int
     subject: _builtins.str
     """The DID."""
     kind: Global___PrincipalKind.ValueType
@@ -343,6 +344,8 @@ class SubjectFacts(_message.Message):
     """The tenant."""
     trust_level: _builtins.int
     """How far it is trusted, 0 to 100."""
+    on_behalf_of: _builtins.str
+    """On whose behalf an agent acts, a DID; empty for itself. Read of agents only."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its groups."""
@@ -360,10 +363,11 @@ class SubjectFacts(_message.Message):
         trust_level: _builtins.int = ...,
         groups: _abc.Iterable[_builtins.str] | None = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
+        on_behalf_of: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "kind", b"kind", "scopes", b"scopes", "subject", b"subject", "tenant", b"tenant", "trust_level", b"trust_level"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "kind", b"kind", "on_behalf_of", b"on_behalf_of", "scopes", b"scopes", "subject", b"subject", "tenant", b"tenant", "trust_level", b"trust_level"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -425,11 +429,15 @@ class CallFacts(_message.Message):
     arguments_digest: _builtins.str
     """SHA-256 of the canonical arguments."""
     session_id: _builtins.str
-    """The session that the call belongs to."""
+    """The session that the call belongs to; empty means the one that the token is bound to. Another one is denied with
+    AUTHORITY_EXCEEDED.
+    """
     invocation_id: _builtins.str
     """The invocation in question."""
     arguments: _builtins.bytes
-    """The arguments as JSON, for policies that read them; empty when they are not known or not told."""
+    """The arguments as JSON, for policies that read them and for what the token says of them; empty when they are not known or not told.
+    Check denies a caller whose token bounds the arguments of this tool and who does not tell them.
+    """
     closed_world: _builtins.bool
     """True if the tool reaches nothing but the resources that it declares."""
     tool_trust: _builtins.int

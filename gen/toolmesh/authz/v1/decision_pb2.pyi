@@ -125,7 +125,7 @@ class Decision(_message.Message):
     pending_classifier_check: _builtins.bool
     """True if a classifier has yet to answer; the decision is then not an allow."""
     blocked_path: _builtins.str
-    """The path that was refused, where one was."""
+    """Where the refusal lies, where it lies in the call: a JSON pointer into the arguments, or `session_id`."""
     cacheable: _builtins.bool
     """True if the same answer holds for the same question until it expires."""
     cost_micros: _builtins.int

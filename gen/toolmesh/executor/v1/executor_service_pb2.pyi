@@ -77,7 +77,9 @@ class InvokeRequest(_message.Message):
     idempotency_key: _builtins.str
     """The caller's key. It keeps its meaning for the tool and the caller's tenant and session, for at least one hour."""
     session_id: _builtins.str
-    """The session that the caller groups its calls by. Empty means the token itself."""
+    """The session that the caller groups its calls by. Empty means the one that the token is bound to, else the token itself; a bound
+    token that names another one is refused with AUTHORITY_EXCEEDED.
+    """
     task_id: _builtins.str
     """The task that the call is a part of."""
     native_call_id: _builtins.str

@@ -163,7 +163,7 @@ def _tool(name: str) -> tuple[str, str]:
 
 def _reason(form: Form) -> int:
     code = str(form.get("error_reason", "")).partition(" ")[0].removeprefix("E")
-    return int(code) if code.isdigit() else 0
+    return int(code) if code.isascii() and code.isdigit() else 0
 
 
 def _latency(form: Form) -> int | None:

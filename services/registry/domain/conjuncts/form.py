@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from libs.common.errors import MeshError, Violation
+from libs.common.semver import MAX_DIGITS
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.room import MANIFEST_BYTES
 from services.registry.domain.schema_shape import escape
 
 # As deep as a value can be nested.
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*){1,64}")
+_TAIL = re.compile(r"[-+]")
 _SHORTEST_NAME = 3
 
 
@@ -29,18 +31,16 @@ def text_can_be_stored(manifest: Manifest) -> Iterator[Violation]:
 
 
 def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
-    """Identifiers are neither empty nor numbers with leading zeros: otherwise two texts would be the same version."""
-    try:
-        version = manifest.version
-    except MeshError:
+    """Numbers are bounded, and identifiers neither empty nor numbers with leading zeros: otherwise two texts would be the same version."""
+    core = _TAIL.split(manifest.text("version"), maxsplit=1)[0]
+    if any(len(number) > MAX_DIGITS for number in core.split(".")):
         yield Violation("manifest.version", "version.numbers", "has a number of more than ten digits")
         return
-    for identifier in [*version.prerelease, *(version.build.split(".") if version.build else ())]:
-        if not identifier:
-            yield Violation("manifest.version", "version.identifier", "has an empty identifier")
-    for identifier in version.prerelease:
-        if identifier.isdigit() and len(identifier) > 1 and identifier[0] == "0":
-            yield Violation("manifest.version", "version.identifier", "has a number with a leading zero")
+    try:
+        _ = manifest.version
+    except MeshError:
+        message = "has an identifier that is empty, or a number with a leading zero"
+        yield Violation("manifest.version", "version.identifier", message)
 
 
 def aliases_can_be_called(manifest: Manifest) -> Iterator[Violation]:
