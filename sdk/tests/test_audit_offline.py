@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toolmesh_sdk.audit.canonical import canonical
 from toolmesh_sdk.audit.events import Place, attributes_of
 from toolmesh_sdk.audit.manifest import read_manifest
 
@@ -235,11 +236,35 @@ def test_a_manifest_that_says_something_else_is_found(export: Path, key: Key, ch
     assert verdict(export, key).exit_code == 1
 
 
-def test_an_export_that_was_shortened_with_its_manifest_is_truncated(export: Path, key: Key) -> None:
+def shorten(export: Path) -> None:
+    """Cut an export behind fifteen records, as far as its files and its manifest go."""
     all_lines(export, lambda lines: lines[:15])
     (export / "leaves.bin").write_bytes((export / "leaves.bin").read_bytes()[: 15 * 32])
     remanifest(export, end_sequence=15)
+
+
+def test_an_export_that_was_shortened_with_its_manifest_is_truncated(export: Path, key: Key) -> None:
+    shorten(export)
     assert first_of(verdict(export, key)) == ("truncation", 15)
+
+
+def test_an_export_that_was_shortened_with_its_path_is_a_part_and_says_so(export: Path, key: Key, shard: Shard) -> None:
+    assert verdict(export, key, whole=True).remarks == []
+    shorten(export)
+    proofs = json.loads((export / "proofs.json").read_bytes())
+    proofs["last"] = {"sequence": 14, "path": [node.hex() for node in path_of(14, shard.leaves)]}
+    (export / "proofs.json").write_bytes(canonical(proofs) + b"\n")
+    remanifest(export)
+    report = verdict(export, key)
+    assert (report.exit_code, len(report.remarks)) == (0, 1), "nobody can tell it from an export of this part"
+    assert "15" in report.remarks[0]
+    assert first_of(verdict(export, key, whole=True)) == ("truncation", 15)
+
+
+def test_a_part_that_begins_behind_the_shards_first_record_says_so(tmp_path: Path, key: Key, shard: Shard) -> None:
+    folder = write(tmp_path / "part", key, shard, first=5)
+    assert len(verdict(folder, key).remarks) == 1
+    assert first_of(verdict(folder, key, whole=True)) == ("deletion", 0)
 
 
 def test_a_manifest_that_is_not_written_as_exports_are_is_tampered(export: Path, key: Key) -> None:
@@ -391,6 +416,42 @@ def test_a_shard_that_ends_before_the_next_one_says_is_truncated(tmp_path: Path,
     }
     write_index(tmp_path / "log", LOG, digests)
     assert first_of(verdict(tmp_path / "log", key)) == ("truncation", 3)
+
+
+def test_one_whole_shard_is_whole_by_itself_and_others_are_so_from_the_first_on(tmp_path: Path, key: Key) -> None:
+    shards = a_log(5, 4, 6)
+    assert verdict(write(tmp_path / "one", key, shards[1]), key, whole=True).exit_code == 0
+    folder = write_all(tmp_path / "all", key, shards)
+    assert verdict(folder, key, whole=True).remarks == []
+    later = write_all(tmp_path / "later", key, shards[1:])
+    assert (verdict(later, key).exit_code, len(verdict(later, key).remarks)) == (0, 1)
+    assert first_of(verdict(later, key, whole=True)) == ("shard_missing", 0)
+
+
+def test_an_export_that_ends_before_a_shard_that_is_known_says_so(tmp_path: Path, key: Key) -> None:
+    shards = a_log(5, 4, 6)
+    folder, note = write_all(tmp_path / "cut", key, shards[:2]), key.note(2, 6, root_of(shards[2].leaves))
+    assert verdict(folder, key, whole=True).exit_code == 0, "nothing tells that there is more"
+    assert any("shard 2" in remark for remark in verdict(folder, key, note).remarks)
+    assert first_of(verdict(folder, key, note, whole=True)) == ("shard_missing", 9)
+
+
+def test_an_index_without_exports_is_nothing_that_was_verified(tmp_path: Path, key: Key) -> None:
+    assert verdict(write_all(tmp_path, key, []), key).exit_code == 2
+
+
+def test_an_archive_that_the_log_noted_is_told_from_another_export(tmp_path: Path, key: Key) -> None:
+    shards = a_log(5, 4)
+    archive = write(tmp_path / "archive", key, shards[0])
+    digest = "sha256:" + hashlib.sha256((archive / "manifest.json").read_bytes()).hexdigest()
+    said = {"shard": 0, "manifest_digest": digest, "records_dropped": True}
+    shards[1].payloads[2] = payload_of(a_form(7, event_class="shard_archived", writer="audit", archival=said))
+    assert verdict(write_all(tmp_path / "same", key, shards), key).remarks == []
+    shards[1].payloads[2] = payload_of(
+        a_form(7, event_class="shard_archived", writer="audit", archival={**said, "manifest_digest": "sha256:00"})
+    )
+    other = verdict(write_all(tmp_path / "other", key, shards), key)
+    assert (other.exit_code, len(other.remarks)) == (0, 1)
 
 
 # ---- erasures

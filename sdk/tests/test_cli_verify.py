@@ -75,6 +75,16 @@ def test_a_kept_checkpoint_is_compared(export: Path, key: Key, tmp_path: Path) -
     assert run("verify", export, "--key", key.text, "--checkpoint", broken).exit_code == 2
 
 
+def test_a_part_is_enough_unless_the_whole_is_demanded(tmp_path: Path, key: Key) -> None:
+    part = write(tmp_path / "part", key, a_log(12)[0], end=7)
+    ran = run("verify", part, "--key", key.text)
+    assert ran.exit_code == 0
+    assert "a part of the log" in ran.stdout
+    assert run("verify", part, "--key", key.text, "--whole").exit_code == 1
+    whole = write(tmp_path / "whole", key, a_log(12)[0])
+    assert run("verify", whole, "--key", key.text, "--whole").exit_code == 0
+
+
 def test_an_export_is_verified_without_network_and_without_the_services(export: Path, key: Key) -> None:
     code = (
         "import socket, sys\n"

@@ -36,6 +36,7 @@ from services.audit.adapters.usage_book import PostgresBook
 from services.audit.adapters.usage_reader import PostgresUsageReader
 from services.audit.adapters.writer import PostgresWriter
 from services.audit.config import Settings
+from services.audit.convert.index import entry_again
 from services.audit.convert.log import RecordScribe
 from services.audit.domain.append_records import AppendRecords
 from services.audit.domain.evidence.checkpoints import Checkpoints
@@ -145,7 +146,7 @@ def _evidence(
         store,
         shards,
         Prove(reader, shards, trees),
-        VerifyRange(reader, shards, trees, store, key, signature_is_good, origin),
+        VerifyRange(reader, shards, trees, store, key, signature_is_good, origin, entry_again),
         Keep(reader, shards, writer, RecordScribe(clock), tail, issue, retention_years=years),
         Witnesses(known, signature_is_good),
         origin,

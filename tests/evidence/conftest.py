@@ -57,6 +57,7 @@ class Copy:
                 "records_0",
                 "records_1",
                 "records_2",
+                "records_3",
                 "tree_head",
                 "shards",
                 "subtrees",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.audit.v1 import audit_service_pb2 as pb
@@ -68,10 +69,55 @@ class LiveLog:
         request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason="asked for")
         return int(LogServiceStub(self.transport("operator").channel).ErasePayload(request, timeout=20).erased_by)
 
+    def archive(self, shard: int, digest: str, *, drop: bool = False) -> None:
+        """Note the archive of a shard, or drop its records."""
+        request = log_service_pb2.ArchiveShardRequest(shard=shard, manifest_digest=digest, drop_records=drop)
+        LogServiceStub(self.transport("operator").channel).ArchiveShard(request, timeout=20)
+
     def hang_up(self) -> None:
         """Close all connections."""
         for transport in self._open:
             transport.close()
+
+
+class Lost(grpc.RpcError):
+    """A connection that broke."""
+
+    def code(self) -> Any:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "lost"
+
+    def trailing_metadata(self) -> Any:
+        return ()
+
+
+def breaking(remote: RemoteLog, shard: int, meanwhile: Callable[[], Any] = lambda: None) -> list[int]:
+    """Have the first export of a shard break behind its first page, and let something happen before it goes on. Return the
+    list of where its streams begin, which grows as they do."""
+    ask, begun = remote._audit.ExportRecords, []
+
+    class Stream:
+        def __init__(self, request: Any, **options: Any) -> None:
+            self._stream = ask(request, **options)
+
+        def __iter__(self) -> Any:
+            breaks = False
+            for part in self._stream:
+                if part.WhichOneof("part") == "header" and part.header.shard.number == shard:
+                    begun.append(part.header.first_sequence)
+                    breaks = len(begun) == 1
+                yield part
+                if part.WhichOneof("part") == "records" and breaks:
+                    meanwhile()
+                    raise Lost
+
+        def cancel(self) -> None:
+            self._stream.cancel()
+
+    remote._audit.ExportRecords = Stream  # type: ignore[method-assign, assignment]
+    return begun
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import grpc
 import metamorphic_log
@@ -23,7 +22,7 @@ from toolmesh_sdk.audit.exporter import Selection, export
 from toolmesh_sdk.audit.manifest import read_manifest
 
 from tests.evidence.conftest import ERASED, Copy, Original
-from tests.evidence.log import BEGIN, LiveLog, records
+from tests.evidence.log import BEGIN, LiveLog, breaking, records
 
 MakeCopy = Callable[[], Copy]
 
@@ -78,40 +77,28 @@ def test_an_export_proves_that_it_continues_what_was_kept(honest: LiveLog, origi
     assert verify_export(tmp_path / "out", original.key, [Note.parse(kept.note)]).exit_code == 0
 
 
-def test_a_broken_export_goes_on_where_it_stopped(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shard", "count"), [(0, 300), (1, 641)], ids=["with an erasure in the part before", "plain"])
+def test_a_broken_export_goes_on_where_it_stopped(
+    honest: LiveLog, original: Original, tmp_path: Path, shard: int, count: int
+) -> None:
     remote = honest.remote()
-    ask, breaks = remote._audit.ExportRecords, []
+    begun = breaking(remote, shard)
+    done = export(remote, tmp_path / "out", Selection(shard=shard))
+    assert (done.records, len(begun)) == (count, 2)
+    report = verify_export(tmp_path / "out", original.key)
+    assert report.exit_code == 0, report.to_dict()
 
-    class Lost(grpc.RpcError):
-        def code(self) -> Any:
-            return grpc.StatusCode.UNAVAILABLE
 
-        def details(self) -> str:
-            return "lost"
-
-        def trailing_metadata(self) -> Any:
-            return ()
-
-    class Breaking:
-        def __init__(self, request: Any, **options: Any) -> None:
-            breaks.append(request.resume_sequence)
-            self._stream = ask(request, **options)
-
-        def __iter__(self) -> Any:
-            for part in self._stream:
-                yield part
-                if part.WhichOneof("part") == "records" and len(breaks) == 1:
-                    raise Lost
-
-        def cancel(self) -> None:
-            self._stream.cancel()
-
-    remote._audit.ExportRecords = Breaking  # type: ignore[method-assign, assignment]
-    done = export(remote, tmp_path / "out", Selection(shard=1))
-    assert done.records == 641
-    assert len(breaks) == 2
-    assert breaks[1] > 300
-    assert verify_export(tmp_path / "out", original.key).exit_code == 0
+def test_an_export_of_a_log_that_grows_ends_with_its_checkpoint(copy: MakeCopy, tmp_path: Path) -> None:
+    made = copy()
+    with made.serve() as log:
+        remote = log.remote()
+        listed = remote.shards()
+        remote.shards = lambda: listed  # type: ignore[method-assign]
+        log.append(records(20, 5000))
+        export(remote, tmp_path / "out", Selection())
+    report = verify_export(tmp_path / "out", made.original.key, whole=True)
+    assert (report.exit_code, report.remarks, report.records) == (0, [], 1061)
 
 
 def test_what_is_not_there_cannot_be_exported(honest: LiveLog) -> None:

@@ -15,7 +15,7 @@ from toolmesh_sdk.audit.online import OnlineCheck
 
 from services.audit.domain.merkle import CompactRange
 from tests.evidence.conftest import Copy, Original, key_file
-from tests.evidence.log import LiveLog, records
+from tests.evidence.log import LiveLog, breaking, records
 
 MakeCopy = Callable[[], Copy]
 # In the second shard, in its second block of 256.
@@ -128,6 +128,28 @@ def test_a_log_that_grows_while_it_is_verified_is_good(copy: MakeCopy) -> None:
     assert again.records > first.records >= 1041
 
 
+def test_a_stream_that_breaks_while_the_log_grows_is_good(copy: MakeCopy) -> None:
+    made = copy()
+    with made.serve() as log:
+        remote = log.remote()
+        begun = breaking(remote, 2, meanwhile=lambda: log.append(records(7, 5000)))
+        report = OnlineCheck(remote, Kept(), made.original.key).run()
+    assert (report.to_dict()["findings"], report.records, len(begun)) == ([], 1041, 2)
+
+
+def test_a_stream_that_breaks_behind_an_erased_payload_is_good(copy: MakeCopy) -> None:
+    made = copy()
+    # The record that explains the erasure cannot be walked over, so only what comes with the export does.
+    with made.serve() as log:
+        remote = log.remote()
+        begun = breaking(remote, 0)
+        check = OnlineCheck(remote, Kept(), made.original.key)
+        shards = remote.shards()[:1]
+        remote.shards = lambda: shards  # type: ignore[method-assign]
+        report = check.run()
+    assert (report.to_dict()["findings"], report.shards[0].erased, len(begun)) == ([], 1, 2)
+
+
 # ---- every kind of tampering, on a copy of the database
 
 
@@ -211,6 +233,75 @@ def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> 
     assert alone.exit_code == 0, "by itself the shorter log is whole; only a kept checkpoint tells"
     kept = Kept(made.original.key.text, check.newest)
     assert found(made, kept)[:2] == ("truncation", 941 + size)
+
+
+@pytest.mark.parametrize("sample", [0, 5])
+def test_an_open_shard_that_was_emptied(copy: MakeCopy, sample: int) -> None:
+    made = copy()
+    with made.serve() as log:
+        log.close_shard(2)
+        log.append(records(50, 5000))
+        _, check = verified(log, made.original)
+    made.sql("delete from records where shard = 3", "update tree_head set size = first_sequence, hashes = '{}'")
+
+    def emptied(kept: Kept) -> tuple[Any, ...]:
+        with made.serve() as log:
+            report, _ = verified(log, made.original, kept, sample=sample)
+        assert report.first is not None
+        return report.first.kind, report.first.shard, report.first.sequence
+
+    expected, kept = (Kind.TRUNCATION, 3, 1041), Kept(made.original.key.text, check.newest)
+    assert emptied(Kept()) == emptied(kept) == expected, "its checkpoints still say what it held"
+    made.sql("delete from checkpoints where shard = 3")
+    assert emptied(kept) == expected, "what was kept says it, too"
+    assert emptied(Kept()) == expected, "it does not even hold the record that opened it"
+
+
+def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
+    made = copy()
+    with made.serve() as log:
+        _, check = verified(log, made.original)
+    made.sql(
+        "drop table records_1, records_2",
+        "delete from records",
+        "delete from checkpoints",
+        "delete from shards where number > 0",
+        "update shards set close_time = null, size = null, root_hash = null",
+        "update tree_head set shard = 0, first_sequence = 0, size = 0, hashes = '{}'",
+    )
+    kept = Kept(made.original.key.text, check.newest)
+    assert found(made, kept)[:2] == ("truncation", 0)
+    with made.serve() as log:
+        notes = list(kept.checkpoints().values())
+        unpinned = OnlineCheck(log.remote(), Kept(), known=notes).run()
+    assert unpinned.exit_code == 2, "whose checkpoints these are cannot be told without a key"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "record_id = 'another'",
+        "event_time = '2001-01-01'",
+        "event_time = 'infinity'",
+        "subject = 'mallory'",
+        "tool_version = null",
+        "trace_id = 'another'",
+        "invocation_id = 'another'",
+        "authz_outcome = 'deny'",
+        "status = 'failure'",
+        "ticket = 'another'",
+    ],
+)
+def test_a_record_that_is_no_longer_found_by_what_it_says(copy: MakeCopy, change: str) -> None:
+    made = copy()
+    made.sql(f"update records set {change} where sequence = %(place)s", place=VICTIM)  # noqa: S608
+    assert found(made)[:2] == ("index_changed", VICTIM)
+
+
+def test_a_stored_hash_that_was_changed(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql("update subtrees set hash = %(hash)s where shard = 1 and place = 1", hash=bytes(32))
+    assert found(made)[:2] == ("stored_hash_changed", 300 + 256)
 
 
 def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:

@@ -40,8 +40,10 @@ class Selection:
         dropped = shard.state == shard_pb2.SHARD_STATE_DROPPED
         if first >= end or dropped or self.shard not in (None, shard.number):
             return None
+        # Without an end of its own it goes as far as its checkpoint, also in a log that grows.
+        part = pb.SequenceRange(first_sequence=first, end_sequence=0 if self.end is None else end)
         return pb.ExportRecordsRequest(
-            range=pb.SequenceRange(first_sequence=first, end_sequence=end),
+            range=part,
             from_time=_stamp(self.from_time),
             to_time=_stamp(self.to_time),
         )

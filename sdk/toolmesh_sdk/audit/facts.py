@@ -1,4 +1,5 @@
-"""What the log says about itself in its own records: which shard came before, and which payload was erased."""
+"""What the log says about itself in its own records: which shard came before, which payload was erased, which
+shard has an archive."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LOG_WRITER = "audit"
-SHARD_OPENED, PAYLOAD_ERASED = "shard_opened", "payload_erased"
+SHARD_OPENED, PAYLOAD_ERASED, SHARD_ARCHIVED = "shard_opened", "payload_erased", "shard_archived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,15 @@ class ShardLink:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Archival:
+    """An archive of a shard, by the digest of its manifest, and whether the log dropped the records when it noted this."""
+
+    shard: int
+    manifest_digest: str
+    records_dropped: bool
+
+
 def previous_shard(form: Mapping[str, Any] | None) -> ShardLink | None:
     """Return the link that a record holds; None if it is not one with which the log opened a shard."""
     said = _said(form, SHARD_OPENED, "previous_shard")
@@ -52,6 +62,17 @@ def erased_payload(form: Mapping[str, Any] | None) -> tuple[int, bytes] | None:
         return None
     leaf, sequence = _hash(said.get("leaf_hash")), said.get("sequence", 0)
     return (sequence, leaf) if leaf is not None and type(sequence) is int else None
+
+
+def archived_shard(form: Mapping[str, Any] | None) -> Archival | None:
+    """Return the archive that this record notes; None if it notes none."""
+    said = _said(form, SHARD_ARCHIVED, "archival")
+    if said is None:
+        return None
+    shard, digest = said.get("shard", 0), said.get("manifest_digest", "")
+    if type(shard) is not int or not isinstance(digest, str):
+        return None
+    return Archival(shard, digest, said.get("records_dropped") is True)
 
 
 def _said(form: Mapping[str, Any] | None, event_class: str, field: str) -> Mapping[str, Any] | None:

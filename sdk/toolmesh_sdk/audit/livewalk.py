@@ -10,12 +10,20 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from toolmesh_sdk.audit.canonical import UnreadableJsonError, parse
 from toolmesh_sdk.audit.evidence import Erasure
-from toolmesh_sdk.audit.facts import PAYLOAD_ERASED, ShardLink, erased_payload, previous_shard
+from toolmesh_sdk.audit.facts import (
+    PAYLOAD_ERASED,
+    SHARD_ARCHIVED,
+    Archival,
+    ShardLink,
+    archived_shard,
+    erased_payload,
+    previous_shard,
+)
 from toolmesh_sdk.audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from toolmesh_sdk.audit.notes import Note, UnreadableNoteError, VerifierKey
 from toolmesh_sdk.audit.report import Finding, Kind
 
-_ERASES = f'"{PAYLOAD_ERASED}"'.encode()
+_ERASES, _ARCHIVES = f'"{PAYLOAD_ERASED}"'.encode(), f'"{SHARD_ARCHIVED}"'.encode()
 
 
 class LiveWalk:
@@ -48,6 +56,8 @@ class LiveWalk:
         """Sequence and leaf hash of each record without a payload."""
         self.explained: dict[int, bytes] = {}
         """Sequence and leaf hash of each payload that a record here says was erased."""
+        self.archived: set[Archival] = set()
+        """The archives that records here note."""
         self.link: ShardLink | None = None
         self.findings: list[Finding] = []
         """What is wrong by itself; at most one of each kind, the first."""
@@ -76,10 +86,11 @@ class LiveWalk:
         return found
 
     def _begin(self, header: pb.ExportHeader) -> None:
+        # An export that goes on after a break may be headed by a later checkpoint. The records still end where the first one does.
         if self.header is None:
+            self.header = header
             self._expected = header.first_sequence
-        self.header = header
-        self._sizes.add(header.checkpoint.tree_size)
+            self._sizes.add(header.checkpoint.tree_size)
 
     def _record(self, record: audit_record_pb2.LoggedRecord) -> None:
         payload, sequence = record.canonical_json, record.sequence
@@ -90,7 +101,7 @@ class LiveWalk:
             self._find(Kind.EDIT, "the record does not have the leaf hash that is stored beside it", sequence)
         if not payload:
             self.erased[sequence] = leaf
-        elif self.count == 0 or _ERASES in payload:
+        elif self.count == 0 or _ERASES in payload or _ARCHIVES in payload:
             self._read(payload)
         self._grow(leaf)
         self._expected = sequence + 1
@@ -112,6 +123,8 @@ class LiveWalk:
             self.link = previous_shard(form)
         if (erased := erased_payload(form)) is not None:
             self.explained[erased[0]] = erased[1]
+        if (archival := archived_shard(form)) is not None:
+            self.archived.add(archival)
 
     def _explain(self, found: pb.ErasureEvidence) -> None:
         form = _form(found.record.canonical_json)

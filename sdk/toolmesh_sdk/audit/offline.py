@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from toolmesh_sdk.audit.extent import archive_remarks, last_known_shard, left_out
 from toolmesh_sdk.audit.folder import Folder
 from toolmesh_sdk.audit.manifest import (
     INDEX,
@@ -23,10 +24,16 @@ from toolmesh_sdk.audit.shardcheck import ShardCheck
 
 
 def verify_export(
-    path: Path, key: VerifierKey, known: Sequence[Note] = (), witness: VerifierKey | None = None
+    path: Path,
+    key: VerifierKey,
+    known: Sequence[Note] = (),
+    witness: VerifierKey | None = None,
+    *,
+    whole: bool = False,
 ) -> Report:
     """Verify an export of one shard, or of several. `known` are checkpoints that the verifier kept from earlier; with a
-    witness, its co-signature must be on every checkpoint. Never raises for what is in the folder."""
+    witness, its co-signature must be on every checkpoint. With `whole`, one that is not a whole shard, or whole shards from the
+    first on, is truncated; without, the report only remarks it. Never raises for what is in the folder."""
     report = Report(subject=str(path), key_id=key.key_id)
     usable = _usable(known, key, report)
     try:
@@ -37,6 +44,8 @@ def verify_export(
     except TamperedManifestError as error:
         report.findings.append(Finding(Kind.MANIFEST, str(error), file=INDEX))
         return report
+    if not folders and not report.findings:
+        report.problems.append("the index names no export")
     checks = [ShardCheck(folder, key, usable) for folder in folders]
     for check in checks:
         check.run()
@@ -47,9 +56,24 @@ def verify_export(
             detail = f"{witness.name} has not co-signed the checkpoint"
             report.findings.append(Finding(Kind.WRONG_SIGNATURE, detail, shard=check.manifest.shard))
     report.findings += chain_findings(checks)
+    _say_extent(checks, usable, report, whole=whole)
     for shard in sorted({note.shard for note in usable} - {check.manifest.shard for check in checks}):
         report.remarks.append(f"a checkpoint of shard {shard} is known, and the export holds nothing of that shard")
     return report
+
+
+def _say_extent(checks: Sequence[ShardCheck], known: Sequence[Note], report: Report, *, whole: bool) -> None:
+    alone = len(checks) == 1 and (Path(report.subject) / MANIFEST).exists()
+    last = last_known_shard(checks, [note.shard for note in known])
+    said = {(finding.kind, finding.sequence) for finding in report.findings}
+    lacking = [
+        each for each in left_out(checks, chain=not alone, last_known=last) if (each.kind, each.sequence) not in said
+    ]
+    if whole:
+        report.findings += lacking
+    else:
+        report.remarks += [f"a part of the log: {finding.detail} (shard {finding.shard})" for finding in lacking]
+    report.remarks += archive_remarks(checks)
 
 
 def verify_speed(path: Path, key: VerifierKey) -> float:

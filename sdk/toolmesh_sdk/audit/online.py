@@ -9,15 +9,18 @@ from random import SystemRandom
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import shard_pb2
 
+from toolmesh_sdk.audit.archives import archive_findings, is_dropped, own_word
 from toolmesh_sdk.audit.exporter import full_note
 from toolmesh_sdk.audit.facts import ShardLink
 from toolmesh_sdk.audit.kept import Kept
 from toolmesh_sdk.audit.livewalk import LiveWalk
-from toolmesh_sdk.audit.locate import BLOCK, guess, narrowed
+from toolmesh_sdk.audit.locate import BLOCK
 from toolmesh_sdk.audit.merkle import consistency_holds, inclusion_holds
 from toolmesh_sdk.audit.notes import Note, Trust, UnreadableNoteError, VerifierKey
+from toolmesh_sdk.audit.ownverdict import own_finding
 from toolmesh_sdk.audit.remote import RemoteLog
 from toolmesh_sdk.audit.report import Finding, Kind, Report, ShardReport
+from toolmesh_sdk.audit.treecheck import tree_findings
 from toolmesh_sdk.errors import ToolmeshError
 
 ALL = 0
@@ -46,6 +49,8 @@ class OnlineCheck:
         self.newest: dict[int, str] = {}
         """The checkpoint of each shard that was verified now; what to keep for the next time."""
         self._walks: list[tuple[int, LiveWalk]] = []
+        self._ends: dict[int, tuple[int, Note]] = {}
+        """Where each shard begins, and the checkpoint that it ends with."""
 
     def run(self) -> Report:
         """Verify. Raises ToolmeshError when the mesh cannot be asked."""
@@ -57,19 +62,27 @@ class OnlineCheck:
                 self._check_order(before, shard)
                 self._check_shard(shard, key)
             self._check_forgotten(shards)
+            self._check_archives(shards)
             self._check_erasures(key)
+            self._ask_log()
         return self.report
 
     def _trusted_key(self, shards: list[shard_pb2.Shard]) -> VerifierKey | None:
         if self.key is None:
-            written = [shard for shard in shards if shard.tree_size and shard.state != shard_pb2.SHARD_STATE_DROPPED]
+            written = [shard for shard in shards if shard.tree_size and not is_dropped(shard)]
             if not written:
-                self.report.remarks.append("the log is empty")
+                self._say_empty(shards)
                 return None
             self.key = VerifierKey.parse(self._log.verifier_key(written[-1]))
             self.report.remarks.append(_UNPINNED)
         self.report.subject, self.report.key_id = self.key.log, self.key.key_id
         return self.key
+
+    def _say_empty(self, shards: list[shard_pb2.Shard]) -> None:
+        if len(shards) > 1 or self._known:
+            self.report.problems.append("the log holds nothing now, and held something; say whose it was with --key")
+        else:
+            self.report.remarks.append("the log is empty")
 
     def _drop_strange(self, key: VerifierKey) -> None:
         strange = [each for each in self._known if each.trust(key) is not Trust.SIGNED]
@@ -87,11 +100,14 @@ class OnlineCheck:
     def _check_shard(self, shard: shard_pb2.Shard, key: VerifierKey) -> None:
         notes = self._notes(shard, key)
         known = [each for each in self._known if each.shard == shard.number]
-        dropped = shard.state == shard_pb2.SHARD_STATE_DROPPED
-        if dropped:
-            self.report.remarks.append(f"the records of shard {shard.number} are only in its archive; verify that")
-        if dropped or not shard.tree_size:
-            self._check_known(shard, notes[-1] if notes else None, known, {})
+        if is_dropped(shard):
+            self._check_dropped(shard, notes, known)
+            return
+        if not shard.tree_size:
+            # Asked again, now that the checkpoints are known: a log may take its first record at any moment.
+            shard = self._again(shard)
+        if not shard.tree_size:
+            self._check_empty(shard, [*notes, *known])
             return
         looked = self._check_sampled(shard, notes, key) if self._sample else self._check_all(shard, notes, key, known)
         if looked is None:
@@ -100,9 +116,30 @@ class OnlineCheck:
         self._check_known(shard, note, known, walk.roots)
         self._check_longer(shard, note, notes)
         self._check_link(shard, walk.link)
+        self._ends[shard.number] = (shard.first_sequence, note)
         self.report.shards.append(_summary(shard, walk, note, sampled=bool(self._sample)))
         if not self.report.findings and walk.header is not None:
             self.newest[shard.number] = full_note(walk.header.checkpoint)
+
+    def _check_dropped(self, shard: shard_pb2.Shard, notes: list[Note], known: Sequence[Note]) -> None:
+        self.report.remarks.append(f"the records of shard {shard.number} are only in its archive; verify that")
+        self._check_known(shard, notes[-1] if notes else None, known, {})
+        if notes and notes[-1].size >= shard.tree_size:
+            self._ends[shard.number] = (shard.first_sequence, notes[-1])
+        else:
+            self.report.remarks.append(f"no checkpoint covers all of shard {shard.number}; only the next one names it")
+
+    def _check_empty(self, shard: shard_pb2.Shard, notes: Sequence[Note]) -> None:
+        """Only a log that was never written to holds nothing: every later shard begins with the record that opened it."""
+        signed = max((each.size for each in notes), default=0)
+        if signed or shard.number or shard.state != shard_pb2.SHARD_STATE_OPEN:
+            detail = (
+                f"the log has signed {signed} records of this shard and holds none" if signed else "it holds nothing"
+            )
+            self._find(Kind.TRUNCATION, detail, shard=shard.number, sequence=shard.first_sequence)
+
+    def _again(self, shard: shard_pb2.Shard) -> shard_pb2.Shard:
+        return next((each for each in self._log.shards() if each.number == shard.number), shard)
 
     def _check_all(
         self, shard: shard_pb2.Shard, notes: list[Note], key: VerifierKey, known: Sequence[Note]
@@ -115,7 +152,7 @@ class OnlineCheck:
         if note is None:
             return None
         self._walks.append((shard.number, walk))
-        self._check_tree(shard, walk, [*(each for each in notes if each.size < note.size), note])
+        self.report.findings += tree_findings(self._log, shard, walk, [*_up_to(notes, note), note])
         return walk, note
 
     def _notes(self, shard: shard_pb2.Shard, key: VerifierKey) -> list[Note]:
@@ -159,7 +196,7 @@ class OnlineCheck:
             self._progress(walk.count)
         if note is None:
             return None
-        for older, newer in pairwise([*(each for each in notes if each.size < note.size), note]):
+        for older, newer in pairwise([*_up_to(notes, note), note]):
             if not self._continues(shard, older, newer):
                 detail = f"the checkpoint of size {newer.size} does not continue the one of size {older.size}"
                 self._find(Kind.FORK, detail, shard=shard.number)
@@ -175,48 +212,6 @@ class OnlineCheck:
             self._find(Kind.UNEXPLAINED_ERASURE, _GONE, shard=shard.number, sequence=sequence)
         elif not inclusion_holds(place, note.size, one.last_leaf, list(proof.first_hashes), note.root):
             self._find(Kind.EDIT, "the record is not in the signed tree", shard=shard.number, sequence=sequence)
-
-    def _check_tree(self, shard: shard_pb2.Shard, walk: LiveWalk, notes: list[Note]) -> None:
-        for finding in walk.findings:
-            self._find(finding.kind, finding.detail, shard=shard.number, sequence=finding.sequence)
-        if walk.findings:
-            return
-        bad = [note for note in notes if note.size <= walk.count and walk.roots.get(note.size) != note.root]
-        if walk.count < notes[-1].size and not bad:
-            self._short(shard, walk.count)
-        elif bad and walk.count >= notes[-1].size and bad[-1] is not notes[-1]:
-            detail = f"the signed checkpoint of size {bad[0].size} is not the beginning of this log"
-            self._find(Kind.FORK, detail, shard=shard.number)
-        elif bad:
-            self._locate(shard, walk, notes)
-
-    def _short(self, shard: shard_pb2.Shard, count: int) -> None:
-        """Records are missing, and no signed root contradicts those that are there. If the log itself knows of a change before its
-        end, then one was taken out and the others moved up; else the last ones are gone."""
-        first, end = shard.first_sequence, shard.first_sequence + count
-        bad = self._log.own_verdict(first, first + count - count % BLOCK)
-        if bad is not None and bad.end_sequence <= end:
-            detail = (
-                f"the log says itself that it was changed between sequence {bad.sequence} and {bad.end_sequence - 1}"
-            )
-            self._find(Kind.DELETION, detail, shard=shard.number, sequence=bad.sequence)
-        else:
-            self._find(Kind.TRUNCATION, "the records from here on are missing", shard=shard.number, sequence=end)
-
-    def _locate(self, shard: shard_pb2.Shard, walk: LiveWalk, notes: list[Note]) -> None:
-        first = shard.first_sequence
-        suspect = narrowed(self._log, shard.number, walk.roots, notes)
-        again = LiveWalk((), keep=range(suspect.first, suspect.end + 1))
-        again.take(self._log.export(pb.ExportRecordsRequest(shard=shard.number)))
-        short = walk.count < notes[-1].size
-        found = None if short else guess(again.before_kept, again.kept, suspect)
-        if found is not None:
-            kind, index = found
-            self._find(kind, "undoing it gives what was signed", shard=shard.number, sequence=first + index)
-            return
-        kind = Kind.DELETION if short else Kind.EDIT
-        detail = f"the first change is between sequence {first + suspect.first} and {first + suspect.end - 1}"
-        self._find(kind, detail, shard=shard.number, sequence=first + suspect.first)
 
     def _continues(self, shard: shard_pb2.Shard, older: Note, newer: Note) -> bool:
         if older.size == newer.size:
@@ -262,14 +257,33 @@ class OnlineCheck:
     def _check_link(self, shard: shard_pb2.Shard, link: ShardLink | None) -> None:
         if shard.number == 0:
             return
-        before = next((each for each in self.report.shards if each.number == shard.number - 1), None)
+        first, before = self._ends.get(shard.number - 1, (0, None))
         expected = (shard.number - 1, shard.first_sequence)
         if link is None or (link.number, link.first_sequence + link.size) != expected:
             detail = "it does not begin with the record that names the shard before it"
             self._find(Kind.SHARD_SWAPPED, detail, shard=shard.number, sequence=shard.first_sequence)
-        elif before is not None and (before.tree_size, before.root_hash) != (link.size, link.root.hex()):
+        elif before is not None and (before.size, before.root) != (link.size, link.root):
             detail = "the next shard names another root for this one"
-            self._find(Kind.SHARD_SWAPPED, detail, shard=before.number, sequence=before.first_sequence)
+            self._find(Kind.SHARD_SWAPPED, detail, shard=before.shard, sequence=first)
+
+    def _check_archives(self, shards: list[shard_pb2.Shard]) -> None:
+        """Done behind all shards: what says that one was dropped is in a later one."""
+        if self._sample:
+            answers = [own_word(self._log, shard) for shard in shards if is_dropped(shard)]
+        else:
+            answers = [archive_findings(shards, self._walks)]
+        for findings, remarks in answers:
+            self.report.findings += findings
+            self.report.remarks += remarks
+
+    def _ask_log(self) -> None:
+        """Ask the log about what no export shows. Where something is wrong already, it would only say so in other words."""
+        bad = {finding.shard for finding in self.report.findings}
+        for number, walk in self._walks:
+            if number not in bad and walk.header is not None:
+                first = walk.header.shard.first_sequence
+                found = own_finding(self._log, number, first, first + walk.count)
+                self.report.findings += [found] if found else []
 
     def _check_erasures(self, key: VerifierKey) -> None:
         """Done last: the record that explains an erasure may be in any later shard."""
@@ -285,6 +299,10 @@ class OnlineCheck:
 
     def _find(self, kind: Kind, detail: str, *, shard: int, sequence: int | None = None) -> None:
         self.report.findings.append(Finding(kind, detail, shard=shard, sequence=sequence))
+
+
+def _up_to(notes: Sequence[Note], note: Note) -> list[Note]:
+    return [each for each in notes if each.size < note.size]
 
 
 def _summary(shard: shard_pb2.Shard, walk: LiveWalk, note: Note, *, sampled: bool) -> ShardReport:

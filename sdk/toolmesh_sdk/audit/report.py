@@ -27,6 +27,8 @@ class Kind(StrEnum):
     SHARD_MISSING = "shard_missing"
     SHARD_SWAPPED = "shard_swapped"
     UNEXPLAINED_ERASURE = "unexplained_erasure"
+    INDEX = "index_changed"
+    STORED_HASH = "stored_hash_changed"
 
 
 # Findings without a place in the log: where trust begins comes first, what merely follows from another one comes last.

@@ -11,7 +11,7 @@ from toolmesh_sdk.audit.copies import copy_findings
 from toolmesh_sdk.audit.diagnose import diagnose
 from toolmesh_sdk.audit.events import Place
 from toolmesh_sdk.audit.evidence import Proofs, UnreadableProofError, read_proofs
-from toolmesh_sdk.audit.facts import ShardLink
+from toolmesh_sdk.audit.facts import Archival, ShardLink
 from toolmesh_sdk.audit.folder import Folder
 from toolmesh_sdk.audit.manifest import MANIFEST, PROOFS
 from toolmesh_sdk.audit.merkle import Frontier, consistency_holds, inclusion_holds, left_of
@@ -29,6 +29,10 @@ class ShardCheck:
         self.findings: list[Finding] = []
         self.problems: list[str] = []
         self.link: ShardLink | None = None
+        self.archived: set[Archival] = set()
+        """The archives of other shards that authentic records here note."""
+        self.mentioned: set[int] = set()
+        """The shards that signed explanations of erasures are in."""
         self.report: ShardReport | None = None
 
     @cached_property
@@ -58,6 +62,7 @@ class ShardCheck:
         self._check_link(walked, note, proofs)
         self._check_known(walked, note, proofs)
         if DATA in authentic:
+            self.archived = walked.archived
             found, problems = copy_findings(self.folder)
             self.findings += found
             self.problems += problems
@@ -141,7 +146,10 @@ class ShardCheck:
         for sequence, leaf in walked.erased.items():
             elsewhere = proofs.erasures.get(sequence)
             known = walked.explained.get(sequence) == leaf
-            if not known and not (elsewhere is not None and elsewhere.explains(leaf, self._key)):
+            if elsewhere is not None and elsewhere.explains(leaf, self._key):
+                self.mentioned.add(elsewhere.checkpoint.shard)
+                continue
+            if not known:
                 detail = "the payload is missing and no record of the log says who erased it"
                 self._find(Kind.UNEXPLAINED_ERASURE, detail, sequence=sequence)
         for sequence in set(proofs.erasures) - set(walked.erased):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from toolmesh_sdk.audit.events import Line, Place, attributes_of
-from toolmesh_sdk.audit.facts import ShardLink, erased_payload, previous_shard
+from toolmesh_sdk.audit.facts import Archival, ShardLink, archived_shard, erased_payload, previous_shard
 from toolmesh_sdk.audit.merkle import Frontier
 
 DATA, CLAIMED, LISTED = "data", "claimed", "listed"
@@ -61,6 +61,8 @@ class Walked:
     """Sequence and leaf hash of each record without a payload."""
     explained: dict[int, bytes] = field(default_factory=dict)
     """Sequence and leaf hash of each payload that a record says was erased."""
+    archived: set[Archival] = field(default_factory=set)
+    """The archives that records note."""
     link: ShardLink | None = None
     """The shard before, if the first record names it."""
 
@@ -115,6 +117,8 @@ class Walk:
             walked.erased[place.sequence] = line.leaf
         elif "erasure" in line.form and (erased := erased_payload(line.form)) is not None:
             walked.explained[erased[0]] = erased[1]
+        elif "archival" in line.form and (archival := archived_shard(line.form)) is not None:
+            walked.archived.add(archival)
         if index == 0:
             walked.link = previous_shard(line.form)
         return line.leaf

@@ -33,6 +33,9 @@ def verify(
     witness: Annotated[
         str, typer.Option(help="The verifier key of a witness that must have co-signed; for an export.")
     ] = "",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Demand whole shards, and from the first on if several; for an export.")
+    ] = False,
     sample: Annotated[
         int, typer.Option(min=0, help="Look at so many records of each shard instead of all; for a running mesh.")
     ] = 0,
@@ -56,7 +59,8 @@ def verify(
 
         if not key:
             raise typer.BadParameter("an export is verified with the log's key", param_hint="--key")
-        report = verify_export(folder, _key(key), notes, _key(witness, "--witness") if witness else None)
+        cosigner = _key(witness, "--witness") if witness else None
+        report = verify_export(folder, _key(key), notes, cosigner, whole=whole)
     else:
         place = Place(url=url, token=token, state=state, ca=ca)
         try:

@@ -8,15 +8,17 @@ stored level: below 1,600 for ten million records, in two statements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import and_, case, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately
 from services.audit.adapters.tables import records, subtrees
 from services.audit.domain.evidence.model import Leaf, Shard
 from services.audit.domain.merkle import STORED_LEVELS, CompactRange, Leaves, Node
+from services.audit.domain.model import Entry
 
 # In order and limited, so that each run is read by the index even while the partition has no statistics.
 _LEAF_HASHES = text(
@@ -40,6 +42,30 @@ _SUBTREE_HASHES = text(
     """
 )
 
+
+def _moment(column: Any) -> Any:
+    """Select a moment, and nothing for one that PostgreSQL can store and no calendar shows."""
+    shown = and_(
+        column >= text("timestamptz '0001-01-01 00:00+00'"), column < text("timestamptz '10000-01-01 00:00+00'")
+    )
+    return case((shown, column))
+
+
+_leaves = select(
+    records.c.sequence,
+    records.c.leaf_hash,
+    _moment(records.c.log_time),
+    _moment(records.c.event_time),
+    func.coalesce(records.c.canonical, b""),
+    records.c.record_id,
+    *(
+        func.coalesce(column, "")
+        for column in (
+            *(records.c.subject, records.c.tool_version, records.c.trace_id, records.c.invocation_id),
+            *(records.c.authz_outcome, records.c.status, records.c.ticket),
+        )
+    ),
+)
 
 Run = tuple[int, range]
 
@@ -74,12 +100,10 @@ class PostgresTrees:
     async def leaves(self, shard: Shard, span: Leaves) -> list[Leaf]:
         """Keep the promise of the port."""
         first, end = shard.first_sequence + span.first, shard.first_sequence + span.end
-        statement = (
-            select(records.c.sequence, func.coalesce(records.c.canonical, b""), records.c.leaf_hash)
-            .where(records.c.shard == shard.number, records.c.sequence >= first, records.c.sequence < end)
-            .order_by(records.c.sequence)
-        )
-        return [Leaf(place, bytes(form), bytes(found)) for place, form, found in await self._rows(statement)]
+        statement = _leaves.where(
+            records.c.shard == shard.number, records.c.sequence >= first, records.c.sequence < end
+        ).order_by(records.c.sequence)
+        return [_leaf(*row) for row in await self._rows(statement)]
 
     async def extremes(self, shard: int) -> tuple[int, int] | None:
         """Keep the promise of the port."""
@@ -109,6 +133,14 @@ class PostgresTrees:
     async def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
         async with separately(self._engine) as connection:
             return list((await connection.execute(statement, parameters)).all())
+
+
+def _leaf(
+    sequence: int, leaf: bytes, log_time: datetime | None, event_time: datetime | None, form: bytes, *columns: str
+) -> Leaf:
+    canonical, (record_id, *found_by) = bytes(form), columns
+    entry = None if event_time is None else Entry(record_id, canonical, event_time, *found_by)
+    return Leaf(sequence, canonical, bytes(leaf), log_time, entry)
 
 
 def _run(node: Node) -> Run:

@@ -78,13 +78,15 @@ class ExportRecords:
         self._checkpoints, self._store, self._prove = checkpoints, store, prove
 
     async def __call__(self, asked: Asked) -> AsyncIterator[Part]:
-        """Yield the header, records with the explanations of erased ones behind them, checkpoints, and the proof."""
+        """Yield the header, records with the explanations of erased ones before them, checkpoints, and the proof.
+
+        Whoever has a page has all that explains it: an export that broke off goes on behind the last page that came."""
         header = await self._header(asked)
         yield header
         async for page in self._pages(Span(max(header.first, asked.resume), header.end, ascending=True)):
-            yield page
             async for explanation in self._explanations(header, page):
                 yield explanation
+            yield page
         async for checkpoint in self._earlier(header):
             yield checkpoint
         yield await self._proof(header, asked.known_size)

@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.audit.v1 import log_service_pb2 as log_pb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
@@ -81,6 +82,15 @@ async def test_an_export_goes_on_from_a_sequence_with_the_proof_of_all_of_it(fil
     assert sequences(rest) == list(range(600, 650))
     assert (rest[0].header.first_sequence, rest[-1].proof) == (100, whole[-1].proof)
     assert sequences(await exported(filled, range=a_range(100, 650), resume_sequence=650)) == []
+
+
+async def test_what_explains_an_erasure_comes_before_its_page(filled: Replica) -> None:
+    for sequence in (3, 650):
+        await filled.log().ErasePayload(log_pb.ErasePayloadRequest(sequence=sequence, reason="asked for"))
+    parts = await exported(filled, range=a_range(0, 700))
+    kinds = [part.WhichOneof("part") for part in parts if part.WhichOneof("part") in ("erasure", "records")]
+    assert kinds == ["erasure", "records", "erasure", "records"]
+    assert [part.erasure.sequence for part in parts if part.HasField("erasure")] == [3, 650]
 
 
 async def test_a_known_size_brings_the_proof_that_it_is_continued(filled: Replica) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
 from toolmesh.audit.v1 import log_service_pb2 as pb
+from toolmesh.common.v1 import caller_pb2
 
 from services.audit.tests.database import sql
 from services.audit.tests.replicas import Replica, reply
@@ -182,3 +183,39 @@ async def test_an_erased_payload_is_good_only_while_its_record_says_so(audit: Re
     superuser(audit.url, "alter table erasures disable trigger all", "update erasures set erased_by = 709")
     assert await found(audit) == ("PAYLOAD_MISSING", 300, 301)
     assert sql(audit.url, "select erased_by from erasures") == [(709,)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "record_id = 'another'",
+        "event_time = event_time + interval '1 microsecond'",
+        "event_time = 'infinity'",
+        "log_time = 'infinity', subject = 'mallory'",
+        "tool_version = null",
+        "trace_id = 'another'",
+        "authz_outcome = 'deny'",
+        "ticket = 'another'",
+    ],
+)
+async def test_a_record_that_is_not_found_by_what_it_says_is_found(
+    audit: Replica, superuser: Superuser, change: str
+) -> None:
+    await filled(audit)
+    superuser(audit.url, RECORDS, f"update records set {change} where sequence = 300")  # noqa: S608
+    assert await found(audit) == ("INDEX_CHANGED", 300, 301)
+    assert (await verdict(audit, 512)).ok
+
+
+@pytest.mark.parametrize("text", ["x" * 600, "a\0b", "\\u0000", "gr\u00fc\u00dfe \U0001f600"])
+async def test_what_is_searched_in_another_form_than_it_is_said_is_good(audit: Replica, text: str) -> None:
+    caller = caller_pb2.Caller(subject=text)
+    await audit.append(a_record(caller=caller, ticket=text[:128], trace_id=""))
+    assert (await verdict(audit)).ok
+
+
+async def test_an_erased_record_is_found_by_nothing_that_it_said(audit: Replica, superuser: Superuser) -> None:
+    await filled(audit)
+    await reply(audit.log().ErasePayload(pb.ErasePayloadRequest(sequence=300, reason="asked for")))
+    superuser(audit.url, RECORDS, "update records set trace_id = 'left behind' where sequence = 300")
+    assert await found(audit) == ("INDEX_CHANGED", 300, 301)

@@ -426,7 +426,9 @@ Global___SequenceRange: _TypeAlias = SequenceRange  # noqa: Y015
 
 @_typing.final
 class ExportRecordsResponse(_message.Message):
-    """One message of an export: a header, then records, then evidence, and a proof at the end."""
+    """One message of an export: a header, then records, each page behind what explains the payloads that are missing in it, then
+    checkpoints, and a proof at the end.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -449,7 +451,9 @@ class ExportRecordsResponse(_message.Message):
 
     @_builtins.property
     def erasure(self) -> Global___ErasureEvidence:
-        """The record that explains a missing payload, where it is not itself a part of the export."""
+        """The record that explains a missing payload, where it is not itself a part of the export; always before the records whose payload
+        is missing, so that an export that goes on behind some records lacks nothing that explains them.
+        """
 
     @_builtins.property
     def proof(self) -> Global___ExportProof:

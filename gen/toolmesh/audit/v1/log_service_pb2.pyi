@@ -43,6 +43,10 @@ class _DefectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Defect.ValueTy
     """A checkpoint does not carry a valid signature, or the records do not have its root."""
     DEFECT_ROOT_BROKEN: _Defect.ValueType  # 7
     """The records do not have the root of the head or of the closed shard."""
+    DEFECT_INDEX_CHANGED: _Defect.ValueType  # 8
+    """A record is not found by what it says: a column of the index is not what the bytes say, or was not emptied with an erased payload."""
+    DEFECT_SHARD_MISSING: _Defect.ValueType  # 9
+    """The records of the shard were dropped and no record of the log says so."""
 
 class Defect(_Defect, metaclass=_DefectEnumTypeWrapper):
     """Says what is wrong with a place of the log."""
@@ -63,6 +67,10 @@ DEFECT_CHECKPOINT_BROKEN: Defect.ValueType  # 6
 """A checkpoint does not carry a valid signature, or the records do not have its root."""
 DEFECT_ROOT_BROKEN: Defect.ValueType  # 7
 """The records do not have the root of the head or of the closed shard."""
+DEFECT_INDEX_CHANGED: Defect.ValueType  # 8
+"""A record is not found by what it says: a column of the index is not what the bytes say, or was not emptied with an erased payload."""
+DEFECT_SHARD_MISSING: Defect.ValueType  # 9
+"""The records of the shard were dropped and no record of the log says so."""
 Global___Defect: _TypeAlias = Defect  # noqa: Y015
 
 @_typing.final

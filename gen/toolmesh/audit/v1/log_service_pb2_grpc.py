@@ -128,9 +128,10 @@ class LogServiceServicer:
 
     def VerifyRange(self, request, context):
         """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
-        leaf hashes, subtrees, links between shards, checkpoints and the head. Callable like ListCheckpoints. Verifies at most 100000
-        records in a call and says where it stopped. Finding a bad place is an answer, not a failure. What the database's owner changed
-        everywhere at once is found only with a checkpoint that was kept elsewhere.
+        leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
+        record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+        bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
+        was kept elsewhere.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

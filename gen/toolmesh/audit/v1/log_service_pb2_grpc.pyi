@@ -48,9 +48,10 @@ class LogServiceStub:
     """
     VerifyRange: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.VerifyRangeRequest, _log_service_pb2.VerifyRangeResponse]
     """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
-    leaf hashes, subtrees, links between shards, checkpoints and the head. Callable like ListCheckpoints. Verifies at most 100000
-    records in a call and says where it stopped. Finding a bad place is an answer, not a failure. What the database's owner changed
-    everywhere at once is found only with a checkpoint that was kept elsewhere.
+    leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
+    record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+    bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
+    was kept elsewhere.
     """
     ListShards: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ListShardsRequest, _log_service_pb2.ListShardsResponse]
     """Lists the shards in order of their numbers. Callable like ListCheckpoints. A page token of another query fails with
@@ -106,9 +107,10 @@ class LogServiceAsyncStub(LogServiceStub):
     """
     VerifyRange: _aio.UnaryUnaryMultiCallable[_log_service_pb2.VerifyRangeRequest, _log_service_pb2.VerifyRangeResponse]  # type: ignore[assignment]
     """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
-    leaf hashes, subtrees, links between shards, checkpoints and the head. Callable like ListCheckpoints. Verifies at most 100000
-    records in a call and says where it stopped. Finding a bad place is an answer, not a failure. What the database's owner changed
-    everywhere at once is found only with a checkpoint that was kept elsewhere.
+    leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
+    record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+    bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
+    was kept elsewhere.
     """
     ListShards: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ListShardsRequest, _log_service_pb2.ListShardsResponse]  # type: ignore[assignment]
     """Lists the shards in order of their numbers. Callable like ListCheckpoints. A page token of another query fails with
@@ -185,9 +187,10 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.VerifyRangeResponse, _abc.Awaitable[_log_service_pb2.VerifyRangeResponse]]:
         """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
-        leaf hashes, subtrees, links between shards, checkpoints and the head. Callable like ListCheckpoints. Verifies at most 100000
-        records in a call and says where it stopped. Finding a bad place is an answer, not a failure. What the database's owner changed
-        everywhere at once is found only with a checkpoint that was kept elsewhere.
+        leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
+        record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+        bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
+        was kept elsewhere.
         """
 
     @_abc_1.abstractmethod

@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import Enum
 
 from libs.common.auth.identity import Identity
+from libs.common.facts import fact
+from services.audit.domain.model import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,17 @@ class Requester:
     identity: Identity | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@fact(frozen=True, slots=True)
 class Leaf:
     """One record as a verifier reads it. The canonical bytes are empty when the payload was erased."""
 
     sequence: int
     canonical: bytes
     leaf_hash: bytes
+    log_time: datetime | None
+    """None for a moment that no clock shows."""
+    found_by: Entry | None
+    """The entry that its columns make; None if they make none."""
 
 
 class Defect(Enum):
@@ -107,6 +113,8 @@ class Defect(Enum):
     LINK_BROKEN = "link_broken"
     CHECKPOINT_BROKEN = "checkpoint_broken"
     ROOT_BROKEN = "root_broken"
+    INDEX_CHANGED = "index_changed"
+    SHARD_MISSING = "shard_missing"
 
 
 @dataclass(frozen=True, slots=True)

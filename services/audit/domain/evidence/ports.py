@@ -113,11 +113,19 @@ class Trees(Protocol):
         ...
 
     async def leaves(self, shard: Shard, span: Leaves) -> list[Leaf]:
-        """Return the records of a shard from one leaf to just before another, in order."""
+        """Return the records of a shard from one leaf to just before another, in order, with what they are found by."""
         ...
 
     async def extremes(self, shard: int) -> tuple[int, int] | None:
         """Return the lowest and the highest sequence that is stored under a shard; None if nothing is."""
+        ...
+
+
+class Index(Protocol):
+    """Reads what a record is found by."""
+
+    def __call__(self, canonical: bytes) -> Entry | None:
+        """Return the entry as which a record with these bytes was appended; None for bytes that are no record."""
         ...
 
 

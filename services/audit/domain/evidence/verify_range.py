@@ -2,20 +2,23 @@
 
 Leaves are checked against the bytes, blocks of 256 leaves against the subtree that was stored when they were committed, every
 stored level against the one below, and the top against the root of the head or the closed shard. Checkpoints in between are
-checked where they fall. The range is widened to whole blocks, so that each block can be compared.
+checked where they fall. The range is widened to whole blocks, so that each block can be compared. The columns that records are
+found by are compared with the bytes; that is said last, because it means little where the bytes themselves were changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 
 from libs.common.errors import MeshError
 from libs.common.jsonio import parse_object
+from services.audit.domain.evidence.find_drop import FindDrop
 from services.audit.domain.evidence.model import BadPlace, Defect, Leaf, Shard, Verdict
-from services.audit.domain.evidence.ports import CheckpointStore, Shards, SignatureCheck, Trees
+from services.audit.domain.evidence.ports import CheckpointStore, Index, Shards, SignatureCheck, Trees
 from services.audit.domain.evidence.prove import root_at
 from services.audit.domain.merkle import STORED_LEVELS, CompactRange, Leaves, Node, leaf_hash, perfect
-from services.audit.domain.model import SignedCheckpoint
+from services.audit.domain.model import Entry, SignedCheckpoint
 from services.audit.domain.note import Origin, checkpoint_text, key_id, signature_of
 from services.audit.domain.ports import CheckpointKey, LogReader
 
@@ -36,9 +39,11 @@ class VerifyRange:
         key: CheckpointKey,
         check: SignatureCheck,
         origin: Origin,
+        index: Index,
     ) -> None:
         self._log, self._shards, self._trees, self._store = log, shards, trees, store
-        self._key, self._check, self._origin = key, check, origin
+        self._key, self._check, self._origin, self._index = key, check, origin, index
+        self._find_drop = FindDrop(shards, trees)
 
     async def __call__(self, first: int, end: int) -> Verdict:
         """Verify from `first` to just before `end`, or to the end of the log if that is 0; at most 100,000 records."""
@@ -50,13 +55,21 @@ class VerifyRange:
             if shard is None:
                 return Verdict(position, BadPlace(position, end, Defect.SEQUENCE_BROKEN))
             upto = min(end, shard.end_sequence)
-            span = _widened(shard, position, upto)
-            # What was dropped is in its archive, with the means to verify it.
-            bad = None if shard.drop_time is not None else await self._shard(shard, span)
+            dropped = shard.drop_time is not None
+            bad = await (self._dropped(shard) if dropped else self._shard(shard, _widened(shard, position, upto)))
             if bad is not None:
                 return Verdict(bad.first, bad)
             position = upto
         return Verdict(max(end, first))
+
+    async def _dropped(self, shard: Shard) -> BadPlace | None:
+        """Look for what says that the shard was dropped. The records are in its archive, with the means to verify them."""
+        if not await self._find_drop(shard):
+            return _bad(shard, Leaves(0, shard.size), Defect.SHARD_MISSING)
+        last = await self._store.find(shard.number, shard.size)
+        if last is not None and (last.root != shard.root or not self._signed(shard, last)):
+            return _bad(shard, Leaves(0, shard.size), Defect.CHECKPOINT_BROKEN)
+        return None
 
     async def _shard(self, shard: Shard, span: Leaves) -> BadPlace | None:
         async for bad in self._defects(shard, span):
@@ -72,11 +85,13 @@ class VerifyRange:
             yield _bad(shard, Leaves(0, span.first), Defect.LEAVES_CHANGED)
             return
         tree = CompactRange(span.first, tuple(hashes[node] for node in perfect(Leaves(0, span.first))))
+        misfiled: Leaf | None = None
         for start in range(span.first, span.end, CHUNK):
             part = Leaves(start, min(start + CHUNK, span.end))
             leaves = await self._trees.leaves(shard, part)
             async for bad in self._records(shard, part, leaves):
                 yield bad
+            misfiled = misfiled or next((leaf for leaf in leaves if not self._filed(leaf)), None)
             grown, completed = tree.grown(leaf.leaf_hash for leaf in leaves)
             async for bad in self._blocks(shard, completed):
                 yield bad
@@ -88,6 +103,8 @@ class VerifyRange:
         if await root_at(self._trees, shard, shard.size) != shard.root:
             last = span.end - span.end % BLOCK if span.end == shard.size else 0
             yield _bad(shard, Leaves(last, shard.size), Defect.ROOT_BROKEN)
+        if misfiled is not None:
+            yield _one(misfiled, Defect.INDEX_CHANGED)
 
     async def _stray(self, shard: Shard) -> BadPlace | None:
         """Look for records under this shard that are not within it. More may have come behind an open one meanwhile."""
@@ -114,6 +131,13 @@ class VerifyRange:
             expected += 1
         if expected < shard.first_sequence + part.end:
             yield BadPlace(expected, expected + 1, Defect.SEQUENCE_BROKEN)
+
+    def _filed(self, leaf: Leaf) -> bool:
+        """Say whether a record is found by what it says and, once its payload was erased, by nothing but its id and place."""
+        found_by = leaf.found_by
+        if leaf.canonical or found_by is None:
+            return found_by is not None and found_by == self._index(leaf.canonical)
+        return leaf.log_time is not None and found_by == _emptied(found_by.record_id, leaf.log_time)
 
     async def _erased(self, leaf: Leaf) -> bool:
         head = await self._log.head()
@@ -209,6 +233,10 @@ def _bad(shard: Shard, leaves: Leaves, defect: Defect) -> BadPlace:
 
 def _one(leaf: Leaf, defect: Defect) -> BadPlace:
     return BadPlace(leaf.sequence, leaf.sequence + 1, defect)
+
+
+def _emptied(record_id: str, log_time: datetime) -> Entry:
+    return Entry(record_id, b"", log_time, "", "", "", "", "", "", "")
 
 
 def _form(canonical: bytes) -> dict[str, object]:

@@ -1,0 +1,154 @@
+"""Shards whose records are only in an archive: believed where the log itself says so, and not otherwise."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from toolmesh.audit.v1 import log_service_pb2
+from toolmesh_sdk.audit import Report
+from toolmesh_sdk.audit.kept import Kept
+from toolmesh_sdk.audit.online import OnlineCheck
+
+from tests.evidence.conftest import Copy
+from tests.evidence.log import LiveLog, records
+
+MakeCopy = Callable[[], Copy]
+DIGEST = "sha256:" + "ab" * 32
+EXPIRED = "update shards set close_time = now() - interval '8 years' where number <= 1"
+
+
+def verified(log: LiveLog, made: Copy, sample: int = 0) -> Report:
+    return OnlineCheck(log.remote(), Kept(), made.original.key, sample=sample).run()
+
+
+@pytest.fixture
+def dropped(copy: MakeCopy) -> Copy:
+    """A log whose second shard was dropped by the rules."""
+    made = copy()
+    made.sql(EXPIRED)
+    with made.serve() as log:
+        log.archive(1, DIGEST, drop=True)
+        log.append(records(5, 5000))
+    return made
+
+
+def own(log: LiveLog) -> int:
+    """Return the defect that the log finds itself."""
+    bad = log.remote().own_verdict(0, 1047)
+    return bad.defect if bad else 0
+
+
+@pytest.mark.parametrize("sample", [0, 3])
+def test_a_shard_that_was_dropped_by_the_rules_is_good(dropped: Copy, sample: int) -> None:
+    with dropped.serve() as log:
+        report = verified(log, dropped, sample)
+        assert own(log) == 0
+    assert report.exit_code == 0, report.to_dict()
+    assert any("archive" in remark for remark in report.remarks)
+
+
+@pytest.mark.parametrize("sample", [0, 3])
+def test_a_shard_that_was_dropped_without_a_record_is_missing(copy: MakeCopy, sample: int) -> None:
+    made = copy()
+    made.sql(
+        "drop table records_1",
+        "update shards set drop_time = now(), archive_time = now(), manifest_digest = %(digest)s where number = 1",
+        digest=DIGEST,
+    )
+    with made.serve() as log:
+        report = verified(log, made, sample)
+        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
+    assert report.first is not None
+    assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
+
+
+def test_an_archive_alone_is_no_leave_to_drop(copy: MakeCopy) -> None:
+    made = copy()
+    with made.serve() as log:
+        log.archive(1, DIGEST)
+    made.sql("drop table records_1", "update shards set drop_time = now() where number = 1")
+    with made.serve() as log:
+        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
+        report = verified(log, made)
+    assert report.first is not None
+    assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
+
+
+def test_a_digest_that_the_log_never_noted_is_found(dropped: Copy) -> None:
+    dropped.sql("update shards set manifest_digest = %(other)s where number = 1", other="sha256:" + "cd" * 32)
+    with dropped.serve() as log:
+        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
+        report = verified(log, dropped)
+    assert report.first is not None
+    assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
+
+
+def test_a_digest_of_a_shard_that_is_still_there_must_be_noted_as_well(copy: MakeCopy) -> None:
+    made = copy()
+    with made.serve() as log:
+        log.archive(0, DIGEST)
+        assert verified(log, made).exit_code == 0
+    made.sql("update shards set manifest_digest = %(other)s where number = 0", other="sha256:" + "cd" * 32)
+    with made.serve() as log:
+        report = verified(log, made)
+    assert report.first is not None
+    assert report.first.kind.value == "manifest_tampered"
+
+
+def signed(made: Copy, shard: int, size: int, root: bytes) -> str:
+    """Return a checkpoint that the log's own key signed, whatever it says."""
+    pem = Path(made.original.environment["TOOLMESH_CHECKPOINT_KEY"]).read_bytes()
+    private = serialization.load_pem_private_key(pem, None)
+    assert isinstance(private, Ed25519PrivateKey)
+    origin = f"{made.original.key.log}/{shard}"
+    text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
+    line = made.original.key.hash_under(origin) + private.sign(text.encode())
+    return f"{text}\n\N{EM DASH} {origin} {base64.b64encode(line).decode()}\n"
+
+
+def test_a_dropped_shard_must_be_the_one_that_the_next_names(dropped: Copy) -> None:
+    other = hashlib.sha256(b"another history").digest()
+    dropped.sql(
+        "update checkpoints set note = %(note)s, root_hash = %(root)s where shard = 1 and size = 641",
+        "update shards set root_hash = %(root)s where number = 1",
+        note=signed(dropped, 1, 641, other),
+        root=other,
+    )
+    with dropped.serve() as log:
+        assert own(log) == log_service_pb2.DEFECT_LINK_BROKEN
+        report = verified(log, dropped)
+    assert report.first is not None
+    assert (report.first.kind.value, report.first.sequence) == ("shard_swapped", 300)
+
+
+def test_the_checkpoint_of_a_dropped_shard_must_be_that_of_its_root(dropped: Copy) -> None:
+    other = hashlib.sha256(b"another history").digest()
+    dropped.sql(
+        "update checkpoints set note = %(note)s, root_hash = %(root)s where shard = 1 and size = 641",
+        note=signed(dropped, 1, 641, other),
+        root=other,
+    )
+    with dropped.serve() as log:
+        assert own(log) == log_service_pb2.DEFECT_CHECKPOINT_BROKEN
+        assert verified(log, dropped).exit_code == 1
+
+
+def test_what_says_so_may_be_in_an_archive_itself(copy: MakeCopy) -> None:
+    made = copy()
+    made.sql(EXPIRED)
+    with made.serve() as log:
+        log.archive(0, DIGEST, drop=True)
+        log.close_shard(2)
+    made.sql("update shards set close_time = now() - interval '8 years' where number = 2")
+    with made.serve() as log:
+        log.archive(2, DIGEST, drop=True)
+        report = verified(log, made)
+        assert own(log) == 0
+    assert report.exit_code == 0, report.to_dict()
+    assert any("shard 0" in remark for remark in report.remarks)
