@@ -65,6 +65,14 @@ _ASSIGNED = re.compile(
     r"(?:\\{0,3}[\"'])?(\s{0,3}(?::=|=>|[=:])\s{0,3}|\s{1,3}(?:is|was)\s{1,2})((?:\\{0,3}[\"'`])?)([^\s\"'`]{1,512})",
     re.I,
 )
+# An option of a command, its value behind it.
+_OPTION = re.compile(
+    r"(?<![\w-])--(?:[a-z0-9]{1,16}-){0,2}(passw(?:or)?d|passphrase|pass|pwd|secret|api-?key|token)"
+    r"\s{1,3}(?:([\"'])([^\"'\n]{3,255})|([^\s\"'-][^\s\"']{2,255}))",
+    re.I,
+)
+# A line of a form: nothing but the name before the value, and nothing behind it.
+_FORM_NAME = re.compile(r"(?:^|\n)[ \t>*-]{0,8}passw(?:or)?d\Z", re.I)
 # Behind these the value is cut: it ends where the next field begins.
 _VALUE_END = re.compile(r"[&,;)\]}]")
 _NOT_SECRET = frozenset(
@@ -72,7 +80,8 @@ _NOT_SECRET = frozenset(
         r"\S+",
         "null none nil true false undefined required optional empty string str text bytes int number any unset missing redacted"
         " hidden masked invalid expired wrong incorrect correct valid changed reset not the a an your my here there set ok env"
-        " vault input prompt getpass type value yes no unknown default n/a na",
+        " vault input prompt getpass type value yes no unknown default n/a na forgotten rejected disabled enabled unchanged"
+        " accepted protected encrypted confirmed mismatch mandatory password authentication configured generated",
     )
 )
 _PLACEHOLDER = re.compile(
@@ -103,6 +112,8 @@ def find_credentials(text: str, lowered: str) -> Iterator[Span]:
         yield from _bearers(text)
     if any(stem in lowered for stem in _ASSIGNED_STEMS):
         yield from _assignments(text)
+    if "--" in text:
+        yield from _options(text)
 
 
 def _keys(text: str, beginning: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Span]:
@@ -165,8 +176,25 @@ def _assignments(text: str) -> Iterator[Span]:
             cut = _VALUE_END.search(value)
             value = value[: cut.start()] if cut else value.rstrip(".")
         value = value.rstrip("\\")
-        if value and _is_secret(word, sign, quote, value):
+        if value and (_is_secret(word, sign, quote, value) or _fills_in(text, found, value)):
             yield Span(found.start(4), found.start(4) + len(value), _kind(word))
+
+
+def _fills_in(text: str, found: re.Match[str], value: str) -> bool:
+    """Say whether a name and a word have a line to themselves, which explains nothing and so discloses."""
+    behind = text[found.start(4) + len(value) : found.start(4) + len(value) + 1]
+    alone = found.group(2).strip() == ":" and behind in ("", "\n", "\r") and len(value) >= 8 and value.isalnum()
+    named = _FORM_NAME.search(text, max(0, found.start() - 9), found.end(1)) if alone else None
+    return named is not None and not is_placeholder(value)
+
+
+def _options(text: str) -> Iterator[Span]:
+    for found in _OPTION.finditer(text):
+        word, quote, place = found.group(1).lower(), found.group(2) or "", 3 if found.group(2) else 4
+        value = found.group(place) if quote else found.group(place).rstrip(".,;:)")
+        made = any(map(str.isdigit, value)) or (not value.isalnum() and "/" not in value)
+        if (quote or made) and _is_secret(word, "=", quote, value):
+            yield Span(found.start(place), found.start(place) + len(value), _kind(word))
 
 
 def _kind(word: str) -> str:

@@ -17,29 +17,46 @@ CARD, IBAN, SSN, PHONE = "payment_card", "iban", "us_ssn", "phone"
 # a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
 _HINT = re.compile(
     r"[0-9+](?<![0-9]{2})(?:(?<=\+)\(?[0-9]|[0-9]{11}|[0-9] ?[A-Za-z]{4} ?[0-9]{2}|[0-9]{3} [0-9]{4} [0-9]"
-    r"|[0-9]{1,3}[ .)/-]{1,2}[0-9]{2,6}[ ./-][0-9]{3})"
+    r"|[0-9]{1,3}[ .)/-]{1,2}[0-9]{2,6}[ ./-][0-9]{3}|[0-9]{3}(?:[\t\n]|\r\n|  )[0-9]{4,6}(?:[\t\n]|\r\n|  )[0-9]{4}"
+    r"|(?<=0)0[1-9][0-9]{0,2}[ ./]{1,2}[0-9])"
 )
 
 _CARD_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){11,127}+")
 # How the digits of a card are written in groups: by four, or as on an Amex or Diners card.
 _CARD_GROUPS = re.compile(r"[0-9]{4}([ -])(?:[0-9]{4}\1[0-9]{4}(?:\1[0-9]{1,4}){0,2}|[0-9]{6}\1[0-9]{4,5})\Z")
+# Groups further apart, as tables and forms have them. A column of numbers of which some would make a card is none.
+_CARD_SPREAD = re.compile(
+    r"(?<![0-9])(?<![0-9][\t\n])[0-9]{4}(\.|\t|\r?\n|  )"
+    r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5})(?![0-9])(?!\1[0-9]{4}(?![0-9]))"
+)
+_CARD_LABEL = re.compile(r"(?<![a-z0-9])(?:card|cc|pan|visa|mastercard|amex)(?:_(?:number|num|no|nr))?_\Z", re.I)
+_LONGEST_LABEL = 20
 _GROUP = re.compile(r"[0-9]+")
 _SHORTEST_CARD = 12
-_IBAN_HEAD = re.compile(r"[A-Za-z]{2}[0-9]{2}(?= ?[A-Za-z0-9])")
+_IBAN_HEAD = re.compile(r"[A-Za-z]{2}[0-9]{2}(?=[ -]?[A-Za-z0-9])")
 _SSN_GROUPS = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
 _NINE = re.compile(r"[0-9]{9}(?![0-9])")
 _INTERNATIONAL = re.compile(r"\+\(?[1-9](?:[ ().\-/]{0,3}[0-9]){7,14}+")
+# With the zeros that many countries dial for the plus, in front of a country's code.
+_DIALLED = re.compile(
+    r"(?<![0-9])(?<![0-9][ .-])00(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|(?:2[1-689]|3[578]|42|5[09]|6[7-9]|8[05]|9[679])[0-9])"
+    r"[ ./]{1,2}[0-9](?:[ ().\-/]{0,3}[0-9]){5,11}+"
+)
 _DECIMAL = re.compile(r"\+[0-9]{1,3}\.[0-9]+\Z")
 _AMERICAN = re.compile(r"(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}([ .-]))[2-9][0-9]{2}[ .-][0-9]{4}")
 _NATIONAL = re.compile(r"\(?[0-9](?:[ ().\-/]{0,3}[0-9]){6,13}+")
+# What people say between the word and its number.
+_SAID = r"(?: {1,2}(?:numbers?|num|no|nr|is|was|(?:me|us|him|her|them)(?: (?:at|on|under))?)(?![a-z])){0,4}"
 _PHONE_WORD = re.compile(
-    r"(?<![a-z])(?:(?:tele|cell|smart)?phone|mobile|cell|tel|fax|whatsapp|handy|call|sms)[a-z]{0,5}[ .:#=\"'-]{1,4}",
+    r"(?<![a-z])(?:(?:tele|cell|smart)?phone|mobile|cell|tel|fax|whatsapp|handy|call|sms)[a-z]{0,5}"
+    + _SAID
+    + r"[ .:#=\"'-]{1,4}",
     re.I,
 )
 _DATE = re.compile(r"(?:19|20)[0-9]{2}([-/.])[0-9]{2}\1[0-9]{2}\Z")
-_SSN_WORD = re.compile(r"(?:ssn|social security)[a-z ]{0,8}[ .:#=\"'-]{1,4}", re.I)
+_SSN_WORD = re.compile(rf"(?:ssn|social security)(?:{_SAID}|[a-z ]{{0,8}})[ .:#=\"'-]{{1,4}}", re.I)
 _WORDS = ("ssn", "social security", "phone", "mobile", "cell", "tel", "fax", "whatsapp", "handy", "call", "sms")
-_ANNOUNCED = re.compile("(?:" + "|".join(_WORDS) + r")[a-z ]{0,8}[ .:#=\"'-]{1,6}\(?[0-9]")
+_ANNOUNCED = re.compile("(?:" + "|".join(_WORDS) + r")[a-z ]{0,24}[ .:#=\"'-]{1,6}\(?[0-9]")
 _SEVEN_DIGITS = re.compile(r"[0-9](?<![0-9]{2})(?:[ ().\-/]{0,3}[0-9]){6}")
 
 
@@ -62,10 +79,19 @@ def find_numbers(text: str, lowered: str) -> Iterator[Span]:
 
 def _cards(text: str) -> Iterator[Span]:
     for run in _CARD_RUN.finditer(text):
-        if _is_written_card(run.group()) and stands_alone(text, *run.span()):
+        if _is_written_card(run.group()) and (stands_alone(text, *run.span()) or _is_labelled(text, *run.span())):
             yield Span(run.start(), run.end(), CARD)
         elif not run.group().isdigit():
             yield from _cards_within(text, run.start(), run.group())
+    for spread in _CARD_SPREAD.finditer(text):
+        if is_card(spread.group().replace(spread.group(1), "")) and stands_alone(text, *spread.span()):
+            yield Span(spread.start(), spread.end(), CARD)
+
+
+def _is_labelled(text: str, start: int, end: int) -> bool:
+    """`card_4111...` is a card with its name, where `order_4111...` is an identifier."""
+    label = _CARD_LABEL.search(text, max(0, start - _LONGEST_LABEL), start)
+    return label is not None and stands_alone(text[start : end + 2], 0, end - start)
 
 
 def _cards_within(text: str, start: int, run: str) -> Iterator[Span]:
@@ -94,7 +120,7 @@ def _ibans(text: str) -> Iterator[Span]:
         if not length or (start and (text[start - 1].isalnum() or text[start - 1] == "_")):
             continue
         end = _end_of_iban(text, start, length)
-        if end and is_iban(text[start:end].replace(" ", "").upper()):
+        if end and is_iban(_bare(text[start:end]).upper()):
             yield Span(start, end, IBAN)
 
 
@@ -106,14 +132,19 @@ def _end_of_iban(text: str, start: int, length: int) -> int:
         end = start + len(written)
         if end < len(text) and (text[end].isalnum() or text[end] == "_"):
             continue
-        bare = written.replace(" ", "")
+        bare = _bare(written)
         if len(bare) == length and bare.isalnum() and bare.isascii() and (written is compact or _by_four(written)):
             return end
     return 0
 
 
 def _by_four(written: str) -> bool:
-    return all((character == " ") == (place % 5 == 4) for place, character in enumerate(written))
+    gap = written[4]
+    return gap in " -" and all((character == gap) == (place % 5 == 4) for place, character in enumerate(written))
+
+
+def _bare(written: str) -> str:
+    return written.replace(" ", "").replace("-", "")
 
 
 def _social_security_numbers(text: str) -> Iterator[Span]:
@@ -129,7 +160,12 @@ def _telephones(text: str) -> Iterator[Span]:
         inside = before.isalnum() or before in ("_", "+", ")") or after.isalnum() or after == "_"
         if not inside and not _DECIMAL.match(found.group()):
             yield Span(found.start(), found.end(), PHONE)
-    for found in _AMERICAN.finditer(text):
+    for pattern in (_DIALLED, _AMERICAN):
+        yield from _standing_alone(text, pattern)
+
+
+def _standing_alone(text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    for found in pattern.finditer(text):
         if stands_alone(text, *found.span()):
             yield Span(found.start(), found.end(), PHONE)
 

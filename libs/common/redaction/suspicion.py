@@ -21,8 +21,11 @@ _DIGITS_NAMED = (
 _SPELLED_OUT = rf'"(?:name|key|header|field)":"[^"]{{0,128}}(?:{_STEMS}|{_DIGIT_STEMS})'
 _ANNOUNCED = (
     "(?:ssn|social security|phone|mobile|cell|tel|fax|whatsapp|handy|call|sms)"
-    r"""[a-z ]{0,14}[ .:#="'-]{1,6}\(?[0-9]"""
+    r"""[a-z ]{0,30}[ .:#="'-]{1,6}\(?[0-9]"""
 )
+_OPTION = rf"--[a-z0-9-]{{0,34}}(?:{_STEMS})[a-z-]{{0,12}}\s"
+# Between groups of digits that lie apart, also as JSON writes it.
+_APART = r"(?:[\t\n]|\r\n|  |(?:\\r)?\\[tn])"
 _KEYS = (
     r"@| -u |eyJ|-----BEGIN |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_|_live_|_test_|whsec_|npm_"
     r"|dop_v1_|shpat_|xox[abeoprs][-.]|xapp-|GOCSPX-|glpat-|pypi-|sk-"
@@ -30,12 +33,13 @@ _KEYS = (
 # A long run, a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
 _NUMBERS = (
     r"[0-9]{12}|\+\(?[0-9]|[0-9]{2} ?[A-Za-z]{4} ?[0-9]{2}|[0-9]{4} [0-9]{4} [0-9]"
-    r"|[0-9]{2,4}[ .)/-]{1,2}[0-9]{2,6}[ ./-][0-9]{3}"
+    rf"|[0-9]{{2,4}}[ .)/-]{{1,2}}[0-9]{{2,6}}[ ./-][0-9]{{3}}|[0-9]{{4}}{_APART}[0-9]{{4,6}}{_APART}[0-9]{{4}}"
+    r"|00[1-9][0-9]{0,2}[ ./]{1,2}[0-9]"
 )
 
 _ANY = "|".join(
     [
-        f"(?i:bearer|{_NAMED}|{_DIGITS_NAMED}|{_SPELLED_OUT}|{_ANNOUNCED})",
+        f"(?i:bearer|{_NAMED}|{_DIGITS_NAMED}|{_SPELLED_OUT}|{_ANNOUNCED}|{_OPTION})",
         _KEYS,
         _NUMBERS,
     ]

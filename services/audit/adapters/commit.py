@@ -1,7 +1,8 @@
-"""One commit of the log: a statement for a whole group of batches.
+"""One commit of the log: a statement for a whole group of batches, which calls a function of the log's owner.
 
 It moves the tree head from the size that the process knows to the next one and inserts only if it could, so replicas may
-append at the same time: whoever comes second stores nothing, learns the new head and goes again.
+append at the same time: whoever comes second stores nothing, learns the new head and goes again. Head and rows move
+together there or not at all, whoever calls it; the service's role has no other way to either.
 
 The statement is prepared with the connection, and its parameters are packed for the wire: the log makes one commit after
 another all its life, and what a cursor does for any statement costs more than this one does.
@@ -33,40 +34,16 @@ from services.audit.domain.model import Entry, Stored, TreeHead
 APPLICATION_NAME = "toolmesh-audit-writer"
 Connection = psycopg.Connection[Any]
 
-# The head is locked before the first row is made, because every row is joined to it. The moment is that of the lock, too:
-# whatever waited for it, moments never go back along the log. All replicas share the database's clock.
-_HEAD = """
-with head as (
-    update tree_head set size = {size}::int8, hashes = {hashes}::bytea[] where size = {known_size}::int8
-    returning shard, clock_timestamp() as log_time
-)"""
-_SUBTREES = """, completed as (
-    insert into subtrees (shard, level, place, hash)
-    select head.shard, s.level, s.place, s.hash
-    from head, unnest({levels}::int2[], {places}::int8[], {nodes}::bytea[]) as s (level, place, hash)
-)"""
-_RECORDS = """, stored as (insert into records (
-    shard, sequence, log_time, record_id, canonical, leaf_hash, event_time,
-    subject, tool_version, trace_id, invocation_id, authz_outcome, status, ticket
-)
-select
-    head.shard, {known_size}::int8 + r.ordinal - 1, head.log_time, r.record_id, r.canonical, r.leaf_hash, r.event_time,
-    nullif(r.subject, ''), nullif(r.tool_version, ''), nullif(r.trace_id, ''), nullif(r.invocation_id, ''),
-    nullif(r.authorization, ''), nullif(r.status, ''), nullif(r.ticket, '')
-from head, unnest(
-    {record_id}::text[], {canonical}::bytea[], {event_time}::timestamptz[], {subject}::text[],
-    {tool_version}::text[], {trace_id}::text[], {invocation_id}::text[], {authorization}::text[],
-    {status}::text[], {ticket}::text[], {leaf_hash}::bytea[]
-) with ordinality as r (
-    record_id, canonical, event_time, subject, tool_version, trace_id, invocation_id, "authorization", status, ticket,
-    leaf_hash, ordinal
-))
-select log_time from head
-"""
-# Most commits complete no subtree that is stored; those are spared the second insert.
-_STATEMENTS = {b"append": _HEAD + _RECORDS, b"append_and_complete": _HEAD + _SUBTREES + _RECORDS}
-_PARAMETERS = ("known_size", "size", "hashes", "leaf_hash", *Entry._fields, "levels", "places", "nodes")
-_NUMBERED = {name: f"${place}" for place, name in enumerate(_PARAMETERS, start=1)}
+# Most commits complete no subtree that is stored; those are spared the arrays of them.
+_PARAMETERS = ("known_size", "size", "hashes", "leaf_hash", *Entry._fields)
+_COMPLETED = ("levels", "places", "nodes")
+
+
+def _call(parameters: Sequence[str]) -> bytes:
+    return f"select append_records({', '.join(f'${place}' for place, _ in enumerate(parameters, start=1))})".encode()
+
+
+_STATEMENTS = {b"append": _call(_PARAMETERS), b"append_and_complete": _call(_PARAMETERS + _COMPLETED)}
 _READ_HEAD = "select log_id, shard, first_sequence, size, hashes, open_time from tree_head"
 
 
@@ -89,7 +66,7 @@ def connect(url: str) -> Connection:
     )
     try:
         for name, statement in _STATEMENTS.items():
-            _checked(connection.pgconn.prepare(name, statement.format(**_NUMBERED).encode()))
+            _checked(connection.pgconn.prepare(name, statement))
     except BaseException:
         connection.close()
         raise
@@ -119,10 +96,11 @@ class Draft:
 
     def made(self, result: pq.abc.PGresult) -> tuple[TreeHead, Stored] | None:
         """Return the grown head and what was stored; None if the log was no longer as the head says, and nothing was."""
-        if not _checked(result).ntuples:
+        moment = _checked(result).get_value(0, 0)
+        if moment is None:
             return None
-        head, moment = self.head, moment_of(result.get_value(0, 0) or b"")
-        return self.grown, Stored(head.log_id, head.shard, head.size, moment, self.entries, self.leaves, self.weight)
+        head, at = self.head, moment_of(moment)
+        return self.grown, Stored(head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.weight)
 
 
 def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:

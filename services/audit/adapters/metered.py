@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from services.audit import metrics
+from services.audit.domain.errors import TakenError
 from services.audit.domain.model import Appended, Entry
 from services.audit.domain.ports import LogWriter
 
@@ -21,6 +22,9 @@ class MeteredWriter:
         started = time.monotonic()
         try:
             appended = await self._writer.append(entries)
+        except TakenError:
+            # Refused rather than failed: what was right with it is given again.
+            raise
         except Exception:
             metrics.commits_failed_total.inc()
             raise

@@ -6,20 +6,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from services.audit.adapters.commit import Connection
+from services.audit.domain.errors import TakenError
+from services.audit.domain.merkle import leaf_hash
 from services.audit.domain.model import EPOCH, Appended, Entry, Stored, TreeHead
 
 # How far a writer's clock may be ahead. A record of a later moment than this behind a shard's opening was made after it,
 # and cannot be in an older shard.
 SKEW = timedelta(hours=1)
-_PLACES = "select record_id, sequence from records where record_id = any(%s::text[])"
+# The leaf hash outlives an erasure, so it is what tells a record that comes again from another one with its id.
+_PLACES = "select record_id, sequence, leaf_hash from records where record_id = any(%s::text[])"
 _OLDER_PLACES = f"""
 {_PLACES} and shard = any(array(select number from shards where close_time >= %s and drop_time is null))
 """  # noqa: S608  (a constant)
 
 
-def places_of(connection: Connection, record_ids: Iterable[str]) -> dict[str, int]:
-    """Return the places of those records that the log holds."""
-    return dict(connection.execute(_PLACES, (list(record_ids),)).fetchall())
+def by_id(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Return the entries by their ids. Raises TakenError if two with one id differ."""
+    given: dict[str, Entry] = {}
+    for entry in entries:
+        if given.setdefault(entry.record_id, entry).canonical != entry.canonical:
+            raise TakenError({})
+    return given
+
+
+def places_of(connection: Connection, fresh: Mapping[str, Entry]) -> dict[str, int]:
+    """Return the places of those entries that the log holds. Raises TakenError if it holds another record by one of their
+    ids."""
+    return _same(connection.execute(_PLACES, (list(fresh),)).fetchall(), fresh)
 
 
 def perhaps_older(head: TreeHead, entries: Iterable[Entry]) -> list[Entry]:
@@ -28,12 +41,20 @@ def perhaps_older(head: TreeHead, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def in_older_shards(connection: Connection, head: TreeHead, fresh: Mapping[str, Entry]) -> dict[str, int]:
-    """Return the places of those entries that shards before the open one hold; they are asked only when they could."""
+    """Return the places of those entries that shards before the open one hold; they are asked only when they could. Raises
+    TakenError if one holds another record by one of their ids."""
     old = perhaps_older(head, fresh.values())
     if not old:
         return {}
     earliest = max(min(entry.event_time for entry in old), EPOCH) - SKEW
-    return dict(connection.execute(_OLDER_PLACES, ([entry.record_id for entry in old], earliest)).fetchall())
+    return _same(connection.execute(_OLDER_PLACES, ([entry.record_id for entry in old], earliest)).fetchall(), fresh)
+
+
+def _same(rows: Sequence[tuple[str, int, bytes]], fresh: Mapping[str, Entry]) -> dict[str, int]:
+    """Return the places that rows name, if all of them are of the records that were given."""
+    if any(held != leaf_hash(fresh[record_id].canonical) for record_id, _, held in rows):
+        raise TakenError({record_id: held for record_id, _, held in rows})
+    return {record_id: place for record_id, place, _ in rows}
 
 
 def without(fresh: Mapping[str, Entry], known: Mapping[str, int]) -> Mapping[str, Entry]:

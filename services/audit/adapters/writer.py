@@ -19,7 +19,7 @@ from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.audit.adapters.commit import Connection, Draft, connect, draft, insert, read_head
-from services.audit.adapters.places import appended, in_older_shards, perhaps_older, places_of, without
+from services.audit.adapters.places import appended, by_id, in_older_shards, perhaps_older, places_of, without
 from services.audit.adapters.quick import Line
 from services.audit.domain.errors import log_unavailable
 from services.audit.domain.evidence.errors import refused
@@ -113,10 +113,7 @@ class PostgresWriter:
         return drafted
 
     def _append(self, entries: Sequence[Entry]) -> Appended:
-        given: dict[str, Entry] = {}
-        for entry in entries:
-            given.setdefault(entry.record_id, entry)
-        fresh: Mapping[str, Entry] = given
+        fresh: Mapping[str, Entry] = by_id(entries)
         places: dict[str, int] = {}
         stored: Stored | None = None
         while fresh:
@@ -126,8 +123,8 @@ class PostgresWriter:
                 break
             except UniqueViolation as error:
                 # Somebody sent these before. That is rare, so nobody looks for it until it shows.
-                ids = fresh if str(error.diag.constraint_name).endswith(_DUPLICATE) else ()
-                found = places_of(self._ready()[0], ids)
+                twice = str(error.diag.constraint_name).endswith(_DUPLICATE)
+                found = places_of(self._ready()[0], fresh) if twice else {}
                 if not found:
                     raise
                 places.update(found)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.audit.domain.errors import batch_out_of_turn, log_behind, log_unavailable
-from services.audit.domain.model import Entry, weight_of
+from services.audit.domain.errors import TakenError, batch_out_of_turn, log_behind, log_unavailable, record_id_taken
+from services.audit.domain.merkle import leaf_hash
+from services.audit.domain.model import Appended, Entry, weight_of
 from services.audit.domain.ports import LogWriter
 from services.audit.domain.tail import Tail
 
@@ -86,7 +87,8 @@ class AppendRecords:
         """Return the sequence of the batch's last record once the whole batch is durable.
 
         Raises AUDIT_BACKPRESSURE when too much is waiting already; the batch is then not taken. Raises AUDIT_UNAVAILABLE
-        when the commit failed or takes too long; the batch may then be durable or not.
+        when the commit failed or takes too long; the batch may then be durable or not. Raises AUDIT_RECORD_INVALID when a
+        record of it has the id of another one; nothing of the batch is then stored.
         """
         weight = weight_of(batch)
         if self._queue and self._weight + weight > self._limit:
@@ -134,20 +136,50 @@ class AppendRecords:
         return group
 
     async def _commit(self, group: _Group) -> None:
-        try:
-            appended = await self._log.append(group.entries)
-        except Exception as error:
-            # Also what nobody foresaw must reach the streams: a waiter that is forgotten would wait for nothing.
-            for waiting in group.waiting:
-                if not waiting.last_sequence.done():
-                    waiting.last_sequence.set_exception(error)
-            return
-        self._tail.reached(appended.size, appended.stored)
-        end = 0
-        for waiting in group.waiting:
-            end += len(waiting.batch)
-            if not waiting.last_sequence.done():
-                waiting.last_sequence.set_result(appended.sequences[end - 1])
+        while group.entries:
+            try:
+                appended = await self._log.append(group.entries)
+            except TakenError as error:
+                group = _without_taken(group, error.held)
+            except Exception as error:
+                # Also what nobody foresaw must reach the streams: a waiter that is forgotten would wait for nothing.
+                for waiting in group.waiting:
+                    _refuse(waiting, error)
+                return
+            else:
+                self._tail.reached(appended.size, appended.stored)
+                _acknowledge(group, appended)
+                return
+
+
+def _acknowledge(group: _Group, appended: Appended) -> None:
+    end = 0
+    for waiting in group.waiting:
+        end += len(waiting.batch)
+        if not waiting.last_sequence.done():
+            waiting.last_sequence.set_result(appended.sequences[end - 1])
+
+
+def _without_taken(group: _Group, held: Mapping[str, bytes]) -> _Group:
+    """Refuse the batches in which a record has the id of another one, in the log or in a batch before it; return the others.
+    What is refused takes no ids from those behind it."""
+    left, leaves = _Group([], []), dict(held)
+    for waiting in group.waiting:
+        own: dict[str, bytes] = {}
+        for record_id, leaf in [(entry.record_id, leaf_hash(entry.canonical)) for entry in waiting.batch]:
+            if leaf != (leaves.get(record_id) or own.setdefault(record_id, leaf)):
+                _refuse(waiting, record_id_taken(record_id))
+                break
+        else:
+            leaves |= own
+            left.waiting.append(waiting)
+            left.entries.extend(waiting.batch)
+    return left
+
+
+def _refuse(waiting: _Waiting, error: Exception) -> None:
+    if not waiting.last_sequence.done():
+        waiting.last_sequence.set_exception(error)
 
 
 def _give_up(last_sequence: asyncio.Future[int]) -> None:

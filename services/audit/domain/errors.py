@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from libs.common.errors import MeshError, Reason, Violation
 
 
@@ -18,6 +20,13 @@ def log_behind() -> MeshError:
 def record_without_form(record_id: str, path: str, rule: str) -> MeshError:
     """A record cannot be written down canonically: which, where, and the rule that it breaks. Never the value."""
     violation = Violation(path=path, rule=rule, message="has no canonical form")
+    return MeshError(Reason.AUDIT_RECORD_INVALID, violations=[violation], metadata={"record_id": record_id})
+
+
+def record_id_taken(record_id: str) -> MeshError:
+    """Another record has this id already, in the log or before it in the same commit. Absorbing this one as a repetition would
+    confirm evidence that is nowhere."""
+    violation = Violation(path="record_id", rule="record_id.taken", message="belongs to another record")
     return MeshError(Reason.AUDIT_RECORD_INVALID, violations=[violation], metadata={"record_id": record_id})
 
 
@@ -52,6 +61,14 @@ def batch_out_of_turn(expected: int) -> MeshError:
 def process_ending() -> MeshError:
     """The process is about to end; another replica, or its successor, continues the stream."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.2)
+
+
+class TakenError(Exception):
+    """Entries have the id of another record. Nothing was stored; `held` are leaf hashes that the log holds, by record id."""
+
+    def __init__(self, held: Mapping[str, bytes]) -> None:
+        self.held = held
+        super().__init__("a record id belongs to another record")
 
 
 class SinkError(Exception):

@@ -13,10 +13,11 @@ class LogWriter(Protocol):
     """The end of the log."""
 
     async def append(self, entries: Sequence[Entry]) -> Appended:
-        """Make all entries durable, or none, in their order; an id that the log holds already keeps its old place.
+        """Make all entries durable, or none, in their order; a record that the log holds already keeps its old place.
 
         Never called while an earlier call is under way. Raises AUDIT_UNAVAILABLE when it cannot tell that the entries
-        are durable; they may be, and giving them again is safe.
+        are durable; they may be, and giving them again is safe. Raises TakenError, and stores nothing, when one of them
+        has the id of a record with other bytes, in the log or among them.
         """
         ...
 

@@ -9,7 +9,8 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.audit.domain.append_records import AppendRecords
-from services.audit.domain.errors import log_unavailable
+from services.audit.domain.errors import TakenError, log_unavailable
+from services.audit.domain.merkle import leaf_hash
 from services.audit.domain.model import Appended, Entry
 from services.audit.domain.tail import Tail
 from services.audit.tests.sample import an_entry
@@ -173,6 +174,48 @@ async def test_a_failed_commit_reaches_its_own_batches_and_the_next_one_goes_on(
     assert await reason_of(failing) is Reason.AUDIT_UNAVAILABLE
     log.finish.release()
     assert await later == 0
+
+
+async def violation_of(task: asyncio.Task[int]) -> tuple[Reason, str, str, str]:
+    with pytest.raises(MeshError) as caught:
+        await asyncio.wait_for(task, 5)
+    [violation] = caught.value.violations
+    return caught.value.reason, violation.path, violation.rule, caught.value.metadata["record_id"]
+
+
+async def test_a_batch_with_the_id_of_another_record_is_refused_and_the_others_of_its_commit_are_not(
+    log: HeldLog, begin: Begin
+) -> None:
+    append, known, own = await begin(), an_entry(), an_entry()
+    blocker = await sent(append, an_entry())
+    await log.under_way()
+    again = await sent(append, an_entry(), known, known)
+    taken = await sent(append, own, an_entry(record_id=known.record_id))
+    # Nothing of that batch is stored, so the ids in it are free for whoever comes behind.
+    free = await sent(append, an_entry(record_id=own.record_id))
+    within = await sent(append, an_entry(record_id="one-for-two"), an_entry(record_id="one-for-two"))
+    between = await sent(append, an_entry(), own)
+    log.finish.release()
+    await log.under_way()
+    log.failures.append(TakenError({known.record_id: leaf_hash(known.canonical)}))
+    log.finish.release()
+    log.finish.release()
+    assert [await blocker, await again, await free] == [0, 3, 4]
+    for task, record_id in ((taken, known.record_id), (within, "one-for-two"), (between, own.record_id)):
+        refused = await violation_of(task)
+        assert refused == (Reason.AUDIT_RECORD_INVALID, "record_id", "record_id.taken", record_id)
+    assert [len(commit) for commit in log.commits] == [1, 10, 4]
+
+
+async def test_a_commit_of_which_nothing_is_left_is_not_made(log: HeldLog, begin: Begin) -> None:
+    append, known = await begin(), an_entry()
+    log.failures.append(TakenError({known.record_id: leaf_hash(known.canonical)}))
+    taken = await sent(append, an_entry(record_id=known.record_id))
+    log.finish.release()
+    assert await reason_of(taken) is Reason.AUDIT_RECORD_INVALID
+    log.finish.release()
+    assert await (await sent(append, an_entry())) == 0
+    assert len(log.commits) == 2
 
 
 async def test_what_nobody_foresaw_does_not_leave_a_stream_waiting(log: HeldLog, begin: Begin) -> None:

@@ -93,6 +93,32 @@ async def test_a_batch_sent_again_is_acknowledged_again_and_stored_once(audit: R
     check_log(audit.url, 3)
 
 
+async def test_another_record_with_a_known_id_ends_its_stream_and_nothing_of_its_batch_is_stored(
+    audit: Replica,
+) -> None:
+    known = a_record()
+    other, call = audit.stub("executor").AppendRecords(), audit.stub("executor").AppendRecords()
+    await audit.append(known)
+    await call.write(pb.AppendRecordsRequest(batch=1, records=[a_record(), a_record(record_id=known.record_id)]))
+    await other.write(pb.AppendRecordsRequest(batch=1, records=[a_record()]))
+    with pytest.raises(MeshError) as caught:
+        await answer(call)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    assert caught.value.metadata["record_id"] == known.record_id
+    assert [(each.path, each.rule) for each in caught.value.violations] == [("record_id", "record_id.taken")]
+    assert (await answer(other)).last_sequence == 1
+    check_log(audit.url, 2)
+
+
+async def test_a_record_of_another_peer_is_another_record(audit: Replica) -> None:
+    record = a_record()
+    await audit.append(record)
+    call = audit.stub("registry").AppendRecords()
+    await call.write(pb.AppendRecordsRequest(batch=1, records=[record]))
+    assert await reason_of(answer(call)) is Reason.AUDIT_RECORD_INVALID
+    check_log(audit.url, 1)
+
+
 async def test_the_same_batch_on_several_streams_at_once_is_stored_once(audit: Replica) -> None:
     batch = [a_record() for _ in range(20)]
     stub = audit.stub("executor")

@@ -157,7 +157,8 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
     await archive(audit)
     superuser(audit.url, "update shards set close_time = '2000-01-01' where number = 0")
     evidence = "update records_1 set canonical = convert_to(replace(convert_from(canonical, 'UTF8'), 'dropped\":false', 'dropped\":true'), 'UTF8')"
-    superuser(audit.url, "alter table records_1 disable trigger all", evidence)
+    hashed = "update records_1 set leaf_hash = sha256('\\x00'::bytea || canonical)"
+    superuser(audit.url, "alter table records_1 disable trigger all", evidence, hashed)
     [(place,)] = sql(audit.url, "select max(sequence) from records")
     with pytest.raises(Exception) as caught:
         sql(audit.url, f"select drop_shard({place}, {years})")
@@ -253,6 +254,15 @@ async def test_an_erased_record_is_read_without_its_payload(audit: Replica) -> N
     assert found.leaf_hash
     page = await reply(audit.stub("operator").QueryRecords(audit_pb.QueryRecordsRequest(ascending=True)))
     assert [(each.sequence, each.erased_by) for each in page.records] == [(0, 0), (1, 2), (2, 0)]
+
+
+async def test_an_erased_record_still_keeps_its_id_from_others(audit: Replica) -> None:
+    record = a_record()
+    await audit.append(a_record(), record)
+    await erase(audit, 1)
+    assert await audit.append(record) == 1
+    assert await reason_of(audit.append(a_record(record_id=record.record_id))) is Reason.AUDIT_RECORD_INVALID
+    assert len(audit.stored()) == 3
 
 
 async def test_a_payload_in_a_sealed_shard_can_be_erased(audit: Replica) -> None:

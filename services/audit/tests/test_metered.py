@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 
 from libs.common.errors import MeshError
 from services.audit.adapters.metered import MeteredWriter
-from services.audit.domain.errors import log_unavailable
+from services.audit.domain.errors import TakenError, log_unavailable
 from services.audit.domain.model import Appended, Entry
 from services.audit.tests.sample import an_entry
 
@@ -39,6 +39,13 @@ class Broken(OneKnown):
         raise log_unavailable()
 
 
+class Refusing(OneKnown):
+    """A log that holds other records by the same ids."""
+
+    async def append(self, entries: Sequence[Entry]) -> Appended:
+        raise TakenError({})
+
+
 def readings() -> list[float]:
     return [REGISTRY.get_sample_value(name) or 0.0 for name in NAMES]
 
@@ -54,6 +61,13 @@ async def test_a_failed_commit_counts_as_one() -> None:
     with pytest.raises(MeshError):
         await MeteredWriter(Broken()).append([an_entry()])
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [0, 0, 1, 0, 0]
+
+
+async def test_a_commit_that_is_given_again_without_some_of_it_has_not_failed() -> None:
+    before = readings()
+    with pytest.raises(TakenError):
+        await MeteredWriter(Refusing()).append([an_entry()])
+    assert readings() == before
 
 
 async def test_what_comes_next_is_passed_on() -> None:

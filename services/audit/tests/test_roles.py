@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import psycopg
 import pytest
 
 from services.audit.adapters.writer import PostgresWriter
+from services.audit.domain.merkle import leaf_hash
 from services.audit.tests.conftest import a_writer
 from services.audit.tests.database import check_shards, sql
 from services.audit.tests.sample import an_entry
@@ -46,6 +48,13 @@ FORBIDDEN = [
     "merge into records using (select 1) as one on sequence = 1 when matched then delete",
     "select * from records for update",
     "select * from records_0",
+    # adding where the tree does not reach, which would be in the way of whoever appends next
+    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 5, 'x', '{}', '', now())",
+    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 1000000, 'x',"
+    """ '{"event_class":"payload_erased","writer":"audit","erasure":{"sequence":1}}', '', now())""",
+    "insert into subtrees values (1, 8, 0, '')",
+    "copy records from stdin",
+    "copy subtrees from stdin",
     # removing
     "delete from records",
     "delete from only records",
@@ -116,6 +125,8 @@ FORBIDDEN = [
     "update tree_head set log_id = 'another'",
     "update tree_head set shard = 0",
     "update tree_head set size = 1",
+    "update tree_head set size = 99",
+    "update tree_head set hashes = '{}'",
     "update tree_head set size = size - 1, hashes = '{}'",
     "update shards set root_hash = ''",
     "update shards set close_time = '2000-01-01'",
@@ -156,9 +167,8 @@ async def test_history_cannot_be_changed_by_the_services_own_role(
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [
-        (f"insert into records ({COLUMNS}) {COPY_OF_A_ROW}", psycopg.errors.UniqueViolation),
+        (f"insert into records ({COLUMNS}) {COPY_OF_A_ROW}", PRIVILEGE),
         ("insert into tree_head select 'another', 0, 0, 0, '{}', now()", PRIVILEGE),
-        ("insert into subtrees values (0, 8, 0, ''), (0, 8, 0, '')", psycopg.errors.UniqueViolation),
         # Nothing is done without the record that says so.
         ("select erase_payload(1)", psycopg.DatabaseError),
         ("select archive_shard(1)", psycopg.DatabaseError),
@@ -198,6 +208,101 @@ async def test_nothing_is_done_on_the_word_of_a_record_that_the_log_did_not_writ
     [place] = (await writer.append([an_entry(**part)])).sequences
     with pytest.raises(psycopg.DatabaseError) as refused:
         sql(log_url, "select " + call.format(place))
+    assert (refused.value.sqlstate, refused.value.diag.message_detail) == ("TM001", "no_evidence")
+
+
+APPEND = (
+    "select append_records(%s::int8, %s::int8, %s::bytea[], %s::bytea[], %s::text[], %s::bytea[], array[now()],"
+    " '{}', '{}', '{}', '{}', '{}', '{}', '{}', %s::int2[], %s::int8[], %s::bytea[])"
+)
+OTHER = leaf_hash(b"other")
+
+
+def appended(url: str, form: bytes, **changes: Any) -> list[Any]:
+    """Append one record to the two of the open shard with raw SQL, as `changes` would have it done."""
+    [(size, hashes)] = sql(url, "select size, hashes from tree_head")
+    parts = {
+        "known_size": size,
+        "size": size + 1,
+        "hashes": [*hashes, leaf_hash(form)],
+        "leaves": [leaf_hash(form)],
+        "ids": ["raw-record"],
+        "forms": [form],
+        "levels": None,
+        "places": None,
+        "nodes": None,
+        **changes,
+    }
+    return sql(url, APPEND, *parts.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": 5, "hashes": [OTHER], "ids": [], "forms": [], "leaves": []},
+        {"size": 6, "ids": None, "forms": None, "leaves": None},
+        {"size": 7, "hashes": [OTHER]},
+        {"size": 9, "hashes": [OTHER, OTHER]},
+        {"hashes": []},
+        {"hashes": None},
+        {"forms": [None]},
+        {"forms": []},
+        {"ids": ["one", "two"], "forms": [b"", b""]},
+        {"levels": [8], "places": [0], "nodes": [OTHER]},
+        {"levels": [8], "places": [None], "nodes": [OTHER]},
+    ],
+)
+async def test_what_is_appended_lies_where_the_head_says_and_nowhere_else(
+    log_url: str, writer: PostgresWriter, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(psycopg.DatabaseError) as refused:
+        appended(log_url, b"{}", **changes)
+    assert refused.value.sqlstate in ("TM001", psycopg.errors.NotNullViolation.sqlstate)
+    assert check_shards(log_url) == [range(3), range(3, 5)]
+    assert (await writer.append([an_entry()])).sequences == [5]
+    assert check_shards(log_url) == [range(3), range(3, 6)]
+
+
+async def test_who_knows_an_older_head_appends_nothing(log_url: str, writer: PostgresWriter) -> None:
+    assert appended(log_url, b"{}", known_size=4, size=5) == [(None,)]
+    assert check_shards(log_url) == [range(3), range(3, 5)]
+
+
+def an_erasure(sequence: int, leaf: bytes) -> bytes:
+    part = {"sequence": sequence, "leaf_hash": leaf.hex(), "reason": "because"}
+    return orjson.dumps({"event_class": "payload_erased", "writer": "audit", "erasure": part})
+
+
+@pytest.mark.parametrize(
+    ("form", "changes"),
+    [
+        (an_erasure(1, OTHER), {}),
+        (b'{"event_class":"payload_erased","writer":"audit","erasure":{"sequence":1}}', {}),
+        (b'{"erasure":{"sequence":1}}', {}),
+        # What is in the tree is not what the record says.
+        (an_erasure(1, OTHER), {"leaves": [OTHER]}),
+    ],
+)
+async def test_a_payload_is_not_erased_by_a_record_that_does_not_name_its_leaf(
+    log_url: str, writer: PostgresWriter, form: bytes, changes: dict[str, Any]
+) -> None:
+    appended(log_url, form, **changes)
+    with pytest.raises(psycopg.DatabaseError) as refused:
+        sql(log_url, "select erase_payload(5)")
+    assert (refused.value.sqlstate, refused.value.diag.message_detail) == ("TM001", "no_evidence")
+    assert sql(log_url, "select count(*) from records where canonical is null") == [(0,)]
+
+
+async def test_a_row_beyond_the_head_is_no_evidence(log_url: str, writer: PostgresWriter) -> None:
+    [(leaf,)] = sql(log_url, "select leaf_hash from records where sequence = 1")
+    form = an_erasure(1, leaf)
+    stray = (
+        "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time)"
+        " values (1, 1000000, 'x', %s, %s, now())"
+    )
+    sql(owners_url(log_url), stray, form, leaf_hash(form))
+    with pytest.raises(psycopg.DatabaseError) as refused:
+        sql(log_url, "select erase_payload(1000000)")
     assert (refused.value.sqlstate, refused.value.diag.message_detail) == ("TM001", "no_evidence")
 
 

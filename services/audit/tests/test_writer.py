@@ -14,6 +14,8 @@ from libs.common.errors import MeshError, Reason
 from services.audit.adapters.commit import connect
 from services.audit.adapters.quick import Line
 from services.audit.adapters.writer import PostgresWriter
+from services.audit.domain.errors import TakenError
+from services.audit.domain.merkle import leaf_hash
 from services.audit.tests.conftest import a_writer
 from services.audit.tests.database import check_log, check_shards, head_locked, kill_writers, sql, writer_waits
 from services.audit.tests.sample import an_entry
@@ -62,6 +64,32 @@ async def test_a_record_id_is_stored_once_and_keeps_its_place(log_url: str, writ
     nothing_new = await writer.append([c, a])
     assert (nothing_new.sequences, nothing_new.added, nothing_new.size) == ([2, 0], 0, 3)
     assert check_log(log_url, 3) == [a.record_id, b.record_id, c.record_id]
+
+
+async def test_another_record_with_a_known_id_is_not_taken_for_a_repetition(log_url: str, writers: Writers) -> None:
+    writer, known, fresh = await writers(), an_entry(), an_entry()
+    await writer.append([known])
+    for entries in ([fresh, an_entry(record_id=known.record_id)], [known, an_entry(record_id=known.record_id)]):
+        with pytest.raises(TakenError):
+            await writer.append(entries)
+    with pytest.raises(TakenError) as taken:
+        await writer.append([an_entry(record_id=known.record_id)])
+    assert taken.value.held == {known.record_id: leaf_hash(known.canonical)}
+    check_log(log_url, 1)
+    assert (await writer.append([known, fresh])).sequences == [0, 1]
+    check_log(log_url, 2)
+
+
+async def test_another_record_with_the_id_of_one_in_a_closed_shard_is_not_taken_for_it(
+    log_url: str, writers: Writers
+) -> None:
+    writer, known = await writers(), an_entry()
+    await writer.append([known])
+    await writer.close_shard(0)
+    with pytest.raises(TakenError):
+        await writer.append([an_entry(), an_entry(record_id=known.record_id)])
+    assert (await writer.append([known, an_entry()])).sequences == [0, 2]
+    check_shards(log_url)
 
 
 async def test_a_writer_that_lost_the_race_goes_again_behind_the_other(log_url: str, writers: Writers) -> None:

@@ -56,6 +56,8 @@ class Entry:
     """True if it is durable elsewhere too, and whoever keeps it wants to know once the log has it or refused it."""
     stored: bool = False
     """True if the log has it and the one who waited had left by then."""
+    refused: bool = False
+    """True if the log will not have it and the one who waited had left by then."""
 
 
 class AuditStream:
@@ -328,5 +330,7 @@ class AuditStream:
         self._log.error("record refused by the log", record_id=refused.record_id)
         if refused.waiter is not None and not refused.waiter.done():
             refused.waiter.set_exception(errors.record_refused())
+        else:
+            refused.refused = True
         if refused.kept:
             self._settled(refused.record_id, False)

@@ -92,6 +92,12 @@ class Outbox:
         if entry is not None and entry.stored:
             self.settled(record.record_id, True)
 
+    async def set_aside(self, record: Record, entry: Entry | None) -> None:
+        """Return once a record that the log refused is durable here, for people to look at; it is not delivered again. Raises
+        SERVICE_UNAVAILABLE when the database does not take it."""
+        await self._rows.set_aside(record.record_id, self._writer.fragment(record) if entry is None else entry.fragment)
+        self._due.set()
+
     async def keep_all(self, fragments: Sequence[tuple[str, bytes]]) -> None:
         """Return once all of it is durable here."""
         await self._rows.put(fragments)

@@ -20,6 +20,11 @@ _PUT = text(
     " order by place on conflict do nothing"
 )
 
+_SET_ASIDE = text(
+    "insert into outbox (record_id, fragment, refuse_time) values (:record_id, :fragment, now())"
+    " on conflict (record_id) do update set refuse_time = excluded.refuse_time"
+)
+
 
 class Row(NamedTuple):
     """A record that waits."""
@@ -68,6 +73,11 @@ class OutboxRows:
         statement = update(outbox).where(outbox.c.record_id.in_(record_ids)).values(refuse_time=func.now())
         async with separately(self._engine) as connection:
             await connection.execute(statement)
+
+    async def set_aside(self, record_id: str, fragment: bytes) -> None:
+        """Store a record that the log refused already; one that is here is set aside."""
+        async with separately(self._engine) as connection:
+            await connection.execute(_SET_ASIDE, {"record_id": record_id, "fragment": fragment})
 
     async def standing(self) -> Standing:
         """Return how the outbox stands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from libs.common.errors import MeshError, Reason
@@ -21,6 +22,7 @@ class Keeper(Protocol):
     async def start(self) -> None: ...
     async def stop_delivering(self) -> None: ...
     async def keep(self, record: Record, entry: Entry | None) -> None: ...
+    async def set_aside(self, record: Record, entry: Entry | None) -> None: ...
     async def keep_all(self, fragments: Sequence[tuple[str, bytes]]) -> None: ...
 
 
@@ -29,7 +31,8 @@ OUTBOX_SECONDS = 1.0
 
 
 class DurableTrail:
-    """Appends to the log; what ran and cannot be appended in time goes to the outbox, and from there to the log."""
+    """Appends to the log; what ran and cannot be appended in time goes to the outbox, and from there to the log. What ran and
+    is refused by the log stays in the outbox."""
 
     def __init__(self, stream: AuditStream, outbox: Keeper, log: Log) -> None:
         self._stream, self._outbox, self._log = stream, outbox, log
@@ -67,39 +70,49 @@ class DurableTrail:
         self._stream.leave(record)
 
     async def conclude(self, record: Record, *, within: float) -> None:
-        """Return once the log or the outbox has the record."""
+        """Return once the log or the outbox has the record. Raises AUDIT_RECORD_INVALID when the log refused it; the outbox
+        then has it for people to look at."""
         entry: Entry | None = None
         patience = max(within - OUTBOX_SECONDS, within / 2)
         try:
             entry = self._stream.take(record)
             await self._stream.confirmed(entry, within=patience)
         except MeshError as error:
-            if error.reason is Reason.AUDIT_RECORD_INVALID:
-                raise
-            await self._kept(record, entry, within - patience)
+            if error.reason is not Reason.AUDIT_RECORD_INVALID:
+                await self._kept(record, entry, within - patience)
+                return
+            with suppress(TimeoutError, MeshError):
+                await self._done(self._outbox.set_aside(record, entry), within - patience)
+            raise
         except asyncio.CancelledError:
             if entry is not None:
                 self._go_on(self._see_through(record, entry, patience))
             raise
 
     async def _kept(self, record: Record, entry: Entry | None, within: float) -> None:
-        """Return once the outbox has the record. It goes on after the caller's time is over: it is evidence all the same."""
+        """Return once the outbox has the record."""
         try:
-            async with asyncio.timeout(within):
-                await asyncio.shield(self._go_on(self._outbox.keep(record, entry)))
+            await self._done(self._outbox.keep(record, entry), within)
         except (TimeoutError, MeshError):
             raise errors.not_recorded() from None
+
+    async def _done(self, step: Coroutine[Any, Any, None], within: float) -> None:
+        """Return once a step is done. It goes on after the caller's time is over: it is evidence all the same."""
+        async with asyncio.timeout(within):
+            await asyncio.shield(self._go_on(step))
 
     async def _see_through(self, record: Record, entry: Entry, patience: float) -> None:
         """Do for a caller who left what would have been done for it: what ran is on record either way."""
         if entry.stored:
             return
-        entry.waiter = asyncio.get_running_loop().create_future()
         try:
+            if entry.refused:
+                raise errors.record_refused()
+            entry.waiter = asyncio.get_running_loop().create_future()
             await self._stream.confirmed(entry, within=patience)
         except MeshError as error:
-            if error.reason is not Reason.AUDIT_RECORD_INVALID:
-                await self._outbox.keep(record, entry)
+            refused = error.reason is Reason.AUDIT_RECORD_INVALID
+            await (self._outbox.set_aside if refused else self._outbox.keep)(record, entry)
 
     def _go_on(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(step, name="keep-outcome")

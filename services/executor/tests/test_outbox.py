@@ -240,6 +240,83 @@ async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
     assert audit.ids == [record.record_id for record in records if record is not records[1]]
 
 
+async def set_aside(engine: AsyncEngine, one: Replica, record: Record) -> None:
+    """Return once this record is here and set aside, as it would have been sent."""
+    await left(engine, [record.record_id])
+    async with engine.begin() as connection:
+        [row] = await connection.execute(text("select fragment, refuse_time from outbox"))
+    assert row.fragment == one.outbox._writer.fragment(record)
+    assert row.refuse_time is not None
+
+
+async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    refused, other = outcomes(2)
+    audit.refused = {refused.record_id}
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(refused, within=10)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await set_aside(engines[0], one, refused)
+    await one.trail.conclude(other, within=10)
+    assert audit.ids == [other.record_id]
+    assert await one.outbox._rows.oldest() == []
+
+
+async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_sent(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await replica(audit.address)
+    monkeypatch.setattr("services.executor.adapters.audit_stream.RECORD_BYTES", 10)
+    [record] = outcomes(1)
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(record, within=10)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await set_aside(engines[0], one, record)
+
+
+async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_along(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
+    await until(lambda: one.stream.waiting == 1)
+    concluding.cancel()
+    await set_aside(engines[0], one, record)
+
+
+async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    entry = one.stream.take(record)
+    assert entry.waiter is not None
+    entry.waiter.cancel()
+    await until(lambda: not one.stream.waiting)
+    await asyncio.wait_for(one.trail._see_through(record, entry, 10), 10)
+    await set_aside(engines[0], one, record)
+
+
+async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_aside(
+    replica: MakeReplica, audit: AuditPeer, quiet: Log
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    away = engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="executor")
+    one.outbox._rows._engine = away
+    one.outbox._log = one.trail._log = Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(record, within=2.0)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await away.dispose()
+
+
 async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:

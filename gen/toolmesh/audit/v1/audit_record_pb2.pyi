@@ -278,7 +278,7 @@ class AuditRecord(_message.Message):
     VIOLATIONS_FIELD_NUMBER: _builtins.int
     PREVIEW_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
-    """The id that its writer gave it; appending the same id twice stores it once."""
+    """The id that its writer gave it; appending the same record twice stores it once, another one with its id is refused."""
     event_class: Global___EventClass.ValueType
     """What kind of step."""
     writer: _builtins.str

@@ -35,9 +35,9 @@ class AuditServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AuditServiceAsyncStub: ...
     AppendRecords: _grpc.StreamStreamMultiCallable[_audit_service_pb2.AppendRecordsRequest, _audit_service_pb2.AppendRecordsResponse]
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
-    wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record id
-    that is already in the log is acknowledged and not stored again. A record without a canonical form ends the stream with
-    AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
+    wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
+    is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
+    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
     not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]
@@ -66,9 +66,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     AppendRecords: _aio.StreamStreamMultiCallable[_audit_service_pb2.AppendRecordsRequest, _audit_service_pb2.AppendRecordsResponse]  # type: ignore[assignment]
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
-    wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record id
-    that is already in the log is acknowledged and not stored again. A record without a canonical form ends the stream with
-    AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
+    wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
+    is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
+    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
     not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]  # type: ignore[assignment]
@@ -100,9 +100,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.AppendRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.AppendRecordsResponse]]:
         """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
-        wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record id
-        that is already in the log is acknowledged and not stored again. A record without a canonical form ends the stream with
-        AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
+        wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
+        is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
+        record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
         not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
         """
 
