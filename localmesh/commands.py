@@ -35,6 +35,7 @@ def up(
     composition: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Start the whole mesh on this machine."""
+    _warn_of_strangers()
     arguments = [f"--state={state_path(state)}", f"--already={age_seconds(os.getpid()):.3f}"]
     arguments += [f"--composition={composition}"] if composition else []
     if detach:
@@ -118,6 +119,13 @@ def reset(
     shutil.rmtree(choose_folder(place.path, RunAs.NOBODY), ignore_errors=True)
     shutil.rmtree(place.path)
     _say(as_json, {"deleted": True, "state": str(place.path)}, f"deleted {place.path}")
+
+
+def _warn_of_strangers() -> None:
+    from localmesh.strangers import strangers  # may load what the runner must not carry
+
+    for name in strangers(os.environ):
+        typer.echo(f"{name} is not a setting of a local mesh, nor of anything in it; it is ignored", err=True)
 
 
 def _state(path: Path | None) -> State:

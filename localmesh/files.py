@@ -42,12 +42,17 @@ def rotate(path: Path) -> None:
             path.replace(path.with_name(path.name + ".1"))
 
 
-def last_lines(path: Path, count: int) -> list[str]:
-    """Returns the last lines of a log without reading all of it."""
+def size_of(path: Path) -> int:
+    """Returns how much is in a file; nothing where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def last_lines(path: Path, count: int, *, begin: int = 0) -> list[str]:
+    """Returns the last lines of a log without reading all of it; none from before the place where to begin."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 512 * max(count, 1)))
+            file.seek(max(begin, size - 512 * max(count, 1)))
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from localmesh.files import last_lines
+from localmesh.files import last_lines, size_of
 from localmesh.state import State
 
 POLL_SECONDS = 0.1
@@ -22,7 +22,7 @@ def parts(state: State) -> list[str]:
 def read(state: State, names: Sequence[str], count: int, *, follow: bool) -> Iterator[tuple[str, str]]:
     """Yields the last lines of the named parts in order of time, then, if asked to, each line as it is written."""
     paths = {name: state.log_file(name) for name in names}
-    places = {name: _size(path) for name, path in paths.items()}
+    places = {name: size_of(path) for name, path in paths.items()}
     yield from _merged({name: last_lines(path, count) for name, path in paths.items()}, count)
     while follow:
         for name, path in paths.items():
@@ -45,7 +45,7 @@ def _merged(lines: dict[str, list[str]], count: int) -> list[tuple[str, str]]:
 
 
 def _written_since(path: Path, places: dict[str, int], name: str) -> list[str]:
-    size = _size(path)
+    size = size_of(path)
     if size < places[name]:  # rotated
         places[name] = 0
     if size == places[name]:
@@ -56,7 +56,3 @@ def _written_since(path: Path, places: dict[str, int], name: str) -> list[str]:
     whole = text[: text.rfind(b"\n") + 1]
     places[name] += len(whole)
     return whole.decode(errors="replace").splitlines()
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

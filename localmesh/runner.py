@@ -16,7 +16,7 @@ from pathlib import Path
 
 from localmesh import composition
 from localmesh.composition import Mesh
-from localmesh.exits import FAILED, KILLED, OK, WRONG_STATE
+from localmesh.exits import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
 from localmesh.files import rotate, write_json
 from localmesh.greeting import greeting, mint_token
 from localmesh.leftovers import clear_leftovers, remember_children
@@ -28,7 +28,7 @@ from localmesh.process import succeeds_in_fork
 from localmesh.report import Event, Report, report_to_file, report_to_pipe, report_to_terminal, unfailing
 from localmesh.runtime import measured, mesh_facts, runtime_document
 from localmesh.secrets import read_secrets
-from localmesh.settings import Settings, settings_from, state_path
+from localmesh.settings import SettingError, Settings, settings_from, state_path
 from localmesh.state import State, StateError, open_state, runner_pid, take_lock
 from localmesh.supervisor import Supervisor
 from localmesh.wheels import ProgramError
@@ -54,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     try:
         return asyncio.run(_run(order, settings_from(os.environ), report))
+    except SettingError as error:
+        report(Event("refused", text=str(error)))
+        return WRONG_USAGE
     except (StateError, ProgramError, ValueError, OSError) as error:
         report(Event("refused", text=str(error)))
         return FAILED

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 TRUST_DOMAIN = "toolmesh.local"
 ISSUER = "https://authz.toolmesh.local"
@@ -40,27 +41,55 @@ class Settings:
     max_token_lifetime: int = 86_400
 
 
+class SettingError(ValueError):
+    """A variable has a value that cannot be meant; says which."""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+
+
+VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "TOOLMESH_LOG_LEVEL": ("log_level", str),
+    "TOOLMESH_DRAIN_SECONDS": ("drain_seconds", _number),
+    "TOOLMESH_OTLP_ENDPOINT": ("otlp_endpoint", lambda text: text or None),
+    "TOOLMESH_TRACE_SAMPLE_RATIO": ("trace_sample_ratio", _number),
+    "TOOLMESH_EDGE_RATE": ("rate_per_second", _whole),
+    "TOOLMESH_EDGE_BURST": ("rate_burst", _whole),
+    "TOOLMESH_RELAY": ("relay", str),
+    "TOOLMESH_KAFKA_BROKERS": ("kafka_brokers", str),
+    "TOOLMESH_TRUSTED_ISSUERS": ("trusted_issuers", str),
+    "TOOLMESH_DID_RESOLVER": ("did_resolver", str),
+    "TOOLMESH_TOOL_PACKS": ("tool_packs", str),
+    "TOOLMESH_VOLUMES": ("volumes", str),
+    "TOOLMESH_RUNSC": ("runsc", str),
+    "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
+    "TOOLMESH_HOOKS": ("hooks", str),
+    "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", _whole),
+}
+
+
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Reads the settings; raises ValueError where a number is not one."""
-    default = Settings()
-    return Settings(
-        log_level=environment.get("TOOLMESH_LOG_LEVEL", default.log_level),
-        drain_seconds=float(environment.get("TOOLMESH_DRAIN_SECONDS", default.drain_seconds)),
-        otlp_endpoint=environment.get("TOOLMESH_OTLP_ENDPOINT") or None,
-        trace_sample_ratio=float(environment.get("TOOLMESH_TRACE_SAMPLE_RATIO", default.trace_sample_ratio)),
-        rate_per_second=int(environment.get("TOOLMESH_EDGE_RATE", default.rate_per_second)),
-        rate_burst=int(environment.get("TOOLMESH_EDGE_BURST", default.rate_burst)),
-        relay=environment.get("TOOLMESH_RELAY", default.relay),
-        kafka_brokers=environment.get("TOOLMESH_KAFKA_BROKERS", default.kafka_brokers),
-        trusted_issuers=environment.get("TOOLMESH_TRUSTED_ISSUERS", default.trusted_issuers),
-        did_resolver=environment.get("TOOLMESH_DID_RESOLVER", default.did_resolver),
-        tool_packs=environment.get("TOOLMESH_TOOL_PACKS", default.tool_packs),
-        volumes=environment.get("TOOLMESH_VOLUMES", default.volumes),
-        runsc=environment.get("TOOLMESH_RUNSC", default.runsc),
-        egress_internal=environment.get("TOOLMESH_EGRESS_INTERNAL", default.egress_internal),
-        hooks=environment.get("TOOLMESH_HOOKS", default.hooks),
-        max_token_lifetime=int(environment.get("TOOLMESH_MAX_TOKEN_LIFETIME", default.max_token_lifetime)),
-    )
+    """Reads the settings; raises SettingError with the name of a variable whose value is none."""
+    chosen: dict[str, Any] = {}
+    for name, (field, read) in VARIABLES.items():
+        if name not in environment:
+            continue
+        try:
+            chosen[field] = read(environment[name])
+        except ValueError as error:
+            raise SettingError(f"{name}: {environment[name]!r} {error}") from None
+    return Settings(**chosen)
 
 
 def state_path(chosen: Path | None = None) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localmesh.files import last_lines
+from localmesh.files import last_lines, size_of
 from localmesh.part import Part, PartError
 from localmesh.process import Child, describe_exit, spawn
 from localmesh.report import Event, Report
@@ -30,6 +30,8 @@ class Member:
     child: Child | None = None
     ready: bool = False
     restarts: int = 0
+    log_begins: int = 0
+    """Where in its log the present life of the part begins."""
 
     @property
     def pid(self) -> int | None:
@@ -126,6 +128,7 @@ class Supervisor:
 
     async def _bring_up(self, member: Member) -> None:
         part = member.part
+        member.log_begins = size_of(self._log_file(part.name))
         await part.prepare()
         member.child = self._spawn(part)
         self._note(member, ready=False)
@@ -169,7 +172,7 @@ class Supervisor:
 
     def _fail(self, member: Member, error: Exception) -> None:
         reason = _reason(error)
-        lines = tuple(last_lines(self._log_file(member.part.name), SHOWN_LOG_LINES))
+        lines = tuple(last_lines(self._log_file(member.part.name), SHOWN_LOG_LINES, begin=member.log_begins))
         self._report(Event("failed", member.part.name, reason, lines=lines))
         if self._failure is not None and not self._failure.done():
             self._failure.set_result(PartError(member.part.name, reason))

@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 
 PREFIX = "TOOLMESH_"
 # Variables of the local runner and the client, which a service's environment may hold without meaning anything to it.
-FOREIGN = {"TOOLMESH_STATE", "TOOLMESH_TOKEN", "TOOLMESH_URL", "TOOLMESH_CA"}
+FOREIGN = {
+    "TOOLMESH_STATE",
+    "TOOLMESH_TOKEN",
+    "TOOLMESH_URL",
+    "TOOLMESH_CA",
+    "TOOLMESH_KEY_SECRET",
+    "TOOLMESH_ACCESS_TOKEN",
+    "TOOLMESH_AUDIT_KEY",
+    "TOOLMESH_DEBUG",
+}
 T = TypeVar("T")
 
 

@@ -38,6 +38,23 @@ def test_up_prints_what_status_prints_and_down_ends_it(commands: Commands) -> No
     assert not (commands.state / "runtime.json").exists()
 
 
+@pytest.mark.parametrize("detach", [(), ("--detach",)])
+def test_a_setting_that_cannot_be_meant_is_wrong_usage_and_named(tmp_path: Path, detach: tuple[str, ...]) -> None:
+    commands = Commands(tmp_path / "state", environment={"TOOLMESH_DRAIN_SECONDS": "abc"})
+    finished = commands.run("up", *detach)
+    assert finished.returncode == 2
+    assert "TOOLMESH_DRAIN_SECONDS" in finished.stdout
+
+
+def test_a_variable_that_nobody_knows_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    commands = Commands(tmp_path / "state", environment={"TOOLMESH_TOOL_PACK": "/x", "TOOLMESH_TOKEN": "t"})
+    finished = commands.run("up", "--detach", "--json")
+    commands.down()
+    assert finished.returncode == 0
+    assert "TOOLMESH_TOOL_PACK" in finished.stderr
+    assert "TOOLMESH_TOKEN" not in finished.stderr
+
+
 def test_status_for_a_person_names_every_part(commands: Commands) -> None:
     document = commands.up()
     table = commands.run("status").stdout

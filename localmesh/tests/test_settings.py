@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from localmesh.settings import Settings, inherited_environment, settings_from, state_path
+from localmesh.settings import (
+    VARIABLES,
+    SettingError,
+    Settings,
+    inherited_environment,
+    settings_from,
+    state_path,
+)
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -31,9 +39,14 @@ def test_every_setting_can_be_chosen() -> None:
     assert chosen == named
 
 
-def test_a_number_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError):
-        settings_from({"TOOLMESH_EDGE_RATE": "many"})
+@pytest.mark.parametrize("name", ["EDGE_RATE", "EDGE_BURST", "DRAIN_SECONDS", "TRACE_SAMPLE_RATIO"])
+def test_a_number_that_is_none_is_refused_by_the_name_of_its_variable(name: str) -> None:
+    with pytest.raises(SettingError, match=f"TOOLMESH_{name}.*many"):
+        settings_from({f"TOOLMESH_{name}": "many"})
+
+
+def test_every_field_has_a_variable() -> None:
+    assert {field for field, _ in VARIABLES.values()} == {field.name for field in fields(Settings)}
 
 
 def test_the_state_folder_is_the_chosen_one_then_the_environments_then_the_users(

@@ -125,6 +125,27 @@ async def test_a_part_that_ends_at_once_fails_the_start_and_shows_its_log(stage:
     assert stage.said("stopped") == ["well"]
 
 
+async def test_only_the_lines_of_this_start_are_shown(stage: Stage) -> None:
+    (stage.folder / "broken.log").write_text("of an earlier life\n" * 20)
+    supervisor = stage.supervisor(stage.part("broken", program="import sys; print('mine'); sys.exit(7)"))
+    with pytest.raises(PartError):
+        await supervisor.start()
+    (event,) = [event for event in stage.events if event.kind == "failed"]
+    assert event.lines == ("mine",)
+
+
+async def test_a_part_that_was_never_started_shows_no_lines(stage: Stage) -> None:
+    async def break_down() -> None:
+        raise RuntimeError("no room")
+
+    (stage.folder / "only.log").write_text("of an earlier life\n")
+    supervisor = stage.supervisor(replace(stage.part("only"), prepare=break_down))
+    with pytest.raises(PartError):
+        await supervisor.start()
+    (event,) = [event for event in stage.events if event.kind == "failed"]
+    assert event.lines == ()
+
+
 async def test_a_part_that_is_never_ready_fails_the_start(stage: Stage) -> None:
     mute = replace(stage.part("mute", program="import signal; signal.pause()"), ready_seconds=0.2)
     supervisor = stage.supervisor(mute)

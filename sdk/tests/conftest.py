@@ -23,6 +23,7 @@ from toolmesh.executor.v1 import executor_service_pb2_grpc
 from toolmesh.registry.v1 import (
     discovery_service_pb2_grpc,
     lifecycle_service_pb2_grpc,
+    namespace_service_pb2_grpc,
     registry_service_pb2_grpc,
     trust_service_pb2_grpc,
 )
@@ -135,6 +136,9 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             )
             discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(
                 servicer(discovery_service_pb2_grpc.DiscoveryServiceServicer, mesh), server
+            )
+            namespace_service_pb2_grpc.add_NamespaceServiceServicer_to_server(
+                servicer(namespace_service_pb2_grpc.NamespaceServiceServicer, mesh), server
             )
             trust_service_pb2_grpc.add_TrustServiceServicer_to_server(
                 servicer(trust_service_pb2_grpc.TrustServiceServicer, mesh), server

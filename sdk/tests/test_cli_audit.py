@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -143,3 +144,34 @@ def test_a_missing_scope_is_authorization_refused(toolmesh: Any, log: Any) -> No
     ran = toolmesh("audit", "tail")
     assert ran.exit_code == 4
     assert "audit:read" in ran.stderr
+
+
+def test_records_are_chosen_by_whom_how_and_when(toolmesh: Any, log: Any) -> None:
+    chosen = ("--subject", "did:web:x:alice", "--status", "error", "--decision", "requires_approval")
+    ran = toolmesh("audit", "tail", *chosen, "--since", "2027-01-15T08:00:00Z", "--until", "2027-01-16")
+    assert ran.exit_code == 0
+    asked = log.of("QueryRecords")[0].request.filter
+    assert (asked.subject, asked.status) == ("did:web:x:alice", pb.RECORD_STATUS_ERROR)
+    assert asked.authorization == pb.AUTHORIZATION_OUTCOME_REQUIRES_APPROVAL
+    assert (asked.from_time.seconds, asked.to_time.seconds) == (1_800_000_000, 1_800_057_600)
+
+
+def test_a_span_reaches_back_from_now_and_holds_while_following(toolmesh: Any, log: Any) -> None:
+    log.answer("WatchRecords", MeshError(Reason.TOKEN_EXPIRED))
+    toolmesh("audit", "tail", "--since", "2h", "--status", "timeout", "-f")
+    for method in ("QueryRecords", "WatchRecords"):
+        asked = log.of(method)[0].request.filter
+        assert asked.status == pb.RECORD_STATUS_TIMEOUT
+        assert timedelta(hours=1) < datetime.now(UTC) - asked.from_time.ToDatetime(UTC) < timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--since", "lately"), ("--until", "9" * 20 + "d"), ("--status", "fine"), ("--decision", "maybe")],
+)
+def test_a_filter_that_cannot_be_meant_is_two_and_names_its_option(
+    toolmesh: Any, log: Any, wrong: tuple[str, str]
+) -> None:
+    ran = toolmesh("audit", "tail", *wrong)
+    assert (ran.exit_code, log.of("QueryRecords")) == (2, [])
+    assert wrong[0] in ran.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import executor_service_pb2, result_envelope_pb2
 from toolmesh_sdk import Reason
 from toolmesh_sdk.cli.call import read_arguments
@@ -59,12 +60,16 @@ def test_a_large_result_is_printed_whole_and_unbroken(toolmesh: Any, mesh: Any) 
 
 
 def test_warnings_go_to_stderr(toolmesh: Any, mesh: Any) -> None:
-    notice = result_envelope_pb2.DeprecationNotice(successor="tools/core.echo/versions/2.0.0")
+    notice = result_envelope_pb2.DeprecationNotice(
+        sunset_time=Timestamp(seconds=1_800_000_000),
+        successor="tools/core.echo/versions/2.0.0",
+        migration_guide_url="https://example.com/move",
+    )
     stored = result_envelope_pb2.PersistedResult(ref="results/1", size_bytes=5)
     mesh.answer("Invoke", done({}, deprecation=notice, persisted=[stored]))
     ran = toolmesh("call", "echo")
     assert json.loads(ran.stdout) == {}
-    assert "tools/core.echo/versions/2.0.0" in ran.stderr
+    assert all(words in ran.stderr for words in ("tools/core.echo/versions/2.0.0", "2027-01-15", "example.com/move"))
     assert "results/1" in ran.stderr
 
 
@@ -117,6 +122,42 @@ def test_a_given_token_is_used_and_none_is_minted(toolmesh: Any, mesh: Any) -> N
     assert mesh.of("IssueToken") == []
 
 
+@pytest.mark.parametrize("way", ["edge", "direct"])
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_token_is_two_and_stands_for_nobody(toolmesh: Any, mesh: Any, way: str, empty: str) -> None:
+    ran = toolmesh("call", "echo", "--token", empty, "--via", way)
+    assert (ran.exit_code, ran.stdout, mesh.seen) == (2, "", [])
+    assert "--token" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("call", "echo"), ("tools", "disable", "echo", "-r", "why"), ("token", "revoke", "id")]
+)
+def test_an_empty_variable_is_an_empty_token(
+    toolmesh: Any, mesh: Any, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TOOLMESH_TOKEN", "")
+    ran = toolmesh(*command)
+    assert (ran.exit_code, mesh.seen) == (2, [])
+    assert "TOOLMESH_TOKEN" in ran.stderr
+
+
+def test_a_token_that_was_given_stands_beside_an_empty_variable(
+    toolmesh: Any, mesh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLMESH_TOKEN", "")
+    mesh.answer("Invoke", done({}))
+    assert toolmesh("call", "echo", "--token", "mine").exit_code == 0
+    assert mesh.of("Invoke")[0].metadata["authorization"] == "Bearer mine"
+
+
+def test_how_often_a_call_was_tried_is_said(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", MeshError(Reason.AUDIT_UNAVAILABLE))
+    assert "after 4 attempts" in toolmesh("call", "echo").stderr
+    mesh.answer("Invoke", MeshError(Reason.EXECUTION_FAILED))
+    assert "attempts" not in toolmesh("call", "echo").stderr
+
+
 def test_a_token_of_the_local_mesh_is_not_shown_to_another_address(
     toolmesh: Any, mesh: Any, serve: Callable[..., str]
 ) -> None:
@@ -142,6 +183,7 @@ def test_the_local_meshs_own_address_gets_its_token(toolmesh: Any, mesh: Any, lo
         ["call", "echo", "[]"],
         ["call", "echo", '{"a":1,"a":2}'],
         ["call", "echo", "--arg", "novalue"],
+        ["call", "echo", "--arg", "text=a", "--arg", "text=b"],
         ["call", "echo", "--via", "sideways"],
         ["call", "echo", "--url", "mesh.example:80"],
         ["call", "echo", "--ca", "/no/such/file"],

@@ -57,6 +57,7 @@ def test_a_sunset_may_be_a_date(toolmesh: Any, mesh: Any) -> None:
         ("publish", "PublishVersion", False),
         ("undeprecate", "UndeprecateVersion", False),
         ("sunset", "SunsetVersion", False),
+        ("setup-done", "CompleteSetup", False),
         ("disable", "DisableTool", True),
         ("enable", "EnableTool", True),
         ("quarantine", "QuarantineTool", True),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
+from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh_sdk import Reason, derive_idempotency_key
 
 from libs.common.errors import MeshError
@@ -42,6 +44,48 @@ def test_a_result_that_is_left_out_is_spoken_of(toolmesh: Any, mesh: Any) -> Non
     assert "would return" in toolmesh("call", "acme.wipe", "--preview").stdout
     document = json.loads(toolmesh("call", "acme.wipe", "--preview", "--json").stdout)
     assert (document["predicted_result"], document["result_left_out"]) == (None, "needs_approval")
+
+
+def manifest(mutation: Any, **idempotency: Any) -> Any:
+    said = {"idempotency": mpb.Idempotency(**idempotency)} if idempotency else {}
+    version = tool_version_pb2.ToolVersion(manifest=mpb.ToolManifest(mutation_class=mutation, **said))
+    return registry_service_pb2.ResolveToolResponse(version=version)
+
+
+WRITES = manifest(mpb.MUTATION_CLASS_WRITE_REVERSIBLE)
+ASKS = manifest(mpb.MUTATION_CLASS_READ_ONLY, mode=mpb.IDEMPOTENCY_MODE_KEY_REQUIRED)
+NATURAL = manifest(mpb.MUTATION_CLASS_WRITE_REVERSIBLE, mode=mpb.IDEMPOTENCY_MODE_NATURAL)
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "shown"),
+    [
+        (WRITES, [], "--key KEY --preview-token"),
+        (ASKS, [], "--key KEY --preview-token"),
+        (NATURAL, [], None),
+        (MeshError(Reason.PERMISSION_DENIED), [], None),
+        (NATURAL, ["--key", "k 1"], "--key 'k 1' --preview-token"),
+    ],
+)
+def test_a_preview_shows_the_key_that_the_call_will_need(
+    toolmesh: Any, mesh: Any, found: Any, given: list[str], shown: str | None
+) -> None:
+    mesh.answer("PreviewInvocation", PREVIEW)
+    mesh.answer("ResolveTool", found)
+    ran = toolmesh("call", "acme.wipe", "--preview", *given)
+    assert ran.exit_code == 0
+    assert (shown in ran.stdout) if shown else ("--key" not in ran.stdout)
+
+
+def test_a_preview_promises_nothing_where_a_person_would_have_to_approve(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("PreviewInvocation", PREVIEW)
+    refused = toolmesh("call", "acme.wipe", "--preview").stdout
+    free = pb.PreviewInvocationResponse()
+    free.CopyFrom(PREVIEW)
+    free.approval_required = False
+    mesh.answer("PreviewInvocation", free)
+    allowed = toolmesh("call", "acme.wipe", "--preview").stdout
+    assert ("To do it" in allowed, "To do it" in refused, "refused" in refused) == (True, False, True)
 
 
 def test_a_preview_fails_like_the_call(toolmesh: Any, mesh: Any) -> None:

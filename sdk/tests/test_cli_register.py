@@ -68,6 +68,24 @@ def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_
     assert all(place in ran.stderr for place in ("/title", "/kind"))
 
 
+def test_a_missing_word_is_reported_like_a_wrong_one_and_every_place_in_one_form(
+    toolmesh: Any, mesh: Any, tmp_path: Path
+) -> None:
+    broken = [
+        Violation("manifest.execution.runner", "enum.not_in", "must not be in list [0]"),
+        Violation("manifest.side_effects[0].operation", "enum.not_in", "must not be in list [0]"),
+        Violation("manifest.title", "string.min_len", "must be at least 3 characters"),
+        Violation("/input/schema", "schema", "is no schema"),
+    ]
+    mesh.answer("RegisterTool", MeshError(Reason.INVALID_REQUEST, violations=broken))
+    ran = toolmesh("tools", "register", write(tmp_path, "m.json", MANIFEST), "--json")
+    found = {each["path"]: each["message"] for each in json.loads(ran.stdout)["error"]["violations"]}
+    assert list(found) == ["/execution/runner", "/side_effects/0/operation", "/title", "/input/schema"]
+    assert all(word in found["/execution/runner"] for word in ("builtin", "python", "command"))
+    assert "create" in found["/side_effects/0/operation"]
+    assert found["/title"] == "must be at least 3 characters"
+
+
 def test_a_manifest_that_cannot_be_meant_keeps_all_others_back(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
     good = write(tmp_path, "good.json", MANIFEST)
     bad = write(tmp_path, "bad.json", {**MANIFEST, "kind": "sorcery"})

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import trust_service_pb2 as pb
 from toolmesh_sdk import Reason
+from toolmesh_sdk.cli.trust import Kind
 
 from libs.common.errors import MeshError, Violation
 
@@ -80,6 +81,25 @@ def test_a_promotion_shows_the_stage_or_every_gate_that_is_not_met(toolmesh: Any
     refused = toolmesh("tools", "promote", "echo")
     assert refused.exit_code == 1
     assert {"security_audit", "invocations"} <= {line.split(":")[0].strip() for line in refused.stderr.splitlines()}
+
+
+def test_a_verification_is_recorded_as_passed_or_failed(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("RecordVerification", pb.RecordVerificationResponse(fact_id="fact-1"))
+    ran = toolmesh("tools", "verify", "echo@1.0.0", "integration_tests", "--evidence", "https://x", "--summary", "ran")
+    assert ran.stdout == "core.echo@1.0.0 passed integration_tests  fact-1\n"
+    assert "failed" in toolmesh("tools", "verify", "echo@1.0.0", "regression", "--failed").stdout
+    first, second = mesh.of("RecordVerification")
+    assert (first.request.version, first.request.passed) == ("tools/core.echo/versions/1.0.0", True)
+    assert (first.request.evidence_url, first.request.summary) == ("https://x", "ran")
+    assert (second.request.kind, second.request.passed) == (pb.VERIFICATION_KIND_REGRESSION, False)
+    assert first.peer
+    for wrong in (("echo", "regression"), ("echo@1.0.0", "everything")):
+        assert toolmesh("tools", "verify", *wrong).exit_code == 2
+
+
+def test_every_kind_of_verification_has_its_word() -> None:
+    kinds = {f"VERIFICATION_KIND_{kind.upper()}" for kind in Kind}
+    assert kinds == {name for name, number in pb.VerificationKind.items() if number}
 
 
 def test_a_revocation_and_its_end_name_the_versions(toolmesh: Any, mesh: Any) -> None:

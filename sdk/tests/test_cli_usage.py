@@ -29,6 +29,9 @@ def seconds(value: float) -> Duration:
     return Duration(seconds=int(value), nanos=int(value % 1 * 1e9))
 
 
+REASONS = sorted(number for number in error_reason_pb2.ErrorReason.values() if number)[:8]
+
+
 def usage(calls: int = 10, failed: int = 0, **changes: Any) -> usage_pb2.Usage:
     """Return the usage of so many calls, some of which failed."""
     fields: dict[str, Any] = {
@@ -163,6 +166,16 @@ def test_a_tool_is_shown_with_its_days_outcomes_versions_and_callers(toolmesh: A
     assert used.of("GetToolUsage")[0].request.name == "tools/core.echo/versions/1.0.0"
     groups = [(call.request.group, call.request.filter.tool) for call in used.of("ListTopUsage")]
     assert groups == [(pb.USAGE_GROUP_VERSION, "echo"), (pb.USAGE_GROUP_CALLER, "echo")]
+
+
+def test_reasons_that_are_not_shown_are_counted(toolmesh: Any, used: Any) -> None:
+    reasons = [usage_pb2.ReasonCount(reason=number, count=3) for number in REASONS]
+    total = usage(100, 44, reasons=reasons)
+    days = [usage_pb2.DayUsage(day=stamp(TODAY), usage=usage(100, 44))]
+    used.answer("GetUsage", pb.GetUsageResponse(total=total, days=days, coverage=coverage()))
+    lines = lines_of(toolmesh("usage", "tool", "echo"))
+    assert sum(line[:1] == ["because"] for line in lines) == 5
+    assert ["and", "3", "more", "9"] in lines
 
 
 def test_a_caller_is_shown_with_its_tools(toolmesh: Any, used: Any) -> None:

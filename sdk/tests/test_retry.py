@@ -136,6 +136,18 @@ async def test_a_call_ends_at_its_timeout(drive: Any, mesh: Any, serve: Callable
     assert caught.value.answered is False
 
 
+@pytest.mark.parametrize("key", [None, "order-17"])
+async def test_a_tool_that_used_up_its_own_time_is_not_tried_again(
+    drive: Any, mesh: Any, serve: Callable[..., str], key: str | None
+) -> None:
+    mesh.answer("Invoke", MeshError(Reason.TOOL_TIMEOUT, metadata={"limit_ms": "20"}), DONE)
+    client = drive(serve())
+    with pytest.raises(DeadlineExceededError) as caught:
+        await client.do("call", "slow", idempotency_key=key)
+    assert (len(mesh.of("Invoke")), client.pauses, caught.value.attempts) == (1, [], 1)
+    assert caught.value.retryable
+
+
 class Clock:
     """A clock that a test moves."""
 

@@ -38,9 +38,12 @@ async def test_the_token_is_a_bearer_token_and_is_asked_for_at_every_attempt(
     assert [call.metadata["authorization"] for call in mesh.seen] == ["Bearer first", "Bearer second"]
 
 
-async def test_without_a_token_none_is_sent(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+@pytest.mark.parametrize("token", ["", None])
+async def test_without_a_token_none_is_sent(
+    drive: Any, mesh: Any, serve: Callable[..., str], token: str | None
+) -> None:
     mesh.answer("Invoke", DONE)
-    await drive(serve()).do("call", "echo")
+    await drive(serve(), token=token).do("call", "echo")
     assert "authorization" not in mesh.seen[0].metadata
 
 

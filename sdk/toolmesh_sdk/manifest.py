@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from toolmesh.common.v1.error_table import Reason
@@ -17,6 +18,8 @@ from toolmesh_sdk.payload import dump
 
 _WHOLE = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64}
 _MOST_PROBLEMS = 100
+_MISSING_WORD = "enum.not_in"
+_ELEMENT = re.compile(r"[^.\[\]]+")
 _SECONDS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?s")
 
 
@@ -27,6 +30,31 @@ def manifest_from(document: Any) -> ToolManifest:
     if problems:
         raise error_of(Reason.TOOL_MANIFEST_INVALID, violations=problems[:_MOST_PROBLEMS])
     return message
+
+
+def as_written(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Return what the contract finds wrong with a request, in the terms of the document that its manifest was written as."""
+    return tuple(_as_written(each) for each in violations)
+
+
+def _as_written(violation: Violation) -> Violation:
+    root, *steps = _ELEMENT.findall(violation.path) or [""]
+    if violation.path.startswith("/") or root != "manifest":
+        return violation
+    enum = _enum_at(steps) if violation.rule == _MISSING_WORD else None
+    message = violation.message if enum is None else f"is missing; it is one of {_words(enum)}"
+    return replace(violation, path="".join(f"/{step}" for step in steps), message=message)
+
+
+def _enum_at(steps: Iterable[str]) -> EnumDescriptor | None:
+    """Return the words that a place of a manifest takes; None where it takes other things."""
+    inside: Descriptor | None = ToolManifest.DESCRIPTOR
+    field: FieldDescriptor | None = None
+    for step in steps:
+        if not step.isdigit():
+            field = inside.fields_by_name.get(step) if inside is not None else None
+            inside = field.message_type if field is not None else None
+    return field.enum_type if field is not None else None
 
 
 def _fill(message: Message, document: Any, at: str) -> Iterator[tuple[str, str]]:
@@ -113,9 +141,13 @@ def _scalar(field: Any, value: Any) -> Any:
 
 
 def _number(enum: EnumDescriptor, value: Any) -> Any:
-    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
-    found = enum.values_by_name.get(prefix + value.upper()) if isinstance(value, str) else None
-    if found is None or not found.number:
-        words = ", ".join(each.name.removeprefix(prefix).lower() for each in enum.values if each.number)
-        return _Problem(f"is none of {words}")
-    return found.number
+    found = enum.values_by_name.get(_prefix(enum) + value.upper()) if isinstance(value, str) else None
+    return found.number if found is not None and found.number else _Problem(f"is none of {_words(enum)}")
+
+
+def _words(enum: EnumDescriptor) -> str:
+    return ", ".join(each.name.removeprefix(_prefix(enum)).lower() for each in enum.values if each.number)
+
+
+def _prefix(enum: EnumDescriptor) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"

@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from toolmesh.common.v1.error_table import Reason
+
 from toolmesh_sdk.errors import ToolmeshError
+
+# A tool that used up its own time would use it up again. Whoever called may try with less work, or later.
+_USED_UP = frozenset({Reason.TOOL_TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +61,12 @@ class Attempts:
 
         An answer of the mesh is obeyed: no retry unless it says retryable, and none before its retry_after. Where the
         transport failed without an answer, the tool may have run; then only a call that is safe to repeat is repeated.
+        A tool that its own limit ended is not tried again.
         """
         error.attempts = self.made
-        if not error.retryable or not (error.answered or self._repeatable) or self.made >= self._policy.attempts:
+        if not error.retryable or error.reason in _USED_UP or self.made >= self._policy.attempts:
+            return None
+        if not (error.answered or self._repeatable):
             return None
         wait = max(self._policy.backoff(self.made), error.retry_after or 0.0)
         return wait if wait < self.remaining() else None

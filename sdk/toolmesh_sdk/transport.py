@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.proof import ProofKey
 
 Response = TypeVar("Response")
-Token: TypeAlias = str | Callable[[], str]
+Token: TypeAlias = str | Callable[[], str] | None
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 DEFAULT_TIMEOUT = 30.0
 
@@ -43,7 +43,7 @@ class Options:
 
     def metadata(self, traceparent: str) -> Metadata:
         """Return what travels beside a request. The token is read now, so that a renewed one is used at once."""
-        token = self.token if isinstance(self.token, str) else self.token()
+        token = self.token() if callable(self.token) else self.token
         trace: Metadata = (("traceparent", traceparent),)
         return (*trace, ("authorization", f"Bearer {token}")) if token else trace
 

@@ -56,6 +56,11 @@ def test_every_problem_is_named_at_once(base: dict[str, str]) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["STATE", "TOKEN", "URL", "CA", "KEY_SECRET", "ACCESS_TOKEN", "AUDIT_KEY", "DEBUG"])
+def test_what_is_meant_for_the_command_line_is_no_problem(base: dict[str, str], name: str) -> None:
+    load(Settings, environment(base, **{f"TOOLMESH_{name}": "x"}))
+
+
 def test_secrets_are_shown_neither_when_good_nor_when_malformed(base: dict[str, str]) -> None:
     assert "hunter2" not in str(describe(load(Settings, environment(base))))
     with pytest.raises(SettingsError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from toolmesh_sdk.cli import options, output
 from toolmesh_sdk.cli.export import export
 from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.moments import moment_from
 from toolmesh_sdk.cli.place import Place, open_client
 from toolmesh_sdk.cli.verify import verify
 
@@ -25,6 +27,22 @@ app.command()(verify)
 _MOST_PER_PAGE = 1000
 
 
+class Status(StrEnum):
+    """How a step ended."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+
+
+class Decision(StrEnum):
+    """What policy said to a call."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    REQUIRES_APPROVAL = "requires_approval"
+
+
 @app.command()
 @reported
 def tail(
@@ -33,9 +51,14 @@ def tail(
     tool: Annotated[str, typer.Option(help="Only this tool, such as echo or arith*.")] = "",
     trace: Annotated[str, typer.Option(help="Only this trace.")] = "",
     invocation: Annotated[str, typer.Option(help="Only this invocation.")] = "",
+    subject: Annotated[str, typer.Option(help="Only calls on this subject's authority, a DID.")] = "",
+    status: Annotated[Status | None, typer.Option(help="Only steps that ended so.")] = None,
+    decision: Annotated[Decision | None, typer.Option(help="Only steps that policy answered so.")] = None,
+    since: Annotated[str, typer.Option(help="From this time, or so long ago: 2026-11-15T08:00:00Z, 2h.")] = "",
+    until: Annotated[str, typer.Option(help="Up to but without this time, or so long ago.")] = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -44,7 +67,18 @@ def tail(
 
     With --json: {"records": [...]}, or one record per line when following.
     """
-    filters: RecordFilters = {"tool": tool, "trace_id": trace, "invocation_id": invocation}
+    filters: RecordFilters = {
+        "tool": tool,
+        "trace_id": trace,
+        "invocation_id": invocation,
+        "subject": subject,
+        "status": status or "",
+        "authorization": decision or "",
+    }
+    if since:
+        filters["from_time"] = moment_from(since, "--since")
+    if until:
+        filters["to_time"] = moment_from(until, "--until")
     with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
         # Asked for before the query, so that a record appended in between is followed and not lost.
         now = client.checkpoint() if follow else None
@@ -63,7 +97,7 @@ def show(
     ],
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

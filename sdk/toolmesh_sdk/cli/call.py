@@ -12,6 +12,7 @@ from toolmesh_sdk.cli.exits import exit_code
 from toolmesh_sdk.cli.failures import report, reported
 from toolmesh_sdk.cli.given import read_arguments
 from toolmesh_sdk.cli.place import Place, open_client, open_direct
+from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
@@ -61,7 +62,7 @@ def call(
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -78,7 +79,7 @@ def call(
     opened = open_direct if via is Way.DIRECT else open_client
     with opened(place, timeout, key_secret) as client:
         if preview:
-            _foretell(client, tool, given, asked, as_json)
+            _foretell(client, tool, given, asked, as_json, key=key, step=step)
         else:
             asked |= {"idempotency_key": key or None, "step": step or None, "preview_token": preview_token}
             _make(client, tool, given, asked, max_bytes, as_json)
@@ -96,14 +97,31 @@ def check_step(step: str, *, key: str, session: str, key_secret: str) -> None:
         raise typer.BadParameter("a step's key needs a secret; set TOOLMESH_KEY_SECRET", param_hint="--step")
 
 
-def _foretell(client: Client, tool: str, given: dict[str, Any], asked: dict[str, Any], as_json: bool) -> None:
+def _foretell(
+    client: Client, tool: str, given: dict[str, Any], asked: dict[str, Any], as_json: bool, *, key: str, step: str
+) -> None:
     from toolmesh_sdk.cli.foretold import preview_document, print_preview
 
     found = client.preview(tool, given, **asked)
     if as_json:
         output.print_json(preview_document(found))
     else:
-        print_preview(found)
+        keyless = not key and not step and _wants_key(client, found.tool_version)
+        print_preview(found, "KEY" if keyless else key)
+
+
+def _wants_key(client: Client, version: str) -> bool:
+    """Say whether calls of a version must carry a key, as far as the caller may know."""
+    from toolmesh.registry.v1 import tool_manifest_pb2 as pb
+
+    tool, _, number = version.removeprefix("tools/").partition("/versions/")
+    try:
+        manifest = client.resolve_tool(tool, number).manifest
+    except ToolmeshError:
+        return False
+    unsaid = manifest.idempotency.mode == pb.IDEMPOTENCY_MODE_UNSPECIFIED
+    writes = manifest.mutation_class != pb.MUTATION_CLASS_READ_ONLY
+    return manifest.idempotency.mode == pb.IDEMPOTENCY_MODE_KEY_REQUIRED or (unsaid and writes)
 
 
 def _make(

@@ -26,7 +26,7 @@ def export(
     ocsf: Annotated[bool, typer.Option("--ocsf", help="Write the records as OCSF events for a SIEM, too.")] = False,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

@@ -63,6 +63,8 @@ def report(error: ToolmeshError, *, as_json: bool) -> None:
     marks = [
         f"{name} {value}" for name, value in (("trace", error.trace_id), ("invocation", error.invocation_id)) if value
     ]
+    if error.attempts > 1:
+        marks.append(f"after {error.attempts} attempts")
     if marks:
         console.print(output.text(("  " + " · ".join(marks), "dim")))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,8 @@ def preview_document(preview: Preview) -> dict[str, Any]:
     }
 
 
-def print_preview(preview: Preview) -> None:
-    """Print a preview for a person: what would change first, then what it takes, then how to go on."""
+def print_preview(preview: Preview, key: str = "") -> None:
+    """Print a preview for a person: what would change first, then what it takes, then how to go on, under the key where there is one."""
     console = output.out()
     begins = "would change:" if preview.changes else "would change nothing that it knows of."
     console.print(output.text((short(preview.tool_version), "bold"), f" {begins}"))
@@ -48,13 +49,24 @@ def print_preview(preview: Preview) -> None:
     for each in preview.preconditions:
         holds = ("holds", "green") if each.holds else ("DOES NOT HOLD", "bold red")
         console.print(output.text("Precondition ", holds, f": {each.description}"))
-    if preview.approval_required:
-        console.print(output.text(("A person would have to approve it.", "yellow")))
     if preview.predicted_result is not None:
         console.print("It would return:")
         output.print_content(preview.predicted_result)
     elif preview.result_left_out:
         console.print(_LEFT_OUT.get(preview.result_left_out, "What it would return is left out."))
+    _how_to_go_on(preview, key)
+
+
+def _how_to_go_on(preview: Preview, key: str) -> None:
+    console = output.out()
     until = f" until {preview.expires:%Y-%m-%d %H:%M:%S} UTC" if preview.expires else ""
-    console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
-    console.print(output.text(f"  --preview-token {preview.token}"))
+    if preview.approval_required:
+        console.print(
+            output.text(("Nothing was done. A person would have to approve the call, and approvals", "yellow"))
+        )
+        console.print(output.text(("cannot be given yet: it would be recorded and refused.", "yellow")))
+        console.print(output.text(f"Once the policies no longer ask for one, repeat it{until} with"))
+    else:
+        console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
+    said = ["--key", key] if key else []
+    console.print(output.text(f"  {shlex.join([*said, '--preview-token', preview.token])}"))

@@ -17,12 +17,7 @@ def read_arguments(text: str, pairs: list[str]) -> dict[str, Any]:
     if text == options.STDIN:
         text = sys.stdin.read()
     given = _json_object(text) if text.strip() else {}
-    for pair in pairs:
-        name, found, value = pair.partition("=")
-        if not found or not name:
-            raise typer.BadParameter(f"{pair} is not key=value", param_hint="--arg")
-        given[name] = _json_or_text(value)
-    return given
+    return given | _pairs(pairs)
 
 
 def json_file(path: Path, hint: str) -> Any:
@@ -42,6 +37,18 @@ def json_from(text: str, hint: str) -> Any:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"not valid JSON: {error}", param_hint=hint) from None
+
+
+def _pairs(pairs: list[str]) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for pair in pairs:
+        name, found, value = pair.partition("=")
+        if not found or not name:
+            raise typer.BadParameter(f"{pair} is not key=value", param_hint="--arg")
+        if name in said:
+            raise typer.BadParameter(f"{name} is given twice; a list is JSON: {name}='[1, 2]'", param_hint="--arg")
+        said[name] = _json_or_text(value)
+    return said
 
 
 def _json_object(text: str) -> dict[str, Any]:

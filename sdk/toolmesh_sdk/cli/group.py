@@ -38,7 +38,7 @@ def group(
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

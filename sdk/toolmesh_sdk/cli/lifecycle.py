@@ -41,6 +41,7 @@ def add_to(app: typer.Typer) -> None:
         ("enable", "EnableTool", "Switch a tool or one version on again."),
         ("quarantine", "QuarantineTool", "Take a tool or one version out of use at once, on suspicion."),
         ("release", "ReleaseTool", "End a quarantine."),
+        ("setup-done", "CompleteSetup", "Say that what a version waited for, such as its credentials, is there."),
     ):
         app.command(name, help=text)(_verb(rpc))
 
@@ -56,7 +57,7 @@ def deprecate(
     etag: Etag = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -88,7 +89,7 @@ def remove(
     etag: Etag = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -128,7 +129,7 @@ def history(
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many of the last changes.")] = 50,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -166,7 +167,7 @@ def _verb(rpc: str) -> Callable[..., None]:
         etag: Etag = "",
         timeout: options.Timeout = 30.0,
         url: options.Url = "",
-        token: options.Token = "",
+        token: options.Token = None,
         state: options.State = None,
         ca: options.Ca = None,
         as_json: options.Json = False,

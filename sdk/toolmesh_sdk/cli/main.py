@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli import audit, policy, token, tools, usage
+from toolmesh_sdk.cli import audit, namespace, policy, token, tools, usage
 from toolmesh_sdk.cli.call import call
 from toolmesh_sdk.cli.doctor import doctor_for
 from toolmesh_sdk.cli.exits import EPILOG, FAILED
@@ -38,6 +38,7 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.command()(group)
     app.command()(result)
     app.add_typer(tools.app, name="tools")
+    app.add_typer(namespace.app, name="namespace")
     app.add_typer(token.app, name="token")
     app.add_typer(policy.app, name="policy")
     app.add_typer(audit.app, name="audit")

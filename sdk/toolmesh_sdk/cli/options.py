@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 STDIN = "-"
+TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of one, not one)
 # What a terminal or a pipe is given without being asked, and what one fetches at most on purpose.
 SHOWN_BYTES, FETCHED_BYTES = 8 * 1024 * 1024, 64 * 1024 * 1024
 
@@ -21,11 +23,23 @@ Url = Annotated[
         show_default=False,
     ),
 ]
+
+
+def token_given(value: str | None) -> str | None:
+    """Refuse a token that is empty: whoever meant to hand one over must not act with the local mesh's own authority instead."""
+    if value is None and os.environ.get(TOKEN_VARIABLE) is None:
+        return None
+    if not (value or "").strip():
+        raise typer.BadParameter(f"the token is empty; leave --token out and {TOKEN_VARIABLE} unset to use your own")
+    return value
+
+
 Token = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--token",
-        envvar="TOOLMESH_TOKEN",
+        envvar=TOKEN_VARIABLE,
+        callback=token_given,
         help="The capability token to call with.",
         show_default=False,
     ),

@@ -27,10 +27,10 @@ START = "Start one with `toolmesh up`, or name another with --url."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to connect, as the person said it; empty fields are found out."""
+    """Where to connect, as the person said it; what was left out is found out."""
 
     url: str = ""
-    token: str = ""
+    token: str | None = None
     state: Path | None = None
     ca: Path | None = None
 
@@ -59,7 +59,8 @@ def open_client(place: Place, timeout: float, key_secret: str = "") -> Client:
     """Connect through the edge: to the URL if one was given, else to the local mesh."""
     runtime = None if place.url else place.running()
     target = place.url or str((runtime or {})["grpc"]["address"])
-    return _client(target, _tls(place), place.token or _own_token(place), timeout, key_secret)
+    token = _own_token(place) if place.token is None else place.token
+    return _client(target, _tls(place), token, timeout, key_secret)
 
 
 def open_direct(place: Place, timeout: float, key_secret: str = "") -> Client:
@@ -70,7 +71,7 @@ def open_direct(place: Place, timeout: float, key_secret: str = "") -> Client:
     runtime = place.running()
     identity = _said(runtime, "orchestrator")
     tls = Tls(_said(runtime, "ca"), identity["cert"], identity["key"], server_name="executor")
-    token = place.token or local_token(runtime)
+    token = local_token(runtime) if place.token is None else place.token
     return _client(service_address(runtime, "executor"), tls, token, timeout, key_secret)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +15,7 @@ from toolmesh_sdk.cli import options, output
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.steward import as_steward, short
+from toolmesh_sdk.errors import ToolmeshError, error_from
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import registry_service_pb2, tool_manifest_pb2
@@ -31,7 +35,7 @@ def register(
     draft: Annotated[bool, typer.Option(help="Keep them from being called until they are published.")] = False,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -48,7 +52,22 @@ def register(
         stub = RegistryServiceStub(transport.channel)
         for manifest in read:
             request = RegisterToolRequest(manifest=manifest, draft=draft)
-            _tell(transport.unary(stub.RegisterTool, request, None, repeatable=True), as_json)
+            with _in_its_own_terms():
+                answer = transport.unary(stub.RegisterTool, request, None, repeatable=True)
+            _tell(answer, as_json)
+
+
+@contextmanager
+def _in_its_own_terms() -> Iterator[None]:
+    """Have a refusal name places and words as the manifest's author writes them, whoever found what is wrong."""
+    from toolmesh_sdk.manifest import as_written
+
+    try:
+        yield
+    except ToolmeshError as error:
+        told = error_from(replace(error.failure, violations=as_written(error.violations)))
+        told.attempts = error.attempts
+        raise told from None
 
 
 def _manifest(path: Path) -> tool_manifest_pb2.ToolManifest:

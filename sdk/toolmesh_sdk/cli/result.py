@@ -30,7 +30,7 @@ def result(
     max_bytes: options.MaxBytes = options.FETCHED_BYTES,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from toolmesh_sdk.client import Client
-    from toolmesh_sdk.envelope import Compensation, Stored
+    from toolmesh_sdk.envelope import Compensation, Deprecation, Stored
     from toolmesh_sdk.result import Result
 
 
@@ -116,14 +116,20 @@ def _remark(whole: Whole) -> None:
         places = ", ".join(pointer or "/" for pointer in result.adjusted_result)
         console.print(output.text((f"policy had this removed or cut: {places}", "yellow")))
     if result.deprecation is not None:
-        successor = f"; use {result.deprecation.successor}" if result.deprecation.successor else ""
-        console.print(output.text((f"deprecated: {result.tool_version} is about to end{successor}", "yellow")))
+        console.print(output.text((_ending(result.tool_version, result.deprecation), "yellow")))
     fetched = whole.here and not result.raw
     for part in _stored(result)[1 if fetched else 0 :]:
         console.print(output.text((f"stored, not shown: {part.ref} ({part.size} bytes). To get it:", "yellow")))
         console.print(output.text(f"  {_fetch_command(part)}"))
     if console.is_terminal:
         _facts(result)
+
+
+def _ending(version: str, notice: Deprecation) -> str:
+    ends = f"ends on {notice.sunset_time:%Y-%m-%d}" if notice.sunset_time else "is about to end"
+    successor = f"; use {notice.successor}" if notice.successor else ""
+    guide = f"; how to move: {notice.migration_guide_url}" if notice.migration_guide_url else ""
+    return f"deprecated: {version} {ends}{successor}{guide}"
 
 
 def _changes(result: Result) -> list[str]:

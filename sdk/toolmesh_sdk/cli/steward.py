@@ -25,7 +25,7 @@ def as_caller(place: Place, timeout: float) -> Iterator[Transport]:
 @contextmanager
 def as_steward(place: Place, timeout: float, *, service: str = "registry") -> Iterator[Transport]:
     """Connect with authority over tools or policies: a token that was given decides, else the local mesh's operator does."""
-    if place.url or place.token:
+    if place.url or place.token is not None:
         with as_caller(place, timeout) as transport:
             yield transport
         return

@@ -101,7 +101,7 @@ def delegate(
     bind_agent_key: Annotated[bool, typer.Option("--bind-agent-key", help="Bind it to the key of the DID.")] = False,
     raw: bounds.Raw = False,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     ca: options.Ca = None,
     state: options.State = None,
     as_json: options.Json = False,
@@ -140,7 +140,7 @@ def narrow(
     proof: bounds.Proof = None,
     raw: bounds.Raw = False,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     ca: options.Ca = None,
     state: options.State = None,
     as_json: options.Json = False,
@@ -187,7 +187,7 @@ def revoke(
     key: Annotated[str, typer.Option(help="Every token that this key signed.")] = "",
     reason: Annotated[str, typer.Option(help="Why, in words that others will read.")] = "",
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     ca: options.Ca = None,
     state: options.State = None,
     as_json: options.Json = False,
@@ -217,7 +217,7 @@ def _authority(place: Place) -> Iterator[Transport]:
     """Connect as the holder of a token that was given, else as the operator of the local mesh."""
     from toolmesh_sdk.admin import operator
 
-    if place.url or place.token:
+    if place.url or place.token is not None:
         with open_client(place, TIMEOUT) as client:
             yield client.transport
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,9 +17,19 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import trust_service_pb2 as pb
 
 
+class Kind(StrEnum):
+    """What can be verified of a version."""
+
+    SANDBOX_DEPLOYMENT = "sandbox_deployment"
+    INTEGRATION_TESTS = "integration_tests"
+    REGRESSION = "regression"
+    SLA_COMMITMENT = "sla_commitment"
+    PROVIDER_IDENTITY = "provider_identity"
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands to a group."""
-    for command in (trust, rate, promote, revoke, reinstate):
+    for command in (trust, rate, verify, promote, revoke, reinstate):
         app.command()(command)
 
 
@@ -27,7 +38,7 @@ def trust(
     name: Name,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -55,7 +66,7 @@ def rate(
     comment: Annotated[str, typer.Option(help="Why, for people.")] = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -77,12 +88,49 @@ def rate(
 
 
 @reported
+def verify(
+    name: Version,
+    kind: Annotated[Kind, typer.Argument(help="What was verified.")],
+    failed: Annotated[bool, typer.Option("--failed", help="It did not hold.")] = False,
+    evidence: Annotated[str, typer.Option(help="Where the evidence is, a URL.")] = "",
+    summary: Annotated[str, typer.Option(help="What was seen, in a few sentences.")] = "",
+    timeout: options.Timeout = 30.0,
+    url: options.Url = "",
+    token: options.Token = None,
+    state: options.State = None,
+    ca: options.Ca = None,
+    as_json: options.Json = False,
+) -> None:
+    """Record that something about a version was verified, or failed to be; the last word on each kind stands."""
+    from toolmesh.registry.v1 import trust_service_pb2 as pb
+    from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
+
+    from toolmesh_sdk.cli.documents import document
+
+    request = pb.RecordVerificationRequest(
+        version=version_name(name),
+        kind=pb.VerificationKind.Value(f"VERIFICATION_KIND_{kind.upper()}"),
+        passed=not failed,
+        evidence_url=evidence,
+        summary=summary,
+    )
+    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+        stub = TrustServiceStub(transport.channel)
+        answer = transport.unary(stub.RecordVerification, request, None, repeatable=False)
+    if as_json:
+        output.print_json(document(answer))
+    else:
+        verdict = "failed" if failed else "passed"
+        output.out().print(output.text(f"{short(request.version)} {verdict} {kind}", (f"  {answer.fact_id}", "dim")))
+
+
+@reported
 def promote(
     name: Name,
     reason: Reason = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,
@@ -109,7 +157,7 @@ def revoke(
     reason: Reason,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

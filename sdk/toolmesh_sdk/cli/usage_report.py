@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 UNKNOWN_TOOL = "(no such tool)"
 _DAY = 86_400
 _LINE = 40
+_SHOWN_REASONS = 5
 _OUTCOMES = ("succeeded", "failed", "timed_out", "canceled", "not_started", "refused", "replayed")
 _GOOD, _BAD = "green", "red"
 
@@ -70,8 +71,7 @@ def print_usage(
     console.print()
     for outcome in _OUTCOMES:
         _print_outcome(outcome, getattr(total, outcome), total.calls)
-    for counted in total.reasons[:5]:
-        console.print(output.text(("    because ", "dim"), _reason(counted.reason), (f"  {counted.count:,}", "dim")))
+    _print_reasons(total.reasons)
 
 
 def print_ranking(heading: str, found: usage_service_pb2.ListTopUsageResponse, *, last: bool = False) -> None:
@@ -184,6 +184,16 @@ def _print_outcome(outcome: str, count: int, calls: int) -> None:
         (bar(count, calls, 40), style),
     )
     output.out().print(line)
+
+
+def _print_reasons(reasons: Sequence[usage_pb2.ReasonCount]) -> None:
+    console = output.out()
+    for counted in reasons[:_SHOWN_REASONS]:
+        console.print(output.text(("    because ", "dim"), _reason(counted.reason), (f"  {counted.count:,}", "dim")))
+    rest = reasons[_SHOWN_REASONS:]
+    if rest:
+        calls = sum(counted.count for counted in rest)
+        console.print(output.text((f"    and {len(rest)} more  {calls:,}", "dim")))
 
 
 def _per_day(counts: Iterable[tuple[Timestamp, int]], coverage: usage_pb2.UsageCoverage) -> list[float]:

@@ -44,7 +44,7 @@ def verify(
     ] = None,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
-    token: options.Token = "",
+    token: options.Token = None,
     state: options.State = None,
     ca: options.Ca = None,
     as_json: options.Json = False,

@@ -30,6 +30,19 @@ def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
     return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **said})
 
 
+def nothing_runs_it(version: str) -> MeshError:
+    """The tool is registered, and what it names is not at this executor: most often nobody named its pack's folder."""
+    why = (
+        "no such pack here (or no such module, program or volume): name the folder that holds the pack in"
+        " TOOLMESH_TOOL_PACKS, a volume in TOOLMESH_VOLUMES, and restart the executor"
+    )
+    return MeshError(
+        Reason.TOOL_UNAVAILABLE,
+        message="This executor lacks what the tool runs from.",
+        metadata={"tool_version": version, "state": "no_runner", "state_reason": why},
+    )
+
+
 def catalog_stale() -> MeshError:
     return MeshError(Reason.SERVICE_UNAVAILABLE, message="the list of tools is out of date", retry_after=1.0)
 
@@ -231,7 +244,8 @@ def sandbox_missing(sandbox: str, why: str) -> MeshError:
 
 def tool_raised(kind: str) -> MeshError:
     """The tool's code raised what it did not foresee. Its type is told; its text is for the log alone."""
-    return MeshError(Reason.EXECUTION_FAILED, metadata={"exception": kind} if kind else {})
+    message = "The tool's own code failed; the executor's log says how."
+    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exception": kind} if kind else {})
 
 
 def partly_done(message: str) -> MeshError:
@@ -370,4 +384,5 @@ def crashed(cause: str) -> MeshError:
 
 def exited(code: int) -> MeshError:
     """The tool's process ended by itself and said that it failed."""
-    return MeshError(Reason.EXECUTION_FAILED, metadata={"exit_code": str(code)})
+    message = "The tool's program ended in failure; the executor's log has what it wrote."
+    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})

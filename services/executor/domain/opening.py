@@ -62,7 +62,7 @@ class Opening:
             _refuse_unknown_schema(tool, request.tool_digest)
         sandbox = self._runner.sandbox_for(tool)
         if sandbox is None:
-            raise errors.tool_unavailable(tool.name, "no_runner")
+            raise errors.nothing_runs_it(tool.name)
         invocation.sandbox = sandbox
         invocation.enter(State.SELECTED)
         if tool.key_required and not request.idempotency_key and not invocation.preview:

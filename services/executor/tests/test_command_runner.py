@@ -87,7 +87,9 @@ async def test_a_program_need_not_read_what_it_is_given(running: Running) -> Non
 )
 async def test_what_is_not_offered_cannot_run(running: Running, elements: list[str]) -> None:
     assert running.sandbox_for(command_tool(*elements)) is None
-    assert (await running.failure(command_tool(*elements), work())).reason is Reason.TOOL_UNAVAILABLE
+    error = await running.failure(command_tool(*elements), work())
+    assert error.reason is Reason.TOOL_UNAVAILABLE
+    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
 
 
 async def test_nothing_runs_weaker_than_it_demands(running: Running) -> None:

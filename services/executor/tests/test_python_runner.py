@@ -168,6 +168,7 @@ async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operat
     assert told.message == "the order is closed"
     surprise = await running.failure(python_tool("tricks/plain:raises"), work())
     assert surprise.metadata == {"exception": "ValueError"}
+    assert "log" in surprise.message
     assert "secret of the tool" in running.logged
 
 
@@ -249,7 +250,9 @@ async def test_without_such_a_function_the_tool_itself_is_told(running: Running)
 )
 async def test_what_is_not_here_cannot_run_here(running: Running, tool: Any) -> None:
     assert running.sandbox_for(tool) is None
-    assert (await running.failure(tool, work())).reason is Reason.TOOL_UNAVAILABLE
+    error = await running.failure(tool, work())
+    assert error.reason is Reason.TOOL_UNAVAILABLE
+    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
 
 
 @pytest.mark.parametrize("tier", ["kernel", "machine", "unheard-of"])

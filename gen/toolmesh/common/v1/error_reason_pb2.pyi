@@ -293,7 +293,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_TOOL_SEARCH_FAILED: _ErrorReason.ValueType  # 3106
     """Semantic search is not answering."""
     ERROR_REASON_TOOL_UNAVAILABLE: _ErrorReason.ValueType  # 3107
-    """The tool exists but may not run in its present lifecycle state."""
+    """The tool exists but may not run in its present state."""
     ERROR_REASON_SCHEMA_NOT_LOADED: _ErrorReason.ValueType  # 3108
     """The tool is deferred and its schema was not loaded in this surface."""
     ERROR_REASON_TOKEN_EXPIRED: _ErrorReason.ValueType  # 3201
@@ -309,7 +309,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 3206
     """Policy denies this call."""
     ERROR_REASON_DID_NOT_FOUND: _ErrorReason.ValueType  # 3207
-    """The subject's decentralised identifier cannot be resolved."""
+    """The decentralised identifier of the subject or the agent cannot be resolved."""
     ERROR_REASON_TOKEN_AUDIENCE_INVALID: _ErrorReason.ValueType  # 3208
     """The token was made for another audience or by another issuer."""
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 3209
@@ -483,7 +483,7 @@ ERROR_REASON_TOOL_MANIFEST_INVALID: ErrorReason.ValueType  # 3105
 ERROR_REASON_TOOL_SEARCH_FAILED: ErrorReason.ValueType  # 3106
 """Semantic search is not answering."""
 ERROR_REASON_TOOL_UNAVAILABLE: ErrorReason.ValueType  # 3107
-"""The tool exists but may not run in its present lifecycle state."""
+"""The tool exists but may not run in its present state."""
 ERROR_REASON_SCHEMA_NOT_LOADED: ErrorReason.ValueType  # 3108
 """The tool is deferred and its schema was not loaded in this surface."""
 ERROR_REASON_TOKEN_EXPIRED: ErrorReason.ValueType  # 3201
@@ -499,7 +499,7 @@ ERROR_REASON_POLICY_ENGINE_ERROR: ErrorReason.ValueType  # 3205
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 3206
 """Policy denies this call."""
 ERROR_REASON_DID_NOT_FOUND: ErrorReason.ValueType  # 3207
-"""The subject's decentralised identifier cannot be resolved."""
+"""The decentralised identifier of the subject or the agent cannot be resolved."""
 ERROR_REASON_TOKEN_AUDIENCE_INVALID: ErrorReason.ValueType  # 3208
 """The token was made for another audience or by another issuer."""
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 3209

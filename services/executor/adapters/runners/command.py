@@ -65,7 +65,7 @@ class CommandRunner:
         """Run the program once. Raises INJECTION_DETECTED before anything starts, if an argument could be more than a value."""
         spot = self._spot(tool)
         if spot is None:
-            raise errors.tool_unavailable(tool.name, "no_runner")
+            raise errors.nothing_runs_it(tool.name)
         sandbox = self._ground.tiers.need(tool)
         if work.preview and tool.confinement.hosts:
             raise errors.preview_unknown()

@@ -65,7 +65,7 @@ class PythonRunner:
         """Answer a call, in a worker that only this tenant's calls to this version ever see."""
         spot, sandbox = self._spot(tool), self._ground.tiers.need(tool)
         if spot is None:
-            raise errors.tool_unavailable(tool.name, "no_runner")
+            raise errors.nothing_runs_it(tool.name)
         if tool.confinement.reads:
             attempt = _Attempt(self, tool, work, spot, sandbox)
             return await run_cold(self._ground.volumes, tool, work, self._log, attempt)
