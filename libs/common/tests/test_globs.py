@@ -23,7 +23,7 @@ def test_matching_is_what_a_regular_expression_would_say(pattern: str, text: str
     assert matches(pattern, text) is bool(as_expression(pattern).fullmatch(text))
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(PATTERNS, PATTERNS, st.lists(st.text("abc", max_size=4), min_size=7, max_size=7))
 def test_what_a_covered_pattern_matches_the_covering_one_matches(parent: str, child: str, fills: list[str]) -> None:
     if covers(parent, child):

@@ -164,7 +164,7 @@ VERSIONS = [
 ]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(CONSTRAINTS, CONSTRAINTS)
 def test_a_constraint_is_within_another_exactly_if_it_accepts_nothing_else(child: str, parent: str) -> None:
     inner, outer = Constraint.parse(child), Constraint.parse(parent)

@@ -66,7 +66,7 @@ def test_the_reference_reads_an_exact_pre_release_too_widely() -> None:
     assert not Constraint.parse("1.0.0-rc.1").accepts(Version.parse("1.0.0"))
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(constraints, st.lists(versions, max_size=12, unique=True))
 def test_a_constraint_accepts_what_the_reference_accepts(constraint: str, found: list[str]) -> None:
     ours = Constraint.parse(constraint)
@@ -74,13 +74,13 @@ def test_a_constraint_accepts_what_the_reference_accepts(constraint: str, found:
     assert accepted == [version for version in found if accepted_by_reference(constraint, version)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(versions, max_size=20))
 def test_versions_are_ordered_as_the_reference_orders_them(found: list[str]) -> None:
     assert [str(v) for v in sorted(map(Version.parse, found))] == [str(v) for v in sorted(map(Reference, found))]
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(constraints, st.dictionaries(versions, st.sampled_from(list(LifecycleState)), max_size=8))
 def test_what_is_resolved_is_the_highest_that_the_reference_accepts(
     constraint: str, states: dict[str, LifecycleState]
