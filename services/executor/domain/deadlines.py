@@ -61,5 +61,5 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
 
 
 def _reserve(left: float) -> float:
-    """A fifth of what is left, between 2 and 100 ms: twice what the server keeps back, so the domain answers first."""
-    return min(max(left * 0.2, 0.002), 0.1)
+    """A fifth of what is left, between 2 and 200 ms: twice what the server keeps back, so the domain answers first."""
+    return min(max(left * 0.2, 0.002), 0.2)

@@ -25,9 +25,9 @@ def limit(*, own: float = 5.0, left: float | None = 30.0, authority: float = 360
     [
         ({"own": 0.5}, 0.5, Reason.TOOL_TIMEOUT),
         ({"own": 5.0, "left": None}, 5.0, Reason.TOOL_TIMEOUT),
-        ({"own": 5.0, "left": 1.0}, 0.9, Reason.DEADLINE_EXCEEDED),
+        ({"own": 5.0, "left": 1.0}, 0.8, Reason.DEADLINE_EXCEEDED),
         ({"own": 5.0, "authority": 2.0}, 2.0, Reason.TOKEN_EXPIRED),
-        ({"own": 5.0, "left": 1.0, "authority": 2.0}, 0.9, Reason.DEADLINE_EXCEEDED),
+        ({"own": 5.0, "left": 1.0, "authority": 2.0}, 0.8, Reason.DEADLINE_EXCEEDED),
     ],
 )
 def test_the_least_of_all_bounds_holds_and_is_what_the_caller_hears_of(
