@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests run side by side, file by file: much of what they do is waiting for processes. The files with the longest tests come first
 # (`testpaths`), and stay first, so that no worker is left with one of them at the end.
-WORKERS := 3
+WORKERS := 2
 
 .PHONY: help up down status setup test test-faults check proto lock format bench profile gvisor clean
 
