@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -141,8 +141,8 @@ def a_record(writer: int, number: int) -> record_pb.AuditRecord:
 
 async def kill_at_random(replicas: Sequence[AuditProcess], writers: Sequence[Writer], chance: random.Random) -> int:
     """Kill some replica whenever so much more is acknowledged, with commits under way, and start it again. The others go on
-    meanwhile, so the next one is killed when its moment comes and not when this one is back. Return how many kills found
-    records that were not acknowledged yet."""
+    meanwhile, so the next one is killed when its moment comes; if it is the same one, the writers wait with us until it is
+    back. Return how many kills found records that were not acknowledged yet."""
     marks = sorted(chance.randrange(RECORDS * 97 // 100) for _ in range(KILLS))
     back: dict[AuditProcess, asyncio.Task[None]] = {}
     midst = 0
@@ -150,8 +150,11 @@ async def kill_at_random(replicas: Sequence[AuditProcess], writers: Sequence[Wri
         while sum(writer.acknowledged for writer in writers) < mark:  # noqa: ASYNC110  (eight streams have no common event)
             await asyncio.sleep(0.001)
         replica = chance.choice(replicas)
-        if replica in back:
-            await back[replica]
+        if replica in back and not back[replica].done():
+            async with AsyncExitStack() as holding:
+                for writer in writers:
+                    await holding.enter_async_context(writer.held)
+                await back[replica]
         await asyncio.sleep(chance.random() / 20)
         midst += sum(writer.acknowledged for writer in writers) < RECORDS
         replica.kill()

@@ -104,6 +104,8 @@ class Writer:
     acknowledged: int = 0
     """Records, counted as they are acknowledged."""
     streams: int = 0
+    held: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whoever holds it keeps the writer from sending more."""
     _waiting: deque[Batch] = field(default_factory=deque)
 
     async def write_all(self) -> None:
@@ -123,7 +125,8 @@ class Writer:
             while written - read < min(WINDOW, len(self._waiting)):
                 records = self._waiting[written - read].records
                 written += 1
-                await call.write(pb.AppendRecordsRequest(batch=written, records=records))
+                async with self.held:
+                    await call.write(pb.AppendRecordsRequest(batch=written, records=records))
             answer = await call.read()
             if answer is grpc.aio.EOF:
                 return
