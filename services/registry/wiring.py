@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +41,7 @@ from services.registry.adapters.vectors import PostgresVectors
 from services.registry.answers import Answers, ForgetfulBell
 from services.registry.config import Settings
 from services.registry.domain.discovery.text import RECIPE
-from services.registry.domain.sweep_lifecycle import sweep_lifecycle
+from services.registry.domain.sweep_lifecycle import Swept, sweep_lifecycle
 from services.registry.domain.trust.keep_scores import sweep_scores
 from services.registry.domain.trust.work_out import Scales
 from services.registry.handlers.discovery import DiscoveryHandlers
@@ -85,14 +87,9 @@ async def build(
     scales = Scales(catalogue, PostgresTrustBook(engine), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
-    async def end_what_is_due() -> None:
-        force = settings.removal_policy == "force"
-        swept = await sweep_lifecycle(
-            histories=histories, catalogue=catalogue, usage=usage, bell=bell, clock=clock, force=force
-        )
-        report(swept, log)
-
-    tasks: dict[str, Task] = {"lifecycle": end_what_is_due, "trust": lambda: sweep_scores(scales)}
+    sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, bell=bell, clock=clock)
+    due = partial(sweep, force=settings.removal_policy == "force")
+    tasks: dict[str, Task] = {"lifecycle": lambda: _reported(due(), log), "trust": lambda: sweep_scores(scales)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     lifecycle = LifecycleHandlers(
         catalogue=catalogue, histories=histories, usage=usage, bell=bell, clock=clock, journal=log
@@ -133,6 +130,10 @@ async def build(
     )
     application.bell, application.sweeper, application.language = bus, sweeper, discovery.language
     return application
+
+
+async def _reported(sweeping: Awaitable[Swept], log: Log) -> None:
+    report(await sweeping, log)
 
 
 class _Discovery(NamedTuple):

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sealing import new_key
+from libs.common.sealing import Seal, new_key
 from libs.common.settings import Address, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
+from services.executor.adapters.claims import PostgresClaims
 from services.executor.config import Settings
+from services.executor.tests.keys import KEY
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
@@ -110,3 +112,19 @@ def executor_settings(
         return load(Settings, environment | {f"TOOLMESH_{name}": value for name, value in more.items()})
 
     return make
+
+
+@pytest.fixture
+async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
+    """The keys as one process sees them."""
+    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]))
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def there(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
+    """The same keys as another process sees them."""
+    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]))
+    yield made
+    await made.stop()

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from services.executor.adapters.tables import claims as table
 from services.executor.domain.model import Claim
@@ -59,3 +61,10 @@ def statements(engine: AsyncEngine) -> Iterator[list[str]]:
         yield seen
     finally:
         event.remove(engine.sync_engine, "before_cursor_execute", note)
+
+
+async def refusal(waiting: Any) -> MeshError:
+    """Return what a call is refused with."""
+    with pytest.raises(MeshError) as caught:
+        await waiting
+    return caught.value

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason, Violation
@@ -18,7 +17,7 @@ from services.executor.adapters.tables import claims as table
 from services.executor.domain.model import Change, Settled
 from services.executor.domain.tool import Deprecation
 from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken
-from services.executor.tests.keys import KEY, a_claim, age, rows, statements
+from services.executor.tests.keys import KEY, a_claim, age, refusal, rows, statements
 from services.executor.tests.samples import a_result
 from services.executor.tests.waiting import until
 
@@ -26,26 +25,6 @@ from services.executor.tests.waiting import until
 @pytest.fixture
 def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
     return engines[0]
-
-
-@pytest.fixture
-async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
-    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]))
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def there(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
-    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]))
-    yield made
-    await made.stop()
-
-
-async def refusal(waiting: Any) -> MeshError:
-    with pytest.raises(MeshError) as caught:
-        await waiting
-    return caught.value
 
 
 async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine) -> None:
@@ -432,72 +411,3 @@ async def test_a_database_that_is_away_is_said_so() -> None:
     error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim()))
     assert error.reason is Reason.SERVICE_UNAVAILABLE
     await engine.dispose()
-
-
-SECRET = "the-content-that-nobody-may-read-in-a-dump"
-
-
-@pytest.mark.parametrize(
-    "outcome", [a_result(content=SECRET.encode()), MeshError(Reason.EXECUTION_FAILED, message=SECRET)]
-)
-async def test_what_a_call_answered_cannot_be_read_in_the_database(
-    engine: AsyncEngine, here: PostgresClaims, outcome: Any
-) -> None:
-    claim = a_claim()
-    await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, outcome))
-    [row] = await rows(engine)
-    assert SECRET.encode() not in b"".join(value for value in row if isinstance(value, bytes))
-
-
-async def test_an_answer_whose_key_is_gone_is_unknown_and_nothing_is_repeated(
-    engines: tuple[AsyncEngine, AsyncEngine], here: PostgresClaims
-) -> None:
-    claim = a_claim()
-    await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
-    bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]))
-    error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2")))
-    assert error.reason is Reason.UNKNOWN_OUTCOME
-
-
-async def test_the_same_key_of_the_same_subject_in_another_tenant_is_another_and_so_is_its_answer(
-    here: PostgresClaims, there: PostgresClaims
-) -> None:
-    ours, theirs = a_claim(tenant="acme"), a_claim(tenant="globex")
-    results = {"acme": a_result(content=b'{"said":"ours"}'), "globex": a_result(content=b'{"said":"theirs"}')}
-    assert await here.acquire(ours) is None
-    assert await asyncio.wait_for(there.acquire(theirs), 5) is None
-    for side, claim in ((here, ours), (there, theirs)):
-        await side.settle(claim, Settled(claim.invocation_id, results[claim.tenant]))
-    for tenant, result in results.items():
-        found = await there.acquire(a_claim(tenant=tenant))
-        assert found is not None
-        assert found.outcome == result
-
-
-@pytest.mark.parametrize("tenant", ["acme", "globex"])
-async def test_an_answer_is_bound_to_its_tenant(engine: AsyncEngine, here: PostgresClaims, tenant: str) -> None:
-    claim = a_claim(tenant="acme")
-    await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
-    async with engine.begin() as connection:
-        await connection.execute(update(table).values(tenant=tenant))
-    if tenant == "acme":
-        assert await here.acquire(a_claim(tenant=tenant)) is not None
-    else:
-        assert (await refusal(here.acquire(a_claim(tenant=tenant)))).reason is Reason.UNKNOWN_OUTCOME
-
-
-async def test_an_answer_that_was_moved_to_another_key_is_not_taken_for_its_own(
-    engine: AsyncEngine, here: PostgresClaims
-) -> None:
-    for key, invocation in (("one", "inv-1"), ("two", "inv-2")):
-        claim = a_claim(key=key, invocation_id=invocation)
-        await here.acquire(claim)
-        await here.settle(claim, Settled(invocation, a_result()))
-    async with engine.begin() as connection:
-        moved = select(table.c.result).where(table.c.key == "one").scalar_subquery()
-        await connection.execute(update(table).where(table.c.key == "two").values(result=moved))
-    error = await refusal(here.acquire(a_claim(key="two", invocation_id="inv-3")))
-    assert error.reason is Reason.UNKNOWN_OUTCOME
