@@ -18,11 +18,12 @@ import grpc
 import grpc.aio
 import uvloop
 
-from bench.generator import SPAN, STAMP, Body, Target
+from bench.generator import SPAN, STAMP, Body, Target, UnansweredError
 from bench.machine import cpu_seconds
 from bench.rows import Row
 
 _STAMP = STAMP.encode()
+_REACHED_SECONDS = 30.0
 _numbers = itertools.count(time.time_ns())
 
 
@@ -38,13 +39,17 @@ def ask(
     warm: float = 0.25,
 ) -> Row:
     """Call for so long over one channel and return what was waited; what the processes used is shared out among all calls, warm ones
-    included. Bodies go round in their order."""
+    included. Bodies go round in their order. Raises UnansweredError if a call fails or none ends in time."""
     before, waits = cpu_seconds(pids), Waits(warm, seconds * SPAN)
-    uvloop.run(_called(target, bodies, concurrency, waits))
+    try:
+        uvloop.run(_called(target, bodies, concurrency, waits))
+    except (grpc.RpcError, TimeoutError) as error:
+        raise UnansweredError(f"{suite} / {case}: {error!r}") from None
     used = cpu_seconds(pids) - before
-    found = sorted(waits.measured)
-    p50, p95, p99 = (round(found[min(len(found) - 1, len(found) * q // 100)] * 1000, 3) for q in (50, 95, 99))
-    rate, each = round(len(found) / (seconds * SPAN), 1), round(used / waits.calls * 1e6, 1)
+    if not waits.measured:
+        raise UnansweredError(f"{suite} / {case}: no call was answered within {seconds * SPAN} s")
+    p50, p95, p99 = waits.quantiles()
+    rate, each = round(len(waits.measured) / (seconds * SPAN), 1), round(used / waits.calls * 1e6, 1)
     return Row(suite, case, concurrency, rate, p50, p95, p99, cpu_us_per_call=each)
 
 
@@ -99,10 +104,15 @@ class Waits:
         if begin >= self._from:
             self.measured.append(end - begin)
 
+    def quantiles(self) -> list[float]:
+        """Return what half, 95 and 99 of a hundred calls waited at most, in milliseconds."""
+        found = sorted(self.measured)
+        return [round(found[min(len(found) - 1, len(found) * q // 100)] * 1000, 3) for q in (50, 95, 99)]
+
 
 async def _called(target: Target, bodies: Sequence[Body], concurrency: int, waits: Waits) -> None:
     async with _channel(target) as channel:
-        await channel.channel_ready()
+        await asyncio.wait_for(channel.channel_ready(), _REACHED_SECONDS)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(target.path)
         metadata = tuple(target.headers.items())
         payloads, over = itertools.cycle([body.payload for body in bodies]), waits.begin()

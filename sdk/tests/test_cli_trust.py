@@ -9,7 +9,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import trust_service_pb2 as pb
 from toolmesh_sdk import Reason
-from toolmesh_sdk.cli.trust import Kind
+from toolmesh_sdk.cli.trust import Stage
+from toolmesh_sdk.cli.vouching import Kind, Level
 
 from libs.common.errors import MeshError, Violation
 
@@ -97,9 +98,37 @@ def test_a_verification_is_recorded_as_passed_or_failed(toolmesh: Any, mesh: Any
         assert toolmesh("tools", "verify", *wrong).exit_code == 2
 
 
-def test_every_kind_of_verification_has_its_word() -> None:
-    kinds = {f"VERIFICATION_KIND_{kind.upper()}" for kind in Kind}
-    assert kinds == {name for name, number in pb.VerificationKind.items() if number}
+def test_a_security_audit_is_recorded_with_who_made_it(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("RecordSecurityAudit", pb.RecordSecurityAuditResponse(fact_id="fact-2"))
+    ran = toolmesh("tools", "audited", "echo@1.0.0", "third_party", "--auditor", "Acme", "--report", "https://x")
+    assert ran.stdout == "core.echo@1.0.0 passed third_party security audit  fact-2\n"
+    assert toolmesh("tools", "audited", "echo@1.0.0", "self_assessed", "--auditor", "us", "--failed").exit_code == 0
+    first, second = mesh.of("RecordSecurityAudit")
+    assert (first.request.version, first.request.auditor) == ("tools/core.echo/versions/1.0.0", "Acme")
+    assert (first.request.level, first.request.passed) == (pb.AUDIT_LEVEL_THIRD_PARTY, True)
+    assert (second.request.level, second.request.passed) == (pb.AUDIT_LEVEL_SELF_ASSESSED, False)
+    assert first.peer
+    for wrong in (("echo@1.0.0", "third_party"), ("echo@1.0.0", "nobody", "--auditor", "x")):
+        assert toolmesh("tools", "audited", *wrong).exit_code == 2
+
+
+def test_a_demotion_names_the_stage_and_says_why(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("DemoteTool", pb.DemoteToolResponse(stage=pb.CONTRIBUTION_STAGE_SANDBOX))
+    assert toolmesh("tools", "demote", "echo", "sandbox", "--reason", "it fails").stdout == "echo is sandbox\n"
+    [call] = mesh.of("DemoteTool")
+    assert (call.request.to_stage, call.request.reason) == (pb.CONTRIBUTION_STAGE_SANDBOX, "it fails")
+    assert toolmesh("tools", "demote", "echo", "sandbox").exit_code == 2
+
+
+def test_every_value_of_the_contract_has_its_word() -> None:
+    """All but the last stage, which is before none."""
+    for words, enum, left_out in (
+        (Kind, pb.VerificationKind, set()),
+        (Level, pb.AuditLevel, set()),
+        (Stage, pb.ContributionStage, {"verified"}),
+    ):
+        own = {name.lower() for name, number in enum.items() if number}
+        assert set(words) == {name.split("_", 2)[2] for name in own} - left_out
 
 
 def test_a_revocation_and_its_end_name_the_versions(toolmesh: Any, mesh: Any) -> None:

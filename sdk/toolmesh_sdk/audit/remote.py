@@ -35,6 +35,11 @@ class RemoteLog:
         """Return all shards, in order."""
         return list(self._pages(self._log.ListShards, log_service_pb2.ListShardsRequest(page_size=_PAGE), "shards"))
 
+    def holds(self) -> list[shard_pb2.LegalHold]:
+        """Return all legal holds, in order."""
+        request = log_service_pb2.ListLegalHoldsRequest(page_size=_PAGE)
+        return list(self._pages(self._log.ListLegalHolds, request, "holds"))
+
     def checkpoints(self, shard: int) -> Iterator[checkpoint_pb2.Checkpoint]:
         """Yield the stored checkpoints of a shard, the smallest first."""
         request = log_service_pb2.ListCheckpointsRequest(shard=shard, page_size=_PAGE, ascending=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli import holds, options, output, shards
 from toolmesh_sdk.cli.export import export
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.moments import moment_from
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.requests import RecordFilters
 
-app = typer.Typer(help="Read the audit log, take it away, and verify it.", no_args_is_help=True)
-app.command()(export)
-app.command()(verify)
+app = typer.Typer(
+    help="Read the audit log, take it away, verify it, and rule how long it is kept.", no_args_is_help=True
+)
+for _command in (export, verify, shards.shards, shards.close, shards.archive, shards.erase):
+    app.command()(_command)
+app.add_typer(holds.app, name="hold")
 _MOST_PER_PAGE = 1000
 
 

@@ -25,7 +25,7 @@ Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The versio
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for people; recorded, and shown to who is refused.")]
 Etag = Annotated[str, typer.Option(help="Only if the version is still the one with this etag.", show_default=False)]
 
-_NEEDS_REASON = {"SunsetVersion", "DisableTool", "QuarantineTool", "ReleaseTool"}
+_NEEDS_REASON = {"SunsetVersion", "DisableTool", "QuarantineTool", "ReleaseTool", "MarkRequiresSetup"}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +41,14 @@ def add_to(app: typer.Typer) -> None:
         ("enable", "EnableTool", "Switch a tool or one version on again."),
         ("quarantine", "QuarantineTool", "Take a tool or one version out of use at once, on suspicion."),
         ("release", "ReleaseTool", "End a quarantine."),
+        (
+            "needs-setup",
+            "MarkRequiresSetup",
+            "Take a version out of use until its credentials, or whatever it needs, are there.",
+        ),
         ("setup-done", "CompleteSetup", "Say that what a version waited for, such as its credentials, is there."),
+        ("defer", "DeferVersion", "Hide the schema of a version until it is asked for; calls go on as before."),
+        ("load", "LoadVersion", "Show the schema of a deferred version to everyone again."),
     ):
         app.command(name, help=text)(_verb(rpc))
 

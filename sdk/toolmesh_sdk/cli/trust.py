@@ -12,24 +12,24 @@ from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.lifecycle import Name, Reason, Version
 from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.steward import as_caller, as_steward, short, version_name
+from toolmesh_sdk.cli.vouching import audited, verify
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import trust_service_pb2 as pb
 
 
-class Kind(StrEnum):
-    """What can be verified of a version."""
+class Stage(StrEnum):
+    """How far a tool has come."""
 
-    SANDBOX_DEPLOYMENT = "sandbox_deployment"
-    INTEGRATION_TESTS = "integration_tests"
-    REGRESSION = "regression"
-    SLA_COMMITMENT = "sla_commitment"
-    PROVIDER_IDENTITY = "provider_identity"
+    SUBMITTED = "submitted"
+    SANDBOX = "sandbox"
+    BETA = "beta"
+    GA = "ga"
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to a group."""
-    for command in (trust, rate, verify, promote, revoke, reinstate):
+    for command in (trust, rate, verify, audited, promote, demote, revoke, reinstate):
         app.command()(command)
 
 
@@ -88,43 +88,6 @@ def rate(
 
 
 @reported
-def verify(
-    name: Version,
-    kind: Annotated[Kind, typer.Argument(help="What was verified.")],
-    failed: Annotated[bool, typer.Option("--failed", help="It did not hold.")] = False,
-    evidence: Annotated[str, typer.Option(help="Where the evidence is, a URL.")] = "",
-    summary: Annotated[str, typer.Option(help="What was seen, in a few sentences.")] = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """Record that something about a version was verified, or failed to be; the last word on each kind stands."""
-    from toolmesh.registry.v1 import trust_service_pb2 as pb
-    from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
-
-    from toolmesh_sdk.cli.documents import document
-
-    request = pb.RecordVerificationRequest(
-        version=version_name(name),
-        kind=pb.VerificationKind.Value(f"VERIFICATION_KIND_{kind.upper()}"),
-        passed=not failed,
-        evidence_url=evidence,
-        summary=summary,
-    )
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
-        stub = TrustServiceStub(transport.channel)
-        answer = transport.unary(stub.RecordVerification, request, None, repeatable=False)
-    if as_json:
-        output.print_json(document(answer))
-    else:
-        verdict = "failed" if failed else "passed"
-        output.out().print(output.text(f"{short(request.version)} {verdict} {kind}", (f"  {answer.fact_id}", "dim")))
-
-
-@reported
 def promote(
     name: Name,
     reason: Reason = "",
@@ -139,16 +102,35 @@ def promote(
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
-    from toolmesh_sdk.cli.documents import document, word
-
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
         stub = TrustServiceStub(transport.channel)
         request = pb.PromoteToolRequest(name=name, reason=reason)
         answer = transport.unary(stub.PromoteTool, request, None, repeatable=False)
-    if as_json:
-        output.print_json(document(answer))
-    else:
-        output.out().print(output.text(f"{name} is {word(pb.ContributionStage.DESCRIPTOR, answer.stage)}"))
+    _print_stage(name, answer, as_json)
+
+
+@reported
+def demote(
+    name: Name,
+    stage: Annotated[Stage, typer.Argument(help="The earlier stage to go back to.")],
+    reason: Reason,
+    timeout: options.Timeout = 30.0,
+    url: options.Url = "",
+    token: options.Token = None,
+    state: options.State = None,
+    ca: options.Ca = None,
+    as_json: options.Json = False,
+) -> None:
+    """Move a tool back to an earlier stage."""
+    from toolmesh.registry.v1 import trust_service_pb2 as pb
+    from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
+
+    number = pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{stage.upper()}")
+    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+        stub = TrustServiceStub(transport.channel)
+        request = pb.DemoteToolRequest(name=name, to_stage=number, reason=reason)
+        answer = transport.unary(stub.DemoteTool, request, None, repeatable=False)
+    _print_stage(name, answer, as_json)
 
 
 @reported
@@ -190,6 +172,17 @@ def reinstate(
         request = pb.ReinstateToolRequest(name=name, reason=reason)
         answer = transport.unary(stub.ReinstateTool, request, None, repeatable=False)
     _print_versions("reinstated", name, list(answer.versions), as_json)
+
+
+def _print_stage(name: str, answer: pb.PromoteToolResponse | pb.DemoteToolResponse, as_json: bool) -> None:
+    from toolmesh.registry.v1 import trust_service_pb2 as pb
+
+    from toolmesh_sdk.cli.documents import document, word
+
+    if as_json:
+        output.print_json(document(answer))
+    else:
+        output.out().print(output.text(f"{name} is {word(pb.ContributionStage.DESCRIPTOR, answer.stage)}"))
 
 
 def _print_versions(what: str, name: str, versions: list[str], as_json: bool) -> None:

@@ -59,12 +59,12 @@ def verify(
 
         if not key:
             raise typer.BadParameter("an export is verified with the log's key", param_hint="--key")
-        cosigner = _key(witness, "--witness") if witness else None
-        report = verify_export(folder, _key(key), notes, cosigner, whole=whole)
+        cosigner = key_from(witness, "--witness") if witness else None
+        report = verify_export(folder, key_from(key), notes, cosigner, whole=whole)
     else:
         place = Place(url=url, token=token, state=state, ca=ca)
         try:
-            report = _online(place, timeout, kept or _kept_file(place), _key(key) if key else None, notes, sample)
+            report = _online(place, timeout, kept or _kept_file(place), key_from(key) if key else None, notes, sample)
         except ToolmeshError as error:
             report_failure(error, as_json=as_json)
             raise typer.Exit(_CANNOT_VERIFY) from None
@@ -102,7 +102,8 @@ def _kept_file(place: Place) -> Path:
     return place.folder / f"verifier-{name}.json"
 
 
-def _key(text: str, hint: str = "--key") -> VerifierKey:
+def key_from(text: str, hint: str = "--key") -> VerifierKey:
+    """Read a verifier key, or the file that holds it."""
     from toolmesh_sdk.audit import UnreadableNoteError, VerifierKey
 
     try:
