@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,19 @@ def migrated(postgres_server: str) -> Callable[[str], str]:
 def database(postgres_server: str, migrated: Callable[[str], str]) -> Iterator[Callable[..., str]]:
     """Return a factory: `database("audit")` makes a fresh database with the role, schema and tables of that service;
     with `empty=True` without the tables."""
+    with _databases(postgres_server, migrated) as create:
+        yield create
+
+
+@pytest.fixture(scope="module")
+def shared_database(postgres_server: str, migrated: Callable[[str], str]) -> Iterator[Callable[..., str]]:
+    """The same for tests of one file that leave a database as they found it."""
+    with _databases(postgres_server, migrated) as create:
+        yield create
+
+
+@contextmanager
+def _databases(postgres_server: str, migrated: Callable[[str], str]) -> Iterator[Callable[..., str]]:
     made: list[str] = []
 
     def create(service: str, *, empty: bool = False) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
@@ -21,16 +22,34 @@ COPY_OF_A_ROW = "select shard, sequence, record_id, canonical, leaf_hash, event_
 COLUMNS = "shard, sequence, record_id, canonical, leaf_hash, event_time"
 
 
-@pytest.fixture
-async def writer(log_url: str) -> AsyncIterator[PostgresWriter]:
-    """A log of two shards."""
-    writer = a_writer(log_url)
+async def filled(url: str) -> PostgresWriter:
+    """Start a log of two shards."""
+    writer = a_writer(url)
     await writer.start()
     await writer.append([an_entry(), an_entry(), an_entry()])
     await writer.close_shard(0)
     await writer.append([an_entry()])
+    return writer
+
+
+@pytest.fixture
+async def writer(log_url: str) -> AsyncIterator[PostgresWriter]:
+    """A log of two shards."""
+    writer = await filled(log_url)
     yield writer
     await writer.stop()
+
+
+@pytest.fixture(scope="module")
+def history(shared_database: Callable[[str], str]) -> str:
+    """A log of two shards that nobody can change, and so one for all who try."""
+    url = shared_database("audit")
+
+    async def fill() -> None:
+        await (await filled(url)).stop()
+
+    asyncio.run(fill())
+    return url
 
 
 FORBIDDEN = [
@@ -153,15 +172,13 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-async def test_history_cannot_be_changed_by_the_services_own_role(
-    log_url: str, writer: PostgresWriter, statement: str
-) -> None:
-    before = sql(log_url, "select * from records order by sequence")
+def test_history_cannot_be_changed_by_the_services_own_role(history: str, statement: str) -> None:
+    before = sql(history, "select * from records order by sequence")
     with pytest.raises((PRIVILEGE, psycopg.errors.WrongObjectType, psycopg.errors.FeatureNotSupported)) as refused:
-        sql(log_url, statement)
+        sql(history, statement)
     assert isinstance(refused.value, PRIVILEGE) or "copy (" in statement or "to records do" in statement
-    assert sql(log_url, "select * from records order by sequence") == before
-    assert check_shards(log_url) == [range(3), range(3, 5)]
+    assert sql(history, "select * from records order by sequence") == before
+    assert check_shards(history) == [range(3), range(3, 5)]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +201,10 @@ async def test_history_cannot_be_changed_by_the_services_own_role(
         ),
     ],
 )
-async def test_what_is_granted_does_not_reach_history(
-    log_url: str, writer: PostgresWriter, statement: str, kind: type[psycopg.Error]
-) -> None:
+def test_what_is_granted_does_not_reach_history(history: str, statement: str, kind: type[psycopg.Error]) -> None:
     with pytest.raises(kind):
-        sql(log_url, statement)
-    assert check_shards(log_url) == [range(3), range(3, 5)]
+        sql(history, statement)
+    assert check_shards(history) == [range(3), range(3, 5)]
 
 
 @pytest.mark.parametrize(
@@ -329,12 +344,10 @@ async def test_a_role_can_take_its_own_rights_away_and_still_changes_nothing(
         "truncate legal_holds",
     ],
 )
-async def test_not_even_the_owner_changes_history_by_mistake(
-    log_url: str, writer: PostgresWriter, statement: str
-) -> None:
+def test_not_even_the_owner_changes_history_by_mistake(history: str, statement: str) -> None:
     with pytest.raises(PRIVILEGE):
-        sql(owners_url(log_url), statement)
-    assert check_shards(log_url) == [range(3), range(3, 5)]
+        sql(owners_url(history), statement)
+    assert check_shards(history) == [range(3), range(3, 5)]
 
 
 async def test_the_owner_is_another_role_than_the_services(log_url: str) -> None:
