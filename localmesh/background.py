@@ -20,6 +20,8 @@ from localmesh.state import State, runner_pid
 
 # Longer than all parts together may take to stop.
 STOP_SECONDS = 90.0
+# Without the folder that the person happens to be in: a `services` or a `secrets.py` there would be taken for ours.
+RUNNER = (sys.executable, "-P", "-m", "localmesh")
 
 
 def run(state: State, arguments: Sequence[str], *, as_json: bool) -> int:
@@ -65,7 +67,7 @@ def _start(state: State, arguments: Sequence[str], events: int) -> subprocess.Po
     log = os.open(state.log_file("runner"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "localmesh", *arguments, f"--events={events}"],
+            [*RUNNER, *arguments, f"--events={events}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -18,7 +18,11 @@ from localmesh.settings import LOOPBACK, TRUST_DOMAIN
 
 __all__ = ["Pki", "issue_certificates"]
 
-LIFETIME = timedelta(days=30)
+# They end with the run: the next start makes another authority, and the key of this one is nowhere. What must not happen is that a mesh
+# which was left running, or a machine that slept, finds its parts unable to speak to each other.
+LIFETIME = timedelta(days=3650)
+# A clock that is set right after the start must not make them begin in the future.
+EARLIER = timedelta(days=1)
 
 
 def issue_certificates(folder: Path, names: Sequence[str] = IDENTITIES, now: datetime | None = None) -> Pki:
@@ -27,7 +31,7 @@ def issue_certificates(folder: Path, names: Sequence[str] = IDENTITIES, now: dat
     The authority's key is never written: once this returns, nobody can issue another identity of this mesh.
     """
     pki = Pki(folder)
-    start = (now or datetime.now(UTC)) - timedelta(minutes=5)
+    start = (now or datetime.now(UTC)) - EARLIER
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca = _authority(ca_key, start)
     write_private(pki.ca, ca.public_bytes(serialization.Encoding.PEM))

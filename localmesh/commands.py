@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -42,7 +43,7 @@ def up(
         raise typer.Exit(background.run(_state(state), arguments, as_json=as_json))
     arguments += ["--json"] if as_json else []
     # The runner replaces this process: it stays small whatever the command line has loaded, and Ctrl-C reaches it.
-    os.execv(sys.executable, [sys.executable, "-m", "localmesh", *arguments])  # noqa: S606
+    os.execv(sys.executable, [*background.RUNNER, *arguments])  # noqa: S606
 
 
 def down(state: StateOption = None, as_json: JsonOption = False) -> None:
@@ -117,8 +118,19 @@ def reset(
     from localmesh.process import RunAs
 
     shutil.rmtree(choose_folder(place.path, RunAs.NOBODY), ignore_errors=True)
-    shutil.rmtree(place.path)
+    _clear(place.path)
     _say(as_json, {"deleted": True, "state": str(place.path)}, f"deleted {place.path}")
+
+
+def _clear(folder: Path) -> None:
+    """Deletes what the folder holds, and the folder unless it is a link to another, or where a disk is mounted."""
+    for entry in list(folder.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _warn_of_strangers() -> None:

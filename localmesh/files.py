@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 ROTATE_BYTES = 20 * 1024 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -16,9 +17,13 @@ def write_private(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    draft.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -37,9 +42,24 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def rotate(path: Path) -> None:
     """Moves a log that has grown past the limit aside, over the one moved before."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > ROTATE_BYTES:
-            path.replace(path.with_name(path.name + ".1"))
+    if size_of(path) > ROTATE_BYTES:
+        path.replace(_aside(path))
+
+
+def rotate_in_use(path: Path) -> None:
+    """Does the same to a log that somebody goes on writing to: a writer keeps the file it has opened, so what is in it is copied and cut off.
+    A line that is written between the two is lost."""
+    if size_of(path) > ROTATE_BYTES:
+        # First, because the disk may have no room for three.
+        _aside(path).unlink(missing_ok=True)
+        descriptor = os.open(_aside(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with path.open("rb") as log, os.fdopen(descriptor, "wb") as copy:
+            shutil.copyfileobj(log, copy, CHUNK_BYTES)
+        os.truncate(path, 0)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + ".1")
 
 
 def size_of(path: Path) -> int:
@@ -49,11 +69,15 @@ def size_of(path: Path) -> int:
 
 def last_lines(path: Path, count: int, *, begin: int = 0) -> list[str]:
     """Returns the last lines of a log without reading all of it; none from before the place where to begin."""
+    text = b""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, size - 512 * max(count, 1)))
-            lines = file.read().decode(errors="replace").splitlines()
+            place = file.seek(0, os.SEEK_END)
+            # One end of a line more than there are lines to show: only then is the first of them whole.
+            while count and place > begin and text.count(b"\n") <= count:
+                size = min(CHUNK_BYTES, place - begin)
+                place = file.seek(place - size)
+                text = file.read(size) + text
     except FileNotFoundError:
         return []
-    return lines[-count:] if count else []
+    return text.decode(errors="replace").splitlines()[-count:] if count else []

@@ -10,12 +10,13 @@ from localmesh.process import Launch
 
 
 class PartError(Exception):
-    """A part could not be brought up. Carries its name and the reason, in words for a person."""
+    """A part could not be brought up. Carries its name and the reason, in words for a person, and whether it is what the part was told."""
 
-    def __init__(self, part: str, reason: str) -> None:
+    def __init__(self, part: str, reason: str, *, misled: bool = False) -> None:
         super().__init__(f"{part}: {reason}")
         self.part = part
         self.reason = reason
+        self.misled = misled
 
 
 async def nothing_to_do() -> None:
@@ -43,3 +44,5 @@ class Part:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 5.0
     ready_seconds: float = 60.0
+    misled_code: int | None = None
+    """The exit code with which it says that a setting is wrong, where it has one."""

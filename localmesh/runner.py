@@ -20,6 +20,7 @@ from localmesh.exits import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
 from localmesh.files import rotate, write_json
 from localmesh.greeting import greeting, mint_token
 from localmesh.leftovers import clear_leftovers, remember_children
+from localmesh.logkeeping import keep_short
 from localmesh.part import PartError
 from localmesh.parts.cluster import choose_user
 from localmesh.pki import Pki
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     try:
         return asyncio.run(_run(order, settings_from(os.environ), report))
+    except KeyboardInterrupt:
+        # Before there was anything to stop.
+        return KILLED
     except SettingError as error:
         report(Event("refused", text=str(error)))
         return WRONG_USAGE
@@ -94,8 +98,9 @@ class MeshRun:
         self._stop = asyncio.Event()
         self._killed = False
         parts = composition.load(order.composition)(mesh)
-        for part in parts:
-            rotate(self._state.log_file(part.name))
+        self._logs = [self._state.log_file(name) for name in ("runner", *(part.name for part in parts))]
+        for log in self._logs[1:]:
+            rotate(log)
         self._supervisor = Supervisor(parts, self._state.log_file, report, self._write_down)
 
     async def until_stopped(self) -> int:
@@ -106,16 +111,18 @@ class MeshRun:
         self._write_down()
         working = asyncio.create_task(self._start_and_greet())
         stopping = asyncio.create_task(self._stop.wait())
+        tidying = asyncio.create_task(keep_short(self._logs))
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         failure = working.exception() if working.done() else None
         if failure is None:
             await stopping
         working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        tidying.cancel()
+        await asyncio.gather(working, tidying, return_exceptions=True)
         await self._supervisor.stop()
         if failure is not None and not isinstance(failure, PartError):
             raise failure
-        return KILLED if self._killed else FAILED if failure else OK
+        return KILLED if self._killed else _code_of(failure)
 
     async def _start_and_greet(self) -> None:
         await self._supervisor.start()
@@ -139,6 +146,12 @@ class MeshRun:
         members = self._supervisor.members
         remember_children(self._state.children_file, {name: each.pid for name, each in members.items() if each.pid})
         write_json(self._state.runtime_file, self._document())
+
+
+def _code_of(failure: PartError | None) -> int:
+    if failure is None:
+        return OK
+    return WRONG_USAGE if failure.misled else FAILED
 
 
 def _make_identities(state: State) -> None:

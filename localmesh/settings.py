@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from libs.common.settings import http_url, number, one_of, whole
 
 TRUST_DOMAIN = "toolmesh.local"
 ISSUER = "https://authz.toolmesh.local"
 AUDIENCE = "toolmesh"
 LOOPBACK = "127.0.0.1"
+# What the edge can count to.
+MOST_CALLS = 4_000_000_000
 # The folder that holds the packages; services start here so that `python -m services.x` finds them.
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,45 +50,61 @@ class SettingError(ValueError):
     """A variable has a value that cannot be meant; says which."""
 
 
-def _number(text: str) -> float:
+def _collector(text: str) -> str:
+    """Read where spans go. The edge needs the port, too."""
     try:
-        return float(text)
+        complete = urlsplit(http_url(text)).port is not None
     except ValueError:
-        raise ValueError("is not a number") from None
+        complete = False
+    if not complete:
+        raise ValueError("is not http://host:port")
+    return text
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("is not a whole number") from None
+def _place(text: str) -> str:
+    """Read a path from where the person is; the parts are somewhere else."""
+    return str(Path(text.strip()).expanduser().absolute())
+
+
+def _places(text: str) -> str:
+    return ",".join(_place(each) for each in text.split(","))
+
+
+def _named_places(text: str) -> str:
+    named = (each.partition("=") for each in text.split(","))
+    return ",".join(f"{name.strip()}={_place(folder) if folder else ''}" for name, _, folder in named)
+
+
+def _place_or_address(text: str) -> str:
+    return text if "://" in text else _place(text)
 
 
 VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "TOOLMESH_LOG_LEVEL": ("log_level", str),
-    "TOOLMESH_DRAIN_SECONDS": ("drain_seconds", _number),
-    "TOOLMESH_OTLP_ENDPOINT": ("otlp_endpoint", lambda text: text or None),
-    "TOOLMESH_TRACE_SAMPLE_RATIO": ("trace_sample_ratio", _number),
-    "TOOLMESH_EDGE_RATE": ("rate_per_second", _whole),
-    "TOOLMESH_EDGE_BURST": ("rate_burst", _whole),
-    "TOOLMESH_RELAY": ("relay", str),
+    "TOOLMESH_LOG_LEVEL": ("log_level", one_of("debug", "info", "warning", "error")),
+    "TOOLMESH_DRAIN_SECONDS": ("drain_seconds", number(0, 600)),
+    "TOOLMESH_OTLP_ENDPOINT": ("otlp_endpoint", _collector),
+    "TOOLMESH_TRACE_SAMPLE_RATIO": ("trace_sample_ratio", number(0, 1)),
+    "TOOLMESH_EDGE_RATE": ("rate_per_second", whole(1, MOST_CALLS)),
+    "TOOLMESH_EDGE_BURST": ("rate_burst", whole(1, MOST_CALLS)),
+    "TOOLMESH_RELAY": ("relay", one_of("redis", "kafka", "none")),
     "TOOLMESH_KAFKA_BROKERS": ("kafka_brokers", str),
-    "TOOLMESH_TRUSTED_ISSUERS": ("trusted_issuers", str),
-    "TOOLMESH_DID_RESOLVER": ("did_resolver", str),
-    "TOOLMESH_TOOL_PACKS": ("tool_packs", str),
-    "TOOLMESH_VOLUMES": ("volumes", str),
-    "TOOLMESH_RUNSC": ("runsc", str),
+    "TOOLMESH_TRUSTED_ISSUERS": ("trusted_issuers", _place),
+    "TOOLMESH_DID_RESOLVER": ("did_resolver", _place_or_address),
+    "TOOLMESH_TOOL_PACKS": ("tool_packs", _places),
+    "TOOLMESH_VOLUMES": ("volumes", _named_places),
+    "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
-    "TOOLMESH_HOOKS": ("hooks", str),
-    "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", _whole),
+    "TOOLMESH_HOOKS": ("hooks", _place),
+    "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Reads the settings; raises SettingError with the name of a variable whose value is none."""
+    """Reads the settings; raises SettingError with the name of a variable whose value is none. What only a service can tell, such as what
+    is in a file, it tells itself."""
     chosen: dict[str, Any] = {}
     for name, (field, read) in VARIABLES.items():
-        if name not in environment:
+        if not environment.get(name):
             continue
         try:
             chosen[field] = read(environment[name])
@@ -100,5 +121,6 @@ def state_path(chosen: Path | None = None) -> Path:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Returns the environment without any TOOLMESH_ variable: services refuse those they do not know."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
+    """Returns the environment without what means something else to a part of the mesh: TOOLMESH_ variables, because services refuse those
+    they do not know, and PostgreSQL's, because they say how a person reaches a database of their own (PGSSLMODE, PGOPTIONS)."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("TOOLMESH_", "PG"))}

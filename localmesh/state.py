@@ -119,9 +119,15 @@ def runner_pid(state: State) -> int | None:
     except FileNotFoundError:
         return None
     with contextlib.closing(os.fdopen(descriptor, "r")) as file:
-        if not _is_locked(descriptor):
-            return None
-        return int(file.read() or 0)
+        # Between taking the lock and writing into it lie some microseconds, in which nobody is named.
+        for _ in range(20):
+            if not _is_locked(descriptor):
+                return None
+            file.seek(0)
+            if text := file.read():
+                return int(text)
+            time.sleep(0.01)
+    return None
 
 
 def _is_locked(descriptor: int) -> bool:

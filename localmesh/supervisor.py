@@ -20,6 +20,7 @@ LONGEST_BACKOFF = 5.0
 # A part that stayed well this long has earned a quick restart again.
 HEALTHY_SECONDS = 30.0
 SHOWN_LOG_LINES = 15
+TELL_AGAIN_SECONDS = 1.0
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Supervisor:
         self._up = {part.name: asyncio.Event() for part in parts}
         self._keepers: list[asyncio.Task[None]] = []
         self._failure: asyncio.Future[PartError] | None = None
+        self._again: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Returns when every part is ready. Raises PartError as soon as one cannot be brought up."""
@@ -75,6 +77,7 @@ class Supervisor:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         for member in reversed(self.members.values()):
             await self._stop_one(member)
+        self._tell_no_more()
 
     def kill(self) -> None:
         """Kills every child at once."""
@@ -130,22 +133,15 @@ class Supervisor:
         part = member.part
         member.log_begins = size_of(self._log_file(part.name))
         await part.prepare()
-        member.child = self._spawn(part)
+        member.child = child = self._spawn(part)
         self._note(member, ready=False)
-        probing = asyncio.create_task(_until_ready(part))
-        ending = asyncio.create_task(member.child.wait())
         try:
-            await asyncio.wait({probing, ending}, timeout=part.ready_seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            probing.cancel()
-            ending.cancel()
-        if ending.done():
-            raise PartError(part.name, describe_exit(ending.result()))
-        if not probing.done():
-            member.child.kill()
-            await member.child.wait()
-            raise PartError(part.name, f"not ready after {part.ready_seconds:g} s")
-        probing.result()
+            await _until_up(part, child)
+        except Exception:
+            # Whoever tries again starts another one, and two would share a port or a folder.
+            child.kill()
+            await child.wait()
+            raise
         self._note(member, ready=True)
 
     def _spawn(self, part: Part) -> Child:
@@ -168,18 +164,52 @@ class Supervisor:
 
     def _note(self, member: Member, *, ready: bool) -> None:
         member.ready = ready
-        self._changed()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Has it written down what runs. A disk that is full is tried again: a part that died must come back all the same."""
+        told_before = self._again is None
+        self._tell_no_more()
+        try:
+            self._changed()
+        except OSError as error:
+            if told_before:
+                self._report(Event("note", text=f"what runs where could not be written down: {error}"))
+            self._again = asyncio.get_running_loop().call_later(TELL_AGAIN_SECONDS, self._tell)
+
+    def _tell_no_more(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._again = None
 
     def _fail(self, member: Member, error: Exception) -> None:
         reason = _reason(error)
         lines = tuple(last_lines(self._log_file(member.part.name), SHOWN_LOG_LINES, begin=member.log_begins))
         self._report(Event("failed", member.part.name, reason, lines=lines))
         if self._failure is not None and not self._failure.done():
-            self._failure.set_result(PartError(member.part.name, reason))
+            misled = isinstance(error, PartError) and error.misled
+            self._failure.set_result(PartError(member.part.name, reason, misled=misled))
 
 
 def _reason(error: Exception) -> str:
     return error.reason if isinstance(error, PartError) else f"{type(error).__name__}: {error}"
+
+
+async def _until_up(part: Part, child: Child) -> None:
+    """Return when the part does its work. Raises PartError when it has ended before that, or its time is over."""
+    probing = asyncio.create_task(_until_ready(part))
+    ending = asyncio.create_task(child.wait())
+    try:
+        await asyncio.wait({probing, ending}, timeout=part.ready_seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        probing.cancel()
+        ending.cancel()
+    if ending.done():
+        code = ending.result()
+        raise PartError(part.name, describe_exit(code), misled=code == part.misled_code)
+    if not probing.done():
+        raise PartError(part.name, f"not ready after {part.ready_seconds:g} s")
+    probing.result()
 
 
 async def _until_ready(part: Part) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from localmesh.exits import WRONG_USAGE
 from localmesh.part import Part
 from localmesh.pki import Pki
 from localmesh.probes import http_answers
@@ -49,6 +50,7 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
         ops=f"{LOOPBACK}:{ops}",
         after=plan.after,
         stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
+        misled_code=WRONG_USAGE,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from localmesh import composition, greeting
+from localmesh import composition, files, greeting, logkeeping
 from localmesh.composition import SERVICES, Mesh
 from localmesh.part import Part
 
@@ -35,6 +35,26 @@ def one_that_fails(mesh: Mesh) -> Sequence[Part]:
     program = "import sys; [sys.stderr.write(f'line {n}\\n') for n in range(40)]; sys.exit(7)"
     failing = replace(parts[1], launch=replace(parts[1].launch, argv=(sys.executable, "-c", program)))
     return [parts[0], failing]
+
+
+def one_that_was_misled(mesh: Mesh) -> Sequence[Part]:
+    """Valkey and a service that does not start with what it was told."""
+    parts = few_parts(mesh)
+    program = "import sys; sys.stderr.write('authz: TOOLMESH_ANYTHING is wrong\\n'); sys.exit(2)"
+    return [parts[0], replace(parts[1], launch=replace(parts[1].launch, argv=(sys.executable, "-c", program)))]
+
+
+def one_that_talks(mesh: Mesh) -> Sequence[Part]:
+    """Valkey and a part that says a line again and again, under a runner that bears with little and looks often."""
+    files.ROTATE_BYTES, logkeeping.LOOK_SECONDS = 1000, 0.05
+    parts = few_parts(mesh)
+    program = "import time\nwhile True: print('a line of twenty.', flush=True); time.sleep(0.01)"
+    talking = replace(parts[1], launch=replace(parts[1].launch, argv=(sys.executable, "-c", program)))
+    return [parts[0], replace(talking, probe=_at_once)]
+
+
+async def _at_once() -> bool:
+    return True
 
 
 def _stand_in(part: Part, extra: dict[str, str]) -> Part:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,17 @@ def test_a_certificate_carries_its_name_in_every_form_that_is_asked_for(pki: Pki
     assert names.get_values_for_type(x509.DNSName) == [name, "localhost"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     assert isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
-    assert certificate.not_valid_after_utc - certificate.not_valid_before_utc == timedelta(days=30)
     roles = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(roles) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-1, minutes=1), timedelta(0), timedelta(days=1000)])
+def test_certificates_last_as_long_as_a_mesh_may_be_left_running(tmp_path: Path, ahead: timedelta) -> None:
+    now = datetime.now(UTC)
+    pki = issue_certificates(tmp_path, ["executor"], now)
+    for path in (pki.ca, pki.of("executor").cert):
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        assert certificate.not_valid_before_utc < now + ahead < certificate.not_valid_after_utc
 
 
 def test_two_names_of_one_mesh_trust_each_other(pki: Pki) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,13 @@ def test_a_setting_that_cannot_be_meant_is_wrong_usage_and_named(tmp_path: Path,
     finished = commands.run("up", *detach)
     assert finished.returncode == 2
     assert "TOOLMESH_DRAIN_SECONDS" in finished.stdout
+
+
+def test_a_setting_that_a_service_refuses_is_wrong_usage_too(commands: Commands) -> None:
+    commands.composition = "one_that_was_misled"
+    finished = commands.run("up")
+    assert finished.returncode == 2
+    assert "TOOLMESH_ANYTHING" in finished.stdout
 
 
 def test_a_variable_that_nobody_knows_is_named_and_stops_nothing(tmp_path: Path) -> None:
@@ -92,6 +101,32 @@ def test_reset_asks_and_deletes_and_refuses_while_running(commands: Commands) ->
     assert json.loads(commands.run("reset", "--yes", "--json").stdout)["deleted"] is True
     assert not commands.state.exists()
     assert commands.run("reset", "--yes").returncode == 0
+
+
+def test_reset_empties_what_a_link_leads_to_and_leaves_the_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "state").symlink_to(tmp_path / "disk")
+    commands = Commands(tmp_path / "state")
+    commands.up()
+    commands.down()
+    assert commands.run("reset", "--yes").returncode == 0
+    assert list((tmp_path / "disk").iterdir()) == []
+    commands.up()
+    commands.down()
+
+
+@pytest.mark.parametrize("detach", [(), ("--detach",)])
+def test_what_lies_where_the_person_is_is_not_taken_for_ours(tmp_path: Path, detach: tuple[str, ...]) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("secrets.py", "signal.py", "localmesh.py", "libs.py"):
+        (elsewhere / name).write_text("raise SystemExit('this is not yours')")
+    # As installed: a program that Python runs by its path does not look where the person is, and whom it starts must not either.
+    program = [str(Path(sys.executable).with_name("toolmesh")), "up", f"--state={tmp_path / 'state'}", *detach]
+    environment = {**os.environ, "TOOLMESH_DRAIN_SECONDS": "abc"}
+    finished = subprocess.run(program, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 2
+    assert "TOOLMESH_DRAIN_SECONDS" in finished.stdout
 
 
 @pytest.mark.parametrize("arguments", [("reset", "--yes"), ("up", "--detach"), ("up",)])

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from localmesh.files import write_json
-from localmesh.settings import LOOPBACK
-from localmesh.state import State, open_state
+from localmesh.leftovers import remember_children
+from localmesh.settings import LOOPBACK, ROOT
+from localmesh.state import State, open_state, runner_pid
 from localmesh.tests.deadlines import eventually
 from localmesh.tests.harness import Commands, all_gone, pids
 from localmesh.tests.test_edge import Edge
@@ -123,6 +124,29 @@ def test_a_second_ctrl_c_kills_at_once(commands: Commands) -> None:
     assert all_gone(pids(document))
 
 
+def test_ctrl_c_before_anything_runs_is_no_accident(commands: Commands) -> None:
+    state = open_state(commands.state)
+    # As if a killed runner had left a child that takes its time: the start waits for it.
+    remember_children(state.children_file, {"authz": os.getpid()})
+    running = commands.start("up")
+    eventually(lambda: runner_pid(state) == running.pid)
+    eventually(lambda: _catches(running.pid, signal.SIGINT))
+    running.send_signal(signal.SIGINT)
+    _, complaint = running.communicate(timeout=10)
+    assert running.returncode == 130
+    assert "Traceback" not in complaint
+    assert runner_pid(state) is None
+
+
+def test_logs_do_not_grow_while_a_mesh_is_left_running(commands: Commands) -> None:
+    commands.composition = "one_that_talks"
+    commands.up()
+    log = State(commands.state).log_file("authz")
+    moved = eventually(lambda: _first_inode(log.with_name("authz.log.1")))
+    eventually(lambda: _first_inode(log.with_name("authz.log.1")) not in (None, moved))
+    assert set(log.with_name("authz.log.1").read_text().splitlines()) == {"a line of twenty."}
+
+
 def test_a_part_that_fails_stops_the_start_and_shows_the_end_of_its_log(commands: Commands) -> None:
     commands.composition = "one_that_fails"
     for arguments in (("up",), ("up", "--detach")):
@@ -179,7 +203,7 @@ def test_an_ordinary_user_runs_the_whole_mesh(home_of_nobody: Path) -> None:
     interpreter = _interpreter_for_nobody()
     if interpreter is None:
         pytest.skip("no interpreter of this version that other users may run")
-    packages = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
+    packages = os.pathsep.join([str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))])
     commands = Commands(
         home_of_nobody / "state",
         "whole_mesh",
@@ -192,6 +216,15 @@ def test_an_ordinary_user_runs_the_whole_mesh(home_of_nobody: Path) -> None:
     assert {Path(f"/proc/{pid}").stat().st_uid for pid in pids(document)} == {65534}
     commands.down()
     assert all_gone(pids(document))
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    return bool(int(fields["SigCgt"], 16) >> (number - 1) & 1)
+
+
+def _first_inode(path: Path) -> int | None:
+    return path.stat().st_ino if path.exists() else None
 
 
 def _line_with(path: Path, text: str) -> str | None:

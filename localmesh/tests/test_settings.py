@@ -66,3 +66,55 @@ def test_children_inherit_no_variable_that_a_service_would_refuse(monkeypatch: p
     environment = inherited_environment()
     assert environment["OTHER"] == "kept"
     assert not any(name.startswith("TOOLMESH_") for name in environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LOG_LEVEL", "loud"),
+        ("DRAIN_SECONDS", "nan"),
+        ("DRAIN_SECONDS", "-1"),
+        ("TRACE_SAMPLE_RATIO", "7"),
+        ("EDGE_RATE", "-5"),
+        ("EDGE_BURST", "0"),
+        ("RELAY", "rabbit"),
+        ("OTLP_ENDPOINT", "collector:4317"),
+        ("OTLP_ENDPOINT", "http://collector"),
+        ("OTLP_ENDPOINT", "http://collector:many"),
+        ("MAX_TOKEN_LIFETIME", "0"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_before_anything_starts(name: str, value: str) -> None:
+    with pytest.raises(SettingError, match=f"TOOLMESH_{name}"):
+        settings_from({f"TOOLMESH_{name}": value})
+
+
+def test_an_empty_value_is_none() -> None:
+    assert settings_from(dict.fromkeys(VARIABLES, "")) == Settings()
+
+
+def test_paths_begin_where_the_person_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    chosen = settings_from(
+        {
+            "TOOLMESH_HOOKS": "hooks.json",
+            "TOOLMESH_TRUSTED_ISSUERS": "./issuers.json",
+            "TOOLMESH_DID_RESOLVER": "dids",
+            "TOOLMESH_RUNSC": "~/runsc",
+            "TOOLMESH_TOOL_PACKS": "packs, /elsewhere",
+            "TOOLMESH_VOLUMES": "reports=out,other=/srv/other",
+        }
+    )
+    assert (chosen.hooks, chosen.trusted_issuers) == (f"{tmp_path}/hooks.json", f"{tmp_path}/issuers.json")
+    assert (chosen.did_resolver, chosen.runsc) == (f"{tmp_path}/dids", f"{tmp_path}/home/runsc")
+    assert chosen.tool_packs == f"{tmp_path}/packs,/elsewhere"
+    assert chosen.volumes == f"reports={tmp_path}/out,other=/srv/other"
+    address = "https://resolver.example/1.0"
+    assert settings_from({"TOOLMESH_DID_RESOLVER": address}).did_resolver == address
+
+
+def test_children_do_not_hear_how_a_person_reaches_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSSLMODE", "require")
+    monkeypatch.setenv("PGOPTIONS", "-c search_path=elsewhere")
+    assert not any(name.startswith("PG") for name in inherited_environment())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -50,3 +51,13 @@ def test_nobody_runs_a_folder_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_there_is_no_runtime_before_the_first_run(state: State) -> None:
     assert state.runtime() == {}
+
+
+def test_a_runner_that_has_not_written_its_number_yet_has_none(state: State) -> None:
+    """Zero would be whoever asks: a signal to it ends the whole group of the one who sends it."""
+    with state.lock_file.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert runner_pid(state) is None
+        file.write("4711")
+        file.flush()
+        assert runner_pid(state) == 4711

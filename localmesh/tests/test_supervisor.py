@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -38,8 +39,8 @@ class Stage:
         launch = Launch((sys.executable, "-S", "-c", program, str(ready)), Path("/"), dict(os.environ))
         return Part(name, launch, probe, "127.0.0.1:0", after=after, prepare=self._step(f"prepare {name}"))
 
-    def supervisor(self, *parts: Part) -> Supervisor:
-        return Supervisor(parts, lambda name: self.folder / f"{name}.log", self.events.append)
+    def supervisor(self, *parts: Part, changed: Callable[[], None] = lambda: None) -> Supervisor:
+        return Supervisor(parts, lambda name: self.folder / f"{name}.log", self.events.append, changed)
 
     def said(self, kind: str) -> list[str]:
         return [event.part for event in self.events if event.kind == kind]
@@ -91,6 +92,55 @@ async def test_a_part_that_is_killed_comes_back_on_its_own(stage: Stage) -> None
     assert (event.text, event.restarts, member.restarts, member.ready) == ("SIGKILL", 1, 1, True)
     assert member.pid not in (None, first)
     assert stage.steps == ["prepare only", "prepare only"]
+    await supervisor.stop()
+
+
+async def test_a_part_that_is_killed_comes_back_though_nothing_can_be_written_down(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TELL_AGAIN_SECONDS", 0.02)
+    told = list[tuple[int | None, bool]]()
+    room = [True]
+
+    def tell() -> None:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        member = supervisor.members["only"]
+        told.append((member.pid, member.ready))
+
+    supervisor = stage.supervisor(stage.part("only"), changed=tell)
+    await supervisor.start()
+    first = supervisor.members["only"].pid
+    assert first is not None
+    room[0] = False
+    os.kill(first, signal.SIGKILL)
+    await eventually_async(lambda: _said(stage, "back"))
+    member = supervisor.members["only"]
+    assert (member.restarts, member.ready, told[-1]) == (1, True, (first, True))
+    room[0] = True
+    await eventually_async(lambda: _equal(told[-1], (member.pid, True)))
+    await supervisor.stop()
+    assert member.pid is None
+
+
+async def test_a_try_that_failed_leaves_nobody_beside_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_BACKOFF", 0.01)
+    part, pids, faults = stage.part("only"), list[int | None](), [RuntimeError("no answer that anybody foresaw")]
+
+    async def probe() -> bool:
+        if pids and faults:
+            pids.append(supervisor.members["only"].pid)
+            raise faults.pop()
+        return await part.probe()
+
+    supervisor = stage.supervisor(replace(part, probe=probe))
+    await supervisor.start()
+    pids.append(supervisor.members["only"].pid)
+    assert pids[0] is not None
+    os.kill(pids[0], signal.SIGKILL)
+    await eventually_async(lambda: _said(stage, "back"))
+    assert pids[1] not in (None, supervisor.members["only"].pid)
+    assert not is_running(pids[1] or 0)
     await supervisor.stop()
 
 
@@ -179,6 +229,10 @@ async def test_killing_ends_every_part_at_once(stage: Stage) -> None:
 
 def _is_alive(file: Path) -> bool:
     return file.exists() and file.read_text() != "" and is_running(int(file.read_text()))
+
+
+async def _equal(one: object, other: object) -> bool:
+    return one == other
 
 
 async def _said(stage: Stage, kind: str, times: int = 1) -> bool:

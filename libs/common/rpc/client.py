@@ -48,6 +48,8 @@ def channel_to(
         # The certificate names the service, not the machine it happens to run on.
         ("grpc.ssl_target_name_override", peer),
         ("grpc.service_config", service_config(service, retry)),
+        # Peers are reached straight: gRPC would take even loopback through the proxy that the environment names for the outside.
+        ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 1),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),

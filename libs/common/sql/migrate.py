@@ -64,7 +64,8 @@ def _upgrade(connection: Connection, scripts: Path, schema: str) -> None:
     if context.get_current_revision() == _newest(scripts):
         return
     config = Config()
-    config.set_main_option("script_location", str(scripts))
+    # The percent sign is the beginning of a name to the reader of this option.
+    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 

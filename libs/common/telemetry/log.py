@@ -4,6 +4,10 @@ Lines below a warning are gathered for a moment and written together: a write gi
 gRPC, which costs a short call more than everything else its line does. A process that is killed loses at most that moment;
 what must not be lost is evidence and goes to the audit log.
 
+Writing never fails for whoever writes. Standard output may be on a disk that is full or at the end of a pipe that nobody reads any
+more, and most who write do so because something else went wrong: a loop that ended over its own complaint would never mend it.
+Lines that could not be written are counted, and the first that can be says how many.
+
 Warnings and errors may repeat what a caller sent, so they are written without what is sensitive in it. Lines below carry names and
 figures only, and are not examined.
 """
@@ -15,7 +19,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +44,7 @@ class Log:
         self._gathered: list[bytes] = []
         self._size = 0
         self._due = 0.0
+        self._lost, self._torn = 0, False
         self._lock = threading.Lock()
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -65,11 +70,10 @@ class Log:
             return
         if LEVELS[level] >= _URGENT:
             fields = _without_secrets(fields)
-        line = {"ts": datetime.now(UTC), "level": level, "service": self._service, "event": event, **fields}
         call = current_call()
         if call is not None:
-            line.setdefault("trace_id", call.trace.trace_id)
-        self._put(orjson.dumps(line, default=str, option=orjson.OPT_APPEND_NEWLINE), at_once=LEVELS[level] >= _URGENT)
+            fields.setdefault("trace_id", call.trace.trace_id)
+        self._put(self._line(level, event, fields), at_once=LEVELS[level] >= _URGENT)
 
     def calls(self, ended: Iterable[tuple[Call, str, float, float]]) -> None:
         """Write what happened in calls that have ended: with which code each did, after how many seconds, and when."""
@@ -84,7 +88,25 @@ class Log:
         with self._lock:
             gathered, self._gathered, self._size = self._gathered, [], 0
             if gathered:
-                _write_all(self._descriptor, b"".join(gathered))
+                self._write_out(b"".join(gathered))
+
+    def _write_out(self, lines: bytes) -> None:
+        text = self._apology() + lines if self._lost else lines
+        left = _written(self._descriptor, text)
+        if not left:
+            self._lost, self._torn = 0, False
+            return
+        told, lost = len(left) < len(text), min(left.count(b"\n"), lines.count(b"\n"))
+        self._lost = lost if told else self._lost + lost
+        self._torn = not text[: -len(left)].endswith(b"\n") if told else self._torn
+
+    def _apology(self) -> bytes:
+        """Return the line that says how many are missing; after half a line it begins on a new one."""
+        return (b"\n" if self._torn else b"") + self._line("warning", "lines lost", {"count": self._lost})
+
+    def _line(self, level: str, event: str, fields: dict[str, Any]) -> bytes:
+        line = {"ts": datetime.now(UTC), "level": level, "service": self._service, "event": event, **fields}
+        return _json(line, option=orjson.OPT_APPEND_NEWLINE)
 
     def _put(self, line: bytes, *, at_once: bool) -> None:
         with self._lock:
@@ -111,10 +133,33 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
     # Imported by the first warning: most processes never need it, and none needs it to start.
     from libs.common.redaction.scanner import Scanner
 
-    shown: dict[str, Any] = Scanner().value(orjson.loads(orjson.dumps(fields, default=str))).value
+    shown: dict[str, Any] = Scanner().value(orjson.loads(_json(fields))).value
     return shown
 
 
-def _write_all(descriptor: int, text: bytes) -> None:
-    while text:
-        text = text[os.write(descriptor, text) :]
+def _json(value: Any, option: int = 0) -> bytes:
+    try:
+        return orjson.dumps(value, default=str, option=option)
+    except TypeError:
+        # A name that is not UTF-8, or a number beyond those of JSON: better spelled out than no line at all.
+        return orjson.dumps(_spelled_out(value), option=option)
+
+
+def _spelled_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_spelled_out(str(name)): _spelled_out(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_spelled_out(each) for each in value]
+    if value is None or isinstance(value, bool | float):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _written(descriptor: int, text: bytes) -> bytes:
+    """Write as much as can be written; return the rest."""
+    try:
+        while text:
+            text = text[os.write(descriptor, text) :]
+    except OSError:
+        pass
+    return text

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, enter, margin
-from libs.common.rpc.client import outgoing
+from libs.common.rpc.client import channel_to, outgoing
+from libs.common.settings import Address
 from libs.common.telemetry.trace import continue_trace
 
 
@@ -51,3 +56,26 @@ async def test_what_cannot_end_in_time_is_not_begun() -> None:
 
 def test_the_margin_is_a_tenth_within_bounds() -> None:
     assert [margin(r) for r in (0.001, 0.1, 10.0)] == [0.001, 0.010000000000000002, 0.1]
+
+
+async def test_peers_are_reached_without_the_proxy_that_is_for_the_outside(
+    pki: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    identity = pki.of("authz")
+    server = grpc.aio.server()
+    pair = (identity.key.read_bytes(), identity.cert.read_bytes())
+    port = server.add_secure_port(
+        "127.0.0.1:0", grpc.ssl_server_credentials([pair], pki.ca.read_bytes(), require_client_auth=True)
+    )
+    await server.start()
+    caller = pki.of("executor")
+    credentials = SimpleNamespace(tls_cert=caller.cert, tls_key=caller.key, tls_ca=pki.ca)
+    async with channel_to("authz", Address("127.0.0.1", port), credentials) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary("/nobody/Here")(b"", timeout=10)
+    await server.stop(None)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

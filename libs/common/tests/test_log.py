@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import threading
@@ -135,3 +136,68 @@ def test_calls_are_not_written_where_only_what_is_wrong_is(place: tuple[Path, in
     call = Call("/a.B/C", TraceContext("ab" * 16, "cd" * 8, "", sampled=False))
     Log("a", level="warning", descriptor=descriptor).calls([(call, "OK", 0.1, 1.0)])
     assert lines(path) == []
+
+
+class Narrow:
+    """A place of so many bytes, to which nothing more can be written until there is room again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room, self._write = room, os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, descriptor: int, text: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = self._write(descriptor, text[: self.room])
+        self.room -= taken
+        return taken
+
+
+def test_a_full_disk_is_not_the_trouble_of_whoever_writes() -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    log = Log("a", descriptor=descriptor)
+    try:
+        log.info("one")
+        log.warning("two")
+        log.error("three", cause=ValueError("why"))
+        log.flush()
+    finally:
+        os.close(descriptor)
+
+
+def test_a_pipe_that_nobody_reads_is_not_the_trouble_of_whoever_writes() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        Log("a", descriptor=writer).error("one")
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("room", [0, 30])
+def test_the_first_line_after_a_full_disk_says_how_many_are_missing(
+    place: tuple[Path, int], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    path, descriptor = place
+    log, disk = Log("a", descriptor=descriptor), Narrow(monkeypatch, room)
+    log.warning("one")
+    log.warning("two")
+    disk.room = 1_000_000
+    log.warning("three")
+    log.warning("four")
+    whole = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+    assert [(line["event"], line.get("count")) for line in whole] == [
+        ("lines lost", 2),
+        ("three", None),
+        ("four", None),
+    ]
+
+
+@pytest.mark.parametrize("value", [Path(os.fsdecode(b"caf\xe9")), "\ud800", 2**70, {1: "a"}, {"deep": ["\udcff"]}])
+@pytest.mark.parametrize("level", ["info", "error"])
+def test_what_json_cannot_hold_is_spelled_out(place: tuple[Path, int], value: object, level: str) -> None:
+    path, descriptor = place
+    getattr(Log("a", descriptor=descriptor), level)("one", value=value)
+    [line] = lines(path)
+    assert line["event"] == "one"
+    assert "value" in line

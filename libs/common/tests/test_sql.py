@@ -45,6 +45,19 @@ async def test_replicas_that_start_together_migrate_once(database: Callable[...,
         await engine.dispose()
 
 
+@pytest.fixture
+def odd(scripts: Path) -> Path:
+    return scripts.rename(scripts.parent / "100%20 odd, \u00fc")
+
+
+async def test_the_scripts_may_lie_in_any_folder(database: Callable[..., str], odd: Path) -> None:
+    engine = engine_for(database("approval", empty=True), schema="approval")
+    await migrate(engine, odd, schema="approval")
+    async with transaction(engine) as connection:
+        assert (await connection.execute(text("select count(*) from things"))).scalar_one() == 1
+    await engine.dispose()
+
+
 async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], scripts: Path) -> None:
     engine = engine_for(database("approval", empty=True), schema="approval")
     await migrate(engine, scripts, schema="approval")

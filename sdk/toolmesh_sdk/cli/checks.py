@@ -128,7 +128,8 @@ def sandboxes() -> Iterator[Check]:
         yield Check("sandboxes", WARN, "no executor is installed here", f"To run a mesh here: {LOCAL_EXTRA}")
         return
     try:
-        asked = [sys.executable, "-m", _EXECUTOR, "--json"]
+        # Without the folder that the person happens to be in, which may hold a `services` of its own.
+        asked = [sys.executable, "-P", "-m", _EXECUTOR, "--json"]
         said = subprocess.run(asked, timeout=_SANDBOX_PATIENCE, capture_output=True, check=False).stdout
         yield from [Check(**finding) for finding in json.loads(said)]
     except (OSError, subprocess.TimeoutExpired, ValueError, TypeError) as error:

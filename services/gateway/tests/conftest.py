@@ -103,11 +103,11 @@ def _environment(pki: Any, name: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def run_mesh(pki: Any, signer: Any, folder: Path, *, drain_seconds: str = "4") -> AsyncIterator[Mesh]:
-    """Run a gateway in this process."""
+async def run_mesh(pki: Any, signer: Any, folder: Path, **chosen: str) -> AsyncIterator[Mesh]:
+    """Run a gateway in this process, with settings of the test's own."""
     peers = Peers(lambda name: _environment(pki, name), signer)
     await peers.start()
-    environment = {**_environment(pki, "gateway"), **peers.addresses(), "TOOLMESH_DRAIN_SECONDS": drain_seconds}
+    environment = {**_environment(pki, "gateway"), **peers.addresses(), "TOOLMESH_DRAIN_SECONDS": "4", **chosen}
     settings = load(Settings, environment)
     lines = folder / "log"
     with lines.open("wb") as file:

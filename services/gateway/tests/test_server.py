@@ -137,8 +137,20 @@ async def test_what_was_accepted_is_finished_while_health_says_goodbye(pki: Any,
         await late.http.aclose()
 
 
+async def test_who_has_not_heard_of_the_end_is_served_for_the_delay(pki: Any, signer: Any, tmp_path: Path) -> None:
+    async with run_mesh(pki, signer, tmp_path, TOOLMESH_DRAIN_DELAY_SECONDS="60") as mesh:
+        stopping = asyncio.create_task(mesh.application.server.drain())
+        await asyncio.sleep(0)
+        late = mesh.client()
+        for _ in range(3):
+            assert (await late.http.get("/healthz")).status_code == 503
+            assert (await late.invoke("echo")).json()["result"]["status"] == "succeeded"
+        assert not stopping.done()
+        stopping.cancel()
+
+
 async def test_what_does_not_end_in_time_is_ended(pki: Any, signer: Any, tmp_path: Path) -> None:
-    async with run_mesh(pki, signer, tmp_path, drain_seconds="0") as mesh:
+    async with run_mesh(pki, signer, tmp_path, TOOLMESH_DRAIN_SECONDS="0") as mesh:
         slow = asyncio.create_task(mesh.client().invoke("slow"))
         await mesh.peers.executor.reached(1)
         await asyncio.wait_for(mesh.application.server.drain(), 20)

@@ -25,6 +25,7 @@ class HttpServer:
 
     def __init__(self, settings: ProcessSettings, app: Any, load: Load, peers: Collection[str], log: Log) -> None:
         self._load, self._drain_seconds = load, settings.drain_seconds
+        self._drain_delay = settings.drain_delay_seconds
         self._socket = _bound(settings.listen)
         self._server = _Server(_config(settings, app, protocol_for(settings.trust_domain, peers, log)))
         self._life: asyncio.Task[None] | None = None
@@ -45,12 +46,13 @@ class HttpServer:
         self._load.serving = True
 
     async def drain(self) -> None:
-        """Announce the end, serve on until nothing is under way, then close; after the limit end whatever is left.
+        """Announce the end, serve on for the delay and until nothing is under way, then close; after the limit end whatever is left.
 
-        Half of the time goes to the announcement: while it lasts, health says 503, answers close their connections, and
-        a request that was already on its way is still served.
+        While the announcement lasts, health says 503, answers close their connections, and whoever has not heard of it is still
+        served. The delay is for them: that nothing is under way at this moment does not say that nothing is on its way.
         """
         self._load.serving = False
+        await asyncio.sleep(self._drain_delay)
         await self._load.drained(self._drain_seconds / 2)
         self._server.should_exit = True
         if self._life is not None:
