@@ -78,7 +78,17 @@ def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
     assert not outside.permits("fd00:8::9")
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254", "168.63.129.16"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "169.254.170.23",
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "168.63.129.16",
+    ],
+)
 def test_metadata_is_never_opened(address: str) -> None:
     assert not Outside([ip_network("0.0.0.0/0"), ip_network("::/0")]).permits(address)
 

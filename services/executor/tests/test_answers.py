@@ -77,6 +77,7 @@ def test_what_an_exception_said_never_reaches_the_caller() -> None:
         {"value": 1, "notes": {"costs": [["a", 2**60]]}},
         {"value": 1, "notes": {"expects": [["a", 1]]}},
         {"value": 1, "notes": {"log": [1]}},
+        {"value": 1, "notes": {"undo": {"all": "x" * 100_000}}},
     ],
 )
 def test_what_is_no_answer_is_not_taken_for_one(frame: dict[str, Any]) -> None:
@@ -103,3 +104,9 @@ def test_no_frame_breaks_the_reader(notes: Any, failed: Any) -> None:
 def test_a_message_is_bounded_and_shows_all_that_is_in_it() -> None:
     assert printable("a\x1b[31mb\u202ec\n") == "a[31mbc"
     assert len(printable("x" * 10_000)) == 500
+
+
+def test_a_call_has_a_page_of_the_log_whoever_wrote_the_frame() -> None:
+    for frame in ({"value": 1}, {"failed": {"kind": "failure"}}):
+        lines = read(**frame, notes={"log": ["x" * 1000] * 1000}).lines
+        assert [len(line) for line in lines] == [1000, 1000, 1000, 1000, 96]

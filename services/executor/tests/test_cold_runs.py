@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import secrets
 import tempfile
 from pathlib import Path
@@ -109,6 +111,17 @@ async def test_a_preview_runs_and_leaves_nothing(running: Running, volume: Path)
         ([step("fill", "sub", bytes=20 * MIB)], Reason.RESOURCE_LIMIT_EXCEEDED),
         ([step("fill", "sub", bytes=20 * MIB, stays=True)], Reason.RESOURCE_LIMIT_EXCEEDED),
         ([step("write", "../../etc/x", text="")], Reason.EXECUTION_FAILED),
+        ([step("nest", "sub", name="d", times=1500)], Reason.RESOURCE_LIMIT_EXCEEDED),
+        ([step("nest", "sub", name="n" * 250, times=20)], Reason.EXECUTION_FAILED),
+        # What is nested so deeply that nobody else gets to it must not keep anyone from seeing how the disk fills.
+        (
+            [step("nest", "sub", name="d", times=1500), step("fill", ".", bytes=20 * MIB, stays=True)],
+            Reason.RESOURCE_LIMIT_EXCEEDED,
+        ),
+        (
+            [step("nest", "sub", name="n" * 250, times=20), step("fill", ".", bytes=20 * MIB, stays=True)],
+            Reason.RESOURCE_LIMIT_EXCEEDED,
+        ),
     ],
 )
 async def test_a_run_that_fails_has_no_effect_at_all(
@@ -145,3 +158,34 @@ async def test_a_canceled_run_leaves_neither_process_nor_copy(running: Running) 
         await run
     assert processes_with(marker) == []
     await until(lambda: not scratch_left())
+
+
+async def test_a_reader_cannot_hold_up_whoever_writes(running: Running, volume: Path) -> None:
+    """What does not fit into a reader's room is shown to it as it is, and whatever can be opened can be locked."""
+    (volume / "big").write_bytes(b"x" * 2 * MIB)
+    first = await running(writer(), asked(step("write", "a.txt", text="1")))
+    assert first.keep is not None
+    await first.keep()
+    reading = writer("hostile:locks", writes=(), scratch_bytes=MIB)
+    reader = asyncio.create_task(running.value(reading, work(volume="files")))
+    await until(lambda: is_locked(volume))
+    ran = await running(writer(), asked(step("write", "a.txt", text="2")))
+    assert ran.keep is not None
+    keeping = asyncio.ensure_future(ran.keep())
+    await asyncio.wait([keeping], timeout=10)
+    kept = keeping.done()
+    reader.cancel()
+    await asyncio.wait([reader, keeping])
+    assert kept
+    assert (volume / "a.txt").read_text() == "2"
+
+
+def is_locked(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import socket
+import stat
+import threading
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -13,11 +17,13 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Reason
+from services.executor.adapters.sandbox import dialing
 from services.executor.adapters.sandbox.dialing import SystemResolver
 from services.executor.adapters.sandbox.egress import EgressProxy, error_of
 from services.executor.adapters.sandbox.gates import ADDRESS_NOT_ALLOWED, TRAFFIC_LIMIT, Bounds, Gate, Refusal
 from services.executor.adapters.sandbox.names import HOST_NOT_ALLOWED, NAME_INVALID, PORT_NOT_ALLOWED
 from services.executor.tests.origins import Names, Origin, refusal_in, status_of, through
+from services.executor.tests.waiting import until
 
 LOCAL = [ip_network("127.0.0.1/32")]
 Open = Callable[..., Any]
@@ -248,6 +254,69 @@ async def test_a_closed_way_out_leaves_nothing_behind(origin: Origin) -> None:
     assert [os.path.exists(each.path) for each in (gate, other)] == [False, True]  # noqa: ASYNC240, PTH110
     await proxy.close()
     assert not folder.exists()
+
+
+async def test_a_server_that_takes_nothing_keeps_nothing_of_ours(stack: AsyncExitStack) -> None:
+    """A tool and a server that belong together could otherwise hold a file of the executor's for every connection they ever had."""
+    idle = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    port = idle.getsockname()[1]
+    proxy = EgressProxy(LOCAL, resolve=Names(["127.0.0.1"]))
+    stack.push_async_callback(proxy.close)
+    gate = await proxy.open(["api.example.com"], [port])
+    before = sockets()
+    client = stack.enter_context(socket.socket(socket.AF_UNIX))
+    client.connect(gate.path)
+    client.send(f"CONNECT api.example.com:{port} HTTP/1.1\r\n\r\n".encode())
+    taken = stack.enter_context((await asyncio.to_thread(idle.accept))[0])
+    client.setblocking(False)
+    # As much as all who are between the two take, and no more.
+    while await writable(client):
+        client.send(b"x" * 65536)
+    await gate.close()
+    client.close()
+    await until(lambda: len(sockets() - before - {os.fstat(taken.fileno()).st_ino}) == 0)
+
+
+async def writable(client: socket.socket) -> bool:
+    """Say whether more can be sent; waits for others to take what was sent before it says no."""
+    return bool((await asyncio.to_thread(select.select, [], [client], [], 0.5))[1])
+
+
+def sockets() -> set[int]:
+    """The sockets that this process holds."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            status = entry.stat()
+            if stat.S_ISSOCK(status.st_mode):
+                found.add(status.st_ino)
+    return found
+
+
+async def test_names_without_an_answer_hold_up_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch, stack: AsyncExitStack, origin: Origin
+) -> None:
+    """Whoever owns a name decides when it is answered, and a pattern covers as many names as they like."""
+    released = threading.Event()
+    stack.callback(released.set)
+
+    def look_up(host: str) -> list[Any]:
+        if host.endswith(".slow.example"):
+            released.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(dialing, "_look_up", look_up)
+    proxy = EgressProxy(LOCAL)
+    stack.push_async_callback(proxy.close)
+    slow = await proxy.open(["*.slow.example"], [80])
+    other = await proxy.open(["api.example.com"], [origin.port])
+    for nth in range(20):
+        _, writer = await asyncio.open_unix_connection(slow.path)
+        writer.write(f"CONNECT n{nth}.slow.example:80 HTTP/1.1\r\n\r\n".encode())
+        stack.callback(writer.close)
+    await until(lambda: len(slow._carried) == 20)
+    request = f"GET http://api.example.com:{origin.port}/ HTTP/1.1\r\n\r\n".encode()
+    assert status_of(await through(other.path, request)) == 200
 
 
 async def test_the_machine_resolves_names_in_threads_of_its_own() -> None:

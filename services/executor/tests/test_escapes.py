@@ -167,6 +167,46 @@ async def test_a_memory_bomb_is_told_as_one(sandbox: Sandbox) -> None:
     assert tried.error.reason is Reason.TOOL_OUT_OF_MEMORY
 
 
+HIDDEN_MEMORY = {
+    "shared": """
+import mmap, os, signal
+for _ in range(8):
+    if os.fork() == 0:
+        held = mmap.mmap(-1, 40 << 20)
+        for place in range(0, 40 << 20, 4096): held[place] = 1
+        signal.pause()
+for _ in range(8): os.wait()
+""",
+    "without a name": """
+import os, signal
+for _ in range(20):
+    descriptor = os.memfd_create('x')
+    for _ in range(16): os.write(descriptor, b'x' * (1 << 20))
+signal.alarm(20); signal.pause()
+""",
+    "nobody's": """
+import ctypes, signal
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(8):
+    number = libc.shmget(0, 40 << 20, 0o1600)
+    if number < 0: raise OSError(ctypes.get_errno())
+    place = libc.shmat(number, None, 0)
+    ctypes.memset(place, 1, 40 << 20); libc.shmdt(ctypes.c_void_p(place))
+signal.alarm(20); signal.pause()
+""",
+}
+"""Three times as much as may be used, in ways that show in no single process."""
+
+
+@pytest.mark.parametrize("way", HIDDEN_MEMORY)
+async def test_memory_cannot_be_held_unseen(sandbox: Sandbox, way: str) -> None:
+    """Where it could not be counted, it cannot be had."""
+    tried = await try_to(sandbox, HIDDEN_MEMORY[way], memory_bytes=100 * MIB)
+    refused = tried.ending.kind is End.EXITED and "Error" in tried.ending.complaint
+    assert refused or tried.error.reason is Reason.TOOL_OUT_OF_MEMORY
+
+
 async def test_a_disk_bomb_fills_only_its_own_tmp(sandbox: Sandbox) -> None:
     code = "import itertools\nfor n in itertools.count(): open(f'/tmp/{n}', 'wb').write(b'x' * (1 << 20))"
     tried = await try_to(sandbox, code, scratch_bytes=8 * MIB)

@@ -10,6 +10,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.folders import OwnFolder
 
 MAKE = "import sys\nfrom pathlib import Path\nfrom services.executor.adapters.sandbox.folders import OwnFolder\n"
+NEST = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
 HOLD = MAKE + "made = OwnFolder('test', within=Path(sys.argv[1]))\nprint(made.path, flush=True)\nsys.stdin.read()"
 
 
@@ -45,6 +46,15 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_lives_is_not
     assert kept.exists()
     folder.remove()
     alive.communicate()
+
+
+def test_what_was_left_cannot_keep_the_next_one_from_starting(tmp_path: Path) -> None:
+    killed, left = _holder(tmp_path)
+    subprocess.run([sys.executable, "-c", NEST], cwd=left, check=True)
+    killed.kill()
+    killed.communicate()
+    OwnFolder("test", within=tmp_path).remove()
+    assert not left.exists()
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:

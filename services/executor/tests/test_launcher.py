@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
+import select
 import socket
 import subprocess
 import time
@@ -99,6 +101,23 @@ def test_it_ends_with_its_executor_and_takes_all_with_it(launched: Launched, las
     os.close(from_stdout)
 
 
+def test_it_clears_up_after_an_executor_that_had_not_heard_everything(
+    launched: Launched, prepared: ground.Ground
+) -> None:
+    """Whoever is killed with words unread leaves an error on the line, and no end of it."""
+    process, control = launched
+    to_stdin, from_stdout = start(control, 1, "/bin/cat")
+    # Said, and never read.
+    select.select([control], [], [])
+    control.close()
+    assert os.read(from_stdout, 1) == b""
+    assert process.wait() == 0
+    left = [group for place in prepared.config["groups"].values() for group in Path(place.folder).glob("*/")]
+    assert left == []
+    os.close(to_stdin)
+    os.close(from_stdout)
+
+
 def test_it_holds_no_end_of_anybodys_pipes(launched: Launched) -> None:
     """Or readers would wait for ever, and sandboxes could speak for each other."""
     process, control = launched
@@ -111,6 +130,32 @@ def test_it_holds_no_end_of_anybodys_pipes(launched: Launched) -> None:
     for pair in ends:
         for end in pair:
             os.close(end)
+
+
+@pytest.mark.parametrize("room", range(9))
+def test_whoever_finds_no_file_to_open_fails_alone(launched: Launched, room: int) -> None:
+    """Wherever on the way it is that nothing more can be opened; what runs goes on, and so does the launcher."""
+    process, control = launched
+    ends = start(control, 1, "/bin/cat")
+    assert heard(control) == {"began": 1}
+    held = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+    usual = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (held + room, usual[1]))
+    for end in start(control, 2, "/bin/cat"):
+        os.close(end)
+    said = heard(control)
+    while "ended" not in said:
+        said = heard(control)
+    assert said["ended"] == 2
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, usual)
+    os.write(ends[0], b"x")
+    assert os.read(ends[1], 1) == b"x"
+    for end in start(control, 3, "/bin/cat"):
+        os.close(end)
+    assert (heard(control), heard(control)["ended"]) == ({"began": 3}, 3)
+    assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) == held
+    for end in ends:
+        os.close(end)
 
 
 @pytest.mark.parametrize("cgroups", ["preferred", "off"])

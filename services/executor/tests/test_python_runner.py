@@ -172,6 +172,11 @@ async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operat
     assert "secret of the tool" in running.logged
 
 
+async def test_what_cannot_be_loaded_is_told_in_letters_that_can_be_seen(running: Running) -> None:
+    failure = await running.failure(python_tool("tricks/broken:anything"), work())
+    assert failure.metadata == {"exception": "Wrong[31m"}
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

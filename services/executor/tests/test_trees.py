@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from services.executor.adapters.runners.trees import (
     copy_tree,
     digest_of,
     read_tree,
-    remove_tree,
     taken,
 )
+from services.executor.adapters.sandbox.clearing import remove_tree
 
 ROOM = 1 << 20
 
@@ -126,6 +127,58 @@ def test_what_a_folder_takes_is_what_is_on_the_disk(volume: Path) -> None:
     size, entries = taken(volume)
     assert size >= 100_000
     assert entries == 5
+
+
+@pytest.mark.parametrize(("name", "times"), [("d", 1500), ("n" * 250, 20)])
+def test_folders_however_deep_can_be_removed(volume: Path, name: str, times: int) -> None:
+    """Further than any path leads, and deeper than whoever calls itself for each of them gets."""
+    nest(volume / "sub", name, times)
+    assert len(str(volume)) + (len(name) + 1) * times > min(4096, 2 * sys.getrecursionlimit())
+    remove_tree(volume)
+    assert not volume.exists()
+
+
+def test_whoever_nests_too_deeply_is_told_so_while_it_writes(volume: Path) -> None:
+    nest(volume / "sub", "d", 1500)
+    with pytest.raises(TooLargeError):
+        taken(volume)
+    remove_tree(volume)
+
+
+def test_what_lies_further_than_a_path_leads_is_counted(volume: Path) -> None:
+    nest(volume / "sub", "n" * 250, 20)
+    size, entries = taken(volume)
+    assert (size >= 100_000, entries) == (True, 25)
+    remove_tree(volume)
+
+
+def nest(folder: Path, name: str, times: int) -> None:
+    """Make folders in folders, and a file in the last."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for _ in range(times):
+            Path(name).mkdir()
+            os.chdir(name)
+        Path("file").write_bytes(b"x" * 100_000)
+    finally:
+        os.chdir(before)
+
+
+def test_what_goes_while_a_volume_is_copied_is_not_in_the_copy(volume: Path, tmp_path: Path) -> None:
+    """Others make their changes real while somebody copies: neither may spoil the other's call."""
+
+    def wanted() -> bool:
+        (volume / "a.txt").unlink(missing_ok=True)
+        (volume / "sub" / "b.txt").unlink(missing_ok=True)
+        return True
+
+    assert copy_tree(volume, tmp_path / "copy", ROOM, wanted) == {"sub": FOLDER, "sub/deep": FOLDER}
+
+
+def test_what_cannot_be_named_is_not_copied(volume: Path, tmp_path: Path) -> None:
+    os.close(os.open(os.fsencode(volume) + b"/\xff", os.O_CREAT))
+    assert set(copy_tree(volume, tmp_path / "copy", ROOM)) == {"a.txt", "sub", "sub/b.txt", "sub/deep"}
 
 
 def test_nothing_and_what_is_neither_differ(volume: Path) -> None:

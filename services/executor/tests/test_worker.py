@@ -52,6 +52,8 @@ def test_what_a_call_says_must_make_sense() -> None:
         call.cost("tokens", -1)
     with pytest.raises(TypeError):
         call.undo({"what": object()})
+    with pytest.raises(ValueError):
+        call.undo({"what": "x" * 100_000})
     assert call.notes == a_call().notes
 
 

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
+from services.executor.adapters.runners import trees
 from services.executor.adapters.runners.keeping import keep_changes
 from services.executor.adapters.runners.trees import FOLDER, STAGING, read_tree
+from services.executor.adapters.runners.workers import WorkerGoneError
 from services.executor.adapters.runners.workspace import Volumes, Workspace, difference
+from services.executor.adapters.sandbox.contract import End, Ending
 from services.executor.domain.tool import Access
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
@@ -259,6 +262,52 @@ async def test_a_run_that_outgrew_its_room_is_not_kept(volume: Path, scratch: Pa
         await workspace.effects()
     assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert caught.value.metadata["limit"] == "scratch"
+
+
+async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
+    volume: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files take more of the disk than they hold."""
+    for nth in range(1000):
+        (volume / f"{nth}").write_text("x")
+    workspace, _ = await opened(volume, scratch, scratch_bytes=MIB)
+    looked, killed = asyncio.Queue[int](), list[str]()
+    loop, taken = asyncio.get_running_loop(), trees.taken
+
+    def look(folder: Path) -> tuple[int, int]:
+        found = taken(folder)
+        loop.call_soon_threadsafe(looked.put_nowait, found[0])
+        return found
+
+    async def kill() -> None:
+        killed.append("killed")
+
+    async def step() -> list[int]:
+        return [await looked.get() for _ in range(3)]
+
+    monkeypatch.setattr(trees, "taken", look)
+    assert min(await workspace.watched(kill, step())) > MIB
+    assert killed == []
+    await workspace.drop()
+
+
+async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(volume: Path, scratch: Path) -> None:
+    workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
+    (copy / "big").write_bytes(b"x" * 2 * MIB)
+    struck, told = asyncio.Event(), asyncio.Event()
+
+    async def kill() -> None:
+        struck.set()
+        await told.wait()
+
+    async def step() -> None:
+        await struck.wait()
+        raise WorkerGoneError(Ending(End.KILLED))
+
+    with pytest.raises(MeshError) as caught:
+        await workspace.watched(kill, step())
+    assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
+    await workspace.drop()
 
 
 def test_only_volumes_that_are_here_are_offered(volume: Path, scratch: Path) -> None:

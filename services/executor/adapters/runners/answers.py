@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.errors import MeshError, Violation
+from libs.common.jsonio import dump
 from services.executor.domain import errors
 from services.executor.domain.tool import Effect
 
@@ -13,6 +14,9 @@ _OPERATIONS = ("create", "update", "delete")
 _MAX_MESSAGE = 500
 _MAX_RESOURCE = 512
 _MAX_NOTES = 1000
+_MAX_UNDO = 64 * 1024
+# A page, for all lines of a call together: the worker keeps to it, and whoever speaks in its place must.
+_MAX_LOG = 4096
 _MAX_COST = 2**53
 
 
@@ -50,12 +54,11 @@ def answer_of(frame: dict[str, Any], invocation_id: str, limit: int) -> Answer:
         return _failure(failed, notes, limit)
     if "value" not in frame:
         raise MalformedError
-    undo = notes.get("undo")
     return Answer(
         frame["value"],
         effects=tuple(_effect(note) for note in _pairs(notes, "effects")),
         costs=tuple(_cost(note) for note in _pairs(notes, "costs")),
-        undo=undo if isinstance(undo, dict) else None,
+        undo=_undo(notes),
         expects=tuple(_expectation(note) for note in _pairs(notes, "expects")),
         impact=printable(notes.get("impact", "")),
         lines=_lines(notes),
@@ -113,6 +116,16 @@ def _cost(note: list[Any]) -> tuple[str, int]:
     return category[:64], micros
 
 
+def _undo(notes: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments of the call that would undo this one. They are part of the answer, which must fit into one message."""
+    undo = notes.get("undo")
+    if not isinstance(undo, dict):
+        return None
+    if len(dump(undo)) > _MAX_UNDO:
+        raise MalformedError
+    return undo
+
+
 def _expectation(note: list[Any]) -> tuple[str, bool]:
     condition, holds = note
     if not isinstance(condition, str) or not isinstance(holds, bool):
@@ -124,7 +137,13 @@ def _lines(notes: dict[str, Any]) -> tuple[str, ...]:
     found = notes.get("log", [])
     if not isinstance(found, list) or len(found) > _MAX_NOTES or any(not isinstance(line, str) for line in found):
         raise MalformedError
-    return tuple(line[:4096] for line in found)
+    kept, left = [], _MAX_LOG
+    for line in found:
+        if left <= 0:
+            break
+        kept.append(line[:left])
+        left -= len(line)
+    return tuple(kept)
 
 
 def _count(said: Any) -> int:

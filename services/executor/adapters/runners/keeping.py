@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.executor.adapters.runners.trees import FOLDER, STAGING, copy_file, digest_of
+from services.executor.adapters.runners.trees import FOLDER, LOCK, STAGING, copy_file, digest_of
 
 CHANGED, FAILED = "changed", "failed"
 _LARGEST = 1 << 62
+_WRITE_ONLY = 0o222
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,13 @@ def keep_changes(volume: Path, copy: Path, changes: Sequence[Change]) -> Kept:
 
 @contextmanager
 def _alone(volume: Path) -> Iterator[None]:
-    descriptor = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # A file that can be written and not read, so that it cannot be opened at all where a volume is shown to be read only. The folder
+    # itself, or anything that can be read, a tool could lock as well as we can, and everybody would wait for the tool.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(volume / LOCK, flags, _WRITE_ONLY)
     try:
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, _WRITE_ONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

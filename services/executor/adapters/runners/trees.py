@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.executor.adapters.sandbox.clearing import FOLDER_FLAGS, let_in
+
 FOLDER = "folder"
 """What a folder is recorded as, where a file has the digest of its content."""
-# The mesh's own place inside a volume, from which changes are moved to where they belong. No tool ever sees it.
-STAGING = ".toolmesh-staging"
+# The mesh's own places inside a volume: where changes are moved from, and what whoever moves them locks. No copy ever holds them.
+STAGING, LOCK = ".toolmesh-staging", ".toolmesh-lock"
 _NEITHER = "neither"
+_GONE = (FileNotFoundError, NotADirectoryError)
 _CHUNK = 1 << 20
 _DEEPEST = 64
 MAX_ENTRIES = 100_000
@@ -49,8 +52,8 @@ class Entry:
 
 
 def copy_tree(source: Path, target: Path, room: int, wanted: Callable[[], bool] = lambda: True) -> Tree:
-    """Copy the files and folders of a volume, open to whoever runs in the sandbox, and return what they are. What else is in it
-    stays unseen. Raises TooLargeError, and UnwantedError as soon as it is no longer wanted."""
+    """Copy the files and folders of a volume, open to whoever runs in the sandbox, and return what they are. What else is in it, or goes
+    from it meanwhile, stays unseen. Raises TooLargeError, and UnwantedError as soon as it is no longer wanted."""
     tree: dict[str, str] = {}
     target.mkdir()
     for entry in _entries(source, tolerant=True):
@@ -61,7 +64,11 @@ def copy_tree(source: Path, target: Path, room: int, wanted: Callable[[], bool] 
             copy.mkdir()
             tree[entry.relative] = FOLDER
             continue
-        size, tree[entry.relative] = copy_file(entry.path, copy, room)
+        try:
+            size, tree[entry.relative] = copy_file(entry.path, copy, room)
+        except (*_GONE, ForeignError):
+            # Somebody is changing the volume at this moment: it is copied as it is afterwards.
+            continue
         room -= size
     open_up(target)
     return tree
@@ -112,16 +119,43 @@ def digest_of(path: Path) -> str:
 
 
 def taken(folder: Path) -> tuple[int, int]:
-    """Return how many bytes and entries a folder takes, while somebody may be writing into it."""
-    size = entries = 0
-    for place, folders, files in os.walk(folder, onerror=None):
-        entries += len(folders) + len(files)
-        for name in files:
-            try:
-                size += (Path(place) / name).lstat().st_blocks * 512
-            except OSError:
+    """Return how many bytes and entries a folder takes, while somebody may be writing into it. Raises TooLargeError for what is nested
+    deeper than anything that is ever kept."""
+    # By descriptors: whoever writes may make a path as long, or a folder as much of a link, as suits them.
+    descriptor = os.open(folder, FOLDER_FLAGS)
+    try:
+        return _taken(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, depth: int) -> tuple[int, int]:
+    if depth > _DEEPEST:
+        raise TooLargeError
+    with os.scandir(descriptor) as found:
+        listed = list(found)
+    size, entries = 0, len(listed)
+    for entry in listed:
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                size += entry.stat(follow_symlinks=False).st_blocks * 512
                 continue
+            below = _folder_in(descriptor, entry.name)
+            try:
+                more, further = _taken(below, depth + 1)
+            finally:
+                os.close(below)
+            size, entries = size + more, entries + further
     return size, entries
+
+
+def _folder_in(above: int, name: str) -> int:
+    try:
+        return os.open(name, FOLDER_FLAGS, dir_fd=above)
+    except PermissionError:
+        # Closed by its maker, who would not be seen filling it otherwise.
+        let_in(name, above)
+        return os.open(name, FOLDER_FLAGS, dir_fd=above)
 
 
 def open_up(folder: Path) -> None:
@@ -130,16 +164,6 @@ def open_up(folder: Path) -> None:
         Path(place).chmod(0o777)
         for name in files:
             (Path(place) / name).chmod(0o666)
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder with all it holds, also where its maker closed parts of it."""
-    for place, folders, _ in os.walk(folder, onerror=None):
-        for name in folders:
-            path = Path(place) / name
-            if not path.is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class _opened:  # noqa: N801  (used as a statement)
@@ -161,25 +185,23 @@ class _opened:  # noqa: N801  (used as a statement)
 
 
 def _entries(root: Path, *, tolerant: bool) -> Iterator[Entry]:
-    """Everything below a folder, folders before what is in them. `tolerant` passes over what else there is; otherwise ForeignError."""
+    """Everything below a folder, folders before what is in them. `tolerant` passes over what else there is, and what is gone when it is
+    looked at; otherwise ForeignError."""
     count = 0
     folders = [(root, "", 0)]
     while folders:
         folder, prefix, depth = folders.pop()
         if depth > _DEEPEST:
             raise TooLargeError
-        for name in sorted(_names(folder, mend=not tolerant)):
+        for name in sorted(_names(folder, tolerant=tolerant)):
             relative = f"{prefix}{name}"
-            if relative == STAGING:
+            if relative in (STAGING, LOCK):
                 continue
             path = folder / name
-            status = path.lstat()
+            status = _status(path, tolerant=tolerant)
+            if status is None:
+                continue
             is_folder = stat.S_ISDIR(status.st_mode)
-            if not is_folder and not stat.S_ISREG(status.st_mode):
-                if tolerant:
-                    continue
-                raise ForeignError
-            _surrogate_free(relative)
             count += 1
             if count > MAX_ENTRIES:
                 raise TooLargeError
@@ -190,15 +212,36 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[Entry]:
                 folders.append((path, f"{relative}/", depth + 1))
 
 
-def _names(folder: Path, *, mend: bool) -> list[str]:
-    if mend:
+def _names(folder: Path, *, tolerant: bool) -> list[str]:
+    if not tolerant:
         # Its maker may have closed it; it is ours now.
         folder.chmod(0o777)
-    return os.listdir(folder)  # noqa: PTH208  (names, in one call)
+        return os.listdir(folder)  # noqa: PTH208  (names, in one call)
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except _GONE:
+        return []
 
 
-def _surrogate_free(name: str) -> None:
+def _status(path: Path, *, tolerant: bool) -> os.stat_result | None:
+    """What a file or folder is; None for what is passed over."""
+    try:
+        status = path.lstat()
+    except _GONE:
+        if tolerant:
+            return None
+        raise
+    if _has_a_name(path.name) and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+        return status
+    if tolerant:
+        return None
+    raise ForeignError
+
+
+def _has_a_name(name: str) -> bool:
+    """Say whether evidence could name it: some are no text in any encoding."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ForeignError from None
+        return False
+    return True

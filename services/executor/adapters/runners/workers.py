@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from services.executor.adapters.runners.answers import printable
 from services.executor.adapters.runners.frames import FrameError, framed, receive
 from services.executor.adapters.sandbox.contract import Confined, Ending
 from services.executor.adapters.sandbox.gates import Gate
@@ -67,7 +68,7 @@ class Worker:
             raise WorkerGoneError(await self.end()) from None
         if "broken" in frame:
             await self.end()
-            raise WorkerBrokenError(str(frame["broken"])[:100], str(frame.get("detail", "")))
+            raise WorkerBrokenError(printable(frame["broken"])[:100], str(frame.get("detail", "")))
         held = frame.get("ready")
         if type(held) is not int or (self.calls and held > self._memory_bytes * _FULL):
             raise WorkerGoneError(await self.end())

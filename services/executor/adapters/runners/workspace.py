@@ -8,6 +8,7 @@ whatever the tool says about it.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from libs.common.errors import MeshError
 from services.executor.adapters.runners import trees
 from services.executor.adapters.runners.keeping import Change, keep_changes
+from services.executor.adapters.sandbox.clearing import remove_tree
 from services.executor.domain import errors
 from services.executor.domain.tool import VOLUMES, Effect, Tool
 
@@ -47,6 +50,7 @@ class Workspace:
         self._room = room
         self._changes: list[tuple[_Copy, list[Change]]] = []
         self._keeping: asyncio.Future[None] | None = None
+        self._outgrown: MeshError | None = None
         self.writable = tuple((str(copy.folder), f"{VOLUMES}/{copy.volume}") for copy in copies)
         self.readable = tuple(shown)
         """Volumes that are too large to be copied, for tools that only read them: those cannot be written to at all."""
@@ -60,20 +64,21 @@ class Workspace:
         try:
             return await step
         except Exception:
-            if watch.done() and not watch.cancelled() and (cause := watch.exception()):
-                raise cause from None
+            if self._outgrown is not None:
+                raise self._outgrown from None
             raise
         finally:
             watch.cancel()
 
     async def _watch(self, kill: Callable[[], Awaitable[object]]) -> None:
-        while True:
+        while self._outgrown is None:
             await asyncio.sleep(_LOOK_SECONDS)
             for copy in self._copies:
-                size, entries = await asyncio.to_thread(trees.taken, copy.folder)
-                if size > self._room or entries > trees.MAX_ENTRIES:
+                if not await asyncio.to_thread(_fits, copy, self._room):
+                    # Said before it is done: whoever waits for the process may hear of its end first.
+                    self._outgrown = errors.volume_too_large(copy.volume, self._room)
                     await kill()
-                    raise errors.volume_too_large(copy.volume, self._room)
+                    return
 
     async def effects(self) -> tuple[Effect, ...]:
         """Return what the run did to its volumes. Raises RESOURCE_LIMIT_EXCEEDED, and EXECUTION_FAILED when it left something
@@ -161,7 +166,7 @@ class Volumes:
             except trees.TooLargeError:
                 if volume in confined.writes:
                     raise errors.volume_too_large(volume, confined.scratch_bytes) from None
-                trees.remove_tree(copied)
+                remove_tree(copied)
                 shown.append((str(original), f"{VOLUMES}/{volume}"))
             except OSError as cause:
                 raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
@@ -179,6 +184,17 @@ def difference(before: trees.Tree, after: trees.Tree) -> list[Change]:
     return [*gone, *made]
 
 
+def _fits(copy: _Copy, room: int) -> bool:
+    """Say whether a copy is no larger than it may be, while somebody may be writing into it."""
+    try:
+        size, entries = trees.taken(copy.folder)
+    except trees.TooLargeError:
+        return False
+    # A file takes whole blocks of the disk. That was so before the run, and is not the tool's doing.
+    rounding = len(copy.before) * os.statvfs(copy.folder).f_frsize
+    return size <= room + rounding and entries <= trees.MAX_ENTRIES
+
+
 def _remove(folder: Path | None) -> None:
     if folder is not None:
-        trees.remove_tree(folder)
+        remove_tree(folder)

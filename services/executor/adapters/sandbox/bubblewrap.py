@@ -19,7 +19,7 @@ from services.executor.adapters.sandbox.diagnosis import diagnose
 from services.executor.adapters.sandbox.ground import Ground, GroundMissingError, prepare
 from services.executor.adapters.sandbox.launching import Facts, Launching, spawn
 from services.executor.adapters.sandbox.probe import probe
-from services.executor.adapters.sandbox.streams import reader_of, writer_to
+from services.executor.adapters.sandbox.streams import open_pipes, reader_of, writer_to
 from services.executor.domain import errors
 
 
@@ -75,8 +75,7 @@ class Bubblewrap:
 
     async def _start(self, plan: Plan) -> Bubblewrapped:
         launching = self._launcher()
-        stdin, to_stdin = os.pipe2(os.O_CLOEXEC)
-        from_stdout, stdout = os.pipe2(os.O_CLOEXEC)
+        (stdin, to_stdin), (from_stdout, stdout) = open_pipes(2)
         try:
             writer, (reader, transport) = await writer_to(to_stdin), await reader_of(from_stdout)
             try:

@@ -48,6 +48,9 @@ DEADLY = frozenset(
 )
 """Calls that no honest tool makes. Whoever makes one is ended on the spot, so that the attempt shows in how it ended."""
 
+UNSEEN = frozenset({"memfd_create", "shmget", "msgget"})
+"""Calls that make memory which no process need have mapped. Only a control group counts it: where none limits memory, they are refused."""
+
 UNKNOWN = frozenset({"clone3"})
 """Calls that must look as if the kernel had none of them. The flags of clone3 lie in memory where a filter cannot read them;
 whoever finds it missing falls back to clone, whose flags can be read."""

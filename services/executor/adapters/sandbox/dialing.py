@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
 
 from services.executor.adapters.sandbox.addresses import Outside
 from services.executor.adapters.sandbox.names import Place
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-# Names are few and answers quick; a resolver that hangs must not take the threads that others wait for.
-_THREADS = 4
+# Of all, and for those who may ask for the same hosts.
+_THREADS, _AT_ONCE = 32, 2
 
 
 class InsideError(Exception):
@@ -21,15 +24,24 @@ class InsideError(Exception):
 
 
 class SystemResolver:
-    """The machine's own resolver, in threads of its own."""
+    """The machine's own resolver, in threads of its own.
+
+    How long an answer takes is decided by whoever owns the name, and a question cannot be taken back. So whoever may ask for the same
+    hosts gets a few of the threads and no more, however many names that are: the others' names are answered meanwhile.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="egress-names")
+        self._turns: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def __call__(self, host: str) -> Sequence[str]:
-        """Return every address of the name; raises OSError when it has none."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host)
+    async def __call__(self, host: str, whose: Hashable = ()) -> Sequence[str]:
+        """Return every address of the name; raises OSError when it has none. `whose` is who shares threads."""
+        turn = self._turns.setdefault(whose, asyncio.Semaphore(_AT_ONCE))
+        await turn.acquire()
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host)
+        # The thread is taken until there is an answer, whether or not anyone still waits for it.
+        asked.add_done_callback(partial(_give_back, turn))
+        found = await asyncio.shield(asked)
         return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
     def close(self) -> None:
@@ -60,6 +72,13 @@ class Dialer:
 
 def _look_up(host: str) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
     return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)  # type: ignore[return-value]
+
+
+def _give_back(turn: asyncio.Semaphore, asked: asyncio.Future[Any]) -> None:
+    turn.release()
+    if not asked.cancelled():
+        # Heard by whoever waits for it; if nobody does any more, it is no news.
+        asked.exception()
 
 
 async def _first_that_answers(addresses: Sequence[str], port: int) -> Streams:

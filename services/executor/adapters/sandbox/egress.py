@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 
 from libs.common.errors import MeshError
 from services.executor.adapters.sandbox.addresses import Network, Outside
@@ -27,14 +28,16 @@ class EgressProxy:
     ) -> None:
         self._bounds = bounds
         self._names = SystemResolver()
-        self._dialer = Dialer(resolve or self._names, Outside(internal), seconds=bounds.connect_seconds)
+        self._resolve, self._outside = resolve, Outside(internal)
         self._folder = OwnFolder("egress", mode=0o711)
         self._gates: set[Gate] = set()
 
     async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> Gate:
         """Open a way out to these hosts (exactly, or one level below `*.host`) on these ports. Whoever opens it closes it."""
         path = self._folder.path / f"{secrets.token_hex(12)}.sock"
-        gate = Gate(path, Reach(hosts, ports), self._dialer, self._bounds, on_close=self._gates.discard)
+        resolve = self._resolve or partial(self._names, whose=frozenset(hosts))
+        dialer = Dialer(resolve, self._outside, seconds=self._bounds.connect_seconds)
+        gate = Gate(path, Reach(hosts, ports), dialer, self._bounds, on_close=self._gates.discard)
         self._gates.add(gate)
         await gate.open()
         return gate

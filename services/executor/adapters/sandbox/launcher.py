@@ -33,6 +33,8 @@ MESSAGE_BYTES = 1 << 16
 DISMISSED = b"{}"
 """What an executor says that ends in order and clears up by itself."""
 _LAST_BREATH = 2.0
+_SENT = 3
+"""How many open files come with a request to start."""
 
 
 class Launcher:
@@ -91,7 +93,11 @@ class Launcher:
         self._tell()
 
     def _listen(self) -> None:
-        message, received, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 3, socket.MSG_CMSG_CLOEXEC)
+        try:
+            message, received, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, _SENT, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            # It ended with something unread that we had told it.
+            message, received = b"", []
         if not message or message == DISMISSED:
             self._asked, self._dismissed = False, bool(message)
             self.forget(self._control.fileno())
@@ -105,36 +111,37 @@ class Launcher:
             one.kill()
 
     def _start(self, number: int, received: list[int]) -> None:
-        stdin, stdout, written = received
-        plan = json.loads(os.pread(written, os.fstat(written).st_size, 0))
         try:
+            if len(received) != _SENT:
+                raise OSError("no more files can be opened")
+            stdin, stdout, written = received
+            plan = json.loads(os.pread(written, os.fstat(written).st_size, 0))
             self._running[number] = self._fork(number, plan, stdin, stdout)
         except OSError as error:
             self._users.pop(number, None)
             self._send({"ended": number, "facts": {"failed": f"{type(error).__name__}: {error}"[:500]}})
         finally:
-            for descriptor in received:
-                os.close(descriptor)
+            _close(*received)
 
     def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> Watched:
         group = self._group(number, plan)
         # A user that no other sandbox has can be limited before it begins; one that is shared, only in its own namespace.
         limited = (group is not None and "pids" in group.controllers) or self._alone
-        heard, stderr = os.pipe2(os.O_CLOEXEC)
-        told, status = os.pipe2(os.O_CLOEXEC)
-        block, unblock = (-1, -1) if limited else os.pipe2(os.O_CLOEXEC)
+        opened: list[int] = []
         try:
+            heard, stderr = _pipe(opened)
+            told, status = _pipe(opened)
+            block, unblock = (-1, -1) if limited else _pipe(opened)
             user = self._user(number)
             pid = os.fork()
             if pid == 0:
                 ends = child.Ends(stdin, stdout, stderr, status, block, self._program)
                 child.become(self._config, plan, user, group, ends)
         except OSError:
-            _close(heard, told, unblock)
+            _close(*opened)
             self._dust.extend([group] if group else [])
             raise
-        finally:
-            _close(stderr, status, block)
+        _close(stderr, status, block)
         return Watched(plan, pid, group, (heard, told, unblock), self.watch, self.forget)
 
     def _group(self, number: int, plan: dict[str, Any]) -> Cgroup | None:
@@ -212,6 +219,13 @@ class Launcher:
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):
             self._control.send(json.dumps(message).encode())
+
+
+def _pipe(opened: list[int]) -> tuple[int, int]:
+    """Open a pipe, and note its ends among those that are open."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    opened.extend(ends)
+    return ends
 
 
 def _close(*descriptors: int) -> None:

@@ -73,13 +73,19 @@ class Launching:
         began: asyncio.Future[None] = self._loop.create_future()
         ended: asyncio.Future[Facts] = self._loop.create_future()
         self._began[number], self._ended[number] = began, ended
+        asked = False
         try:
             async with self._sending:
                 await self._send(lambda: ask_start(self._control, number, plan, stdin, stdout))
+            asked = True
             await began
         except BaseException:
             self._began.pop(number, None)
-            self.kill(number)
+            if asked:
+                self.kill(number)
+            else:
+                # The launcher never heard of it, so nobody will tell of its end.
+                self._ended.pop(number, None)
             raise
         return number, ended
 

@@ -57,9 +57,9 @@ ARCHITECTURES = {
 }
 
 
-def program(machine: str | None = None) -> bytes:
-    """Return the filter for a machine, this one unless told, as bytes that the kernel takes. Raises KeyError for a machine that it
-    cannot be made for."""
+def program(machine: str | None = None, *, without: frozenset[str] = frozenset()) -> bytes:
+    """Return the filter for a machine, this one unless told, as bytes that the kernel takes. `without` names calls of the list that
+    are refused all the same. Raises KeyError for a machine that it cannot be made for."""
     architecture = ARCHITECTURES[machine or os.uname().machine]
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -69,7 +69,7 @@ def program(machine: str | None = None) -> bytes:
     ]
     if architecture.has_x32:
         code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
-    code += _search(_ranges(syscalls().load_arch_table(architecture.name)))
+    code += _search(_ranges(syscalls().load_arch_table(architecture.name), ALLOWED - without))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
 
 
@@ -94,22 +94,22 @@ _EXAMINED: dict[str, list[Instruction]] = {
 """Calls whose arguments decide."""
 
 
-def _verdict(name: str | None) -> list[Instruction]:
+def _verdict(name: str | None, allowed: frozenset[str]) -> list[Instruction]:
     if name in _EXAMINED:
         return _EXAMINED[name]
     if name is None or name in UNKNOWN:
         return [(_RETURN, 0, 0, ABSENT)]
     if name in DEADLY:
         return [(_RETURN, 0, 0, KILL)]
-    return [(_RETURN, 0, 0, ALLOW if name in ALLOWED else REFUSE)]
+    return [(_RETURN, 0, 0, ALLOW if name in allowed else REFUSE)]
 
 
-def _ranges(numbers: dict[str, int]) -> list[tuple[int, list[Instruction]]]:
+def _ranges(numbers: dict[str, int], allowed: frozenset[str]) -> list[tuple[int, list[Instruction]]]:
     """Cut all numbers into runs with the same verdict, each as its first number and what to do."""
     names = {number: name for name, number in numbers.items()}
     runs: list[tuple[int, list[Instruction]]] = []
     for number in range(max(names) + 2):
-        verdict = _verdict(names.get(number))
+        verdict = _verdict(names.get(number), allowed)
         if not runs or runs[-1][1] != verdict:
             runs.append((number, verdict))
     return runs

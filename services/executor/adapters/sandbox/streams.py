@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from services.executor.adapters.sandbox.pipe_ends import PipeEnd
+
+
+def open_pipes(count: int) -> list[tuple[int, int]]:
+    """Open pipes, all of them or none, each as the end to read from and the end to write to. Raises OSError."""
+    opened: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            opened.append(os.pipe2(os.O_CLOEXEC))
+    except OSError:
+        for pipe in opened:
+            for end in pipe:
+                os.close(end)
+        raise
+    return opened
 
 
 async def reader_of(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

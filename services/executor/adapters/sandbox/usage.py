@@ -10,6 +10,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Counted after the name in parentheses, which may itself hold anything.
 _FIRST_TIME, _LAST_TIME = 11, 15
+_WRITTEN = ("Pss_Anon:", "Pss_Shmem:")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -27,10 +28,9 @@ def memory(pid: int, limit: int) -> int:
 
 
 def _share(pid: int) -> int:
-    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-        if line.startswith("Pss_Anon:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    """What a process has for itself, and its part of what several hold: written pages, and memory that was made to be shared."""
+    lines = (line.split() for line in _read(f"/proc/{pid}/smaps_rollup").splitlines())
+    return sum(int(fields[1]) for fields in lines if fields[0] in _WRITTEN) * 1024
 
 
 def _read(path: str) -> str:

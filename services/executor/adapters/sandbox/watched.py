@@ -174,12 +174,17 @@ class Watched:
 
     def _meet(self, pid: int) -> None:
         self.inner_pid = pid
-        with suppress(ProcessLookupError):
+        try:
             inner = os.pidfd_open(pid)
-            if _parent(pid) not in (self.pid, os.getpid()):
-                # It has ended already, and its number is somebody else's.
-                os.close(inner)
-                return
+        except ProcessLookupError:
+            inner = -1
+        except OSError as error:
+            # Without a hold on it nobody would know its end. It goes with bubblewrap.
+            self._failed, inner = f"its first process could not be held: {error.strerror}", -1
+        if inner >= 0 and _parent(pid) not in (self.pid, os.getpid()):
+            # It has ended already, and its number is somebody else's.
+            os.close(inner)
+        elif inner >= 0:
             self._inner = inner
             self._watch(self._inner, select.POLLIN, self._see_gone)
             if self._block >= 0:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # What a call may say beside its result. More is a mistake or a flood; the mesh reads no more than this.
 MOST_NOTES = 1000
 LOG_CHARACTERS = 4096
+UNDO_BYTES = 64 * 1024
 _LONGEST = 512
 _OPERATIONS = ("create", "update", "delete")
 
@@ -62,8 +63,10 @@ class Call:
         self._note("costs", [str(category)[:64], int(micros)])
 
     def undo(self, arguments: dict[str, Any]) -> None:
-        """Name the arguments with which the compensating tool undoes what this call did. Raises for what has no JSON form."""
-        encoded(arguments)
+        """Name the arguments with which the compensating tool undoes what this call did. Raises for what has no JSON form, or is more
+        than the answer has room for."""
+        if len(encoded(arguments)) > UNDO_BYTES:
+            raise ValueError(f"the arguments of an undoing call have at most {UNDO_BYTES} bytes")
         self.notes["undo"] = dict(arguments)
 
     def expect(self, condition: str, holds: bool) -> None:

@@ -1,6 +1,7 @@
 """Tools that mean harm, or might as well."""
 
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -117,6 +118,8 @@ def _step(path, step):
             before = path.stat()
             path.write_text(step["text"])
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        case "nest":
+            nest(path, step["name"], step["times"])
         case "fill":
             fill(path, step["bytes"], step.get("stays", False))
         case "fail":
@@ -131,6 +134,30 @@ def fill(path, size, stays):
         nth, size = nth + 1, size - (1 << 20)
     if stays:
         signal.pause()
+
+
+def nest(path, name, times):
+    """Make folders in folders, further than any path leads."""
+    os.chdir(path)
+    for _ in range(times):
+        Path(name).mkdir()
+        os.chdir(name)
+
+
+def locks(arguments, call):
+    """Lock all that can be opened of a volume, and stay."""
+    folder = Path("/volumes") / arguments["volume"]
+    held = []
+    for path in (folder, *folder.rglob("*")):
+        for mode in (os.O_RDONLY, os.O_WRONLY):
+            try:
+                descriptor = os.open(path, mode)
+            except OSError:
+                continue
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.append(descriptor)
+            break
+    signal.pause()
 
 
 def children(arguments, call):
