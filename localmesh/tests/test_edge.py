@@ -17,6 +17,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from toolmesh.common.v1.error_table import ROWS, Reason
+from toolmesh_sdk import Client, ToolmeshError
 
 from localmesh.files import last_lines
 from localmesh.secrets import read_secrets
@@ -98,6 +99,11 @@ def test_a_good_token_passes_and_is_passed_on(edge: Edge) -> None:
     answer = edge.rpc(headers)
     assert answer.status_code == 200
     assert answer.json()["headers"]["authorization"] == headers["authorization"]
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "dpop", "DPoP"])
+def test_the_name_of_a_scheme_may_be_written_small(edge: Edge, scheme: str) -> None:
+    assert edge.rpc({"authorization": f"{scheme} {edge.token()}"}).status_code == 200
 
 
 def test_no_token_is_refused(edge: Edge) -> None:
@@ -250,6 +256,16 @@ def test_a_gateway_that_hangs_neither_breaks_a_deadline_nor_stays_an_outage(edge
     finally:
         os.kill(gateway, signal.SIGCONT)
     eventually(lambda: call().status_code == 200)
+
+
+def test_a_call_that_was_lost_behind_the_edge_counts_as_unanswered(edge: Edge, mesh: Commands) -> None:
+    executor = mesh.part("executor")["pid"]
+    address = edge.runtime["grpc"]["address"]
+    with Client(address, token=edge.token()) as client, pytest.raises(ToolmeshError) as caught:
+        client.call("core.deadly")
+    # It may have run: without a key nobody repeats it.
+    assert (caught.value.reason, caught.value.answered, caught.value.attempts) == (Reason.SERVICE_UNAVAILABLE, False, 1)
+    eventually(lambda: mesh.part("executor")["pid"] not in (None, executor))
 
 
 def test_every_call_is_in_the_log_with_its_subject_and_trace(edge: Edge) -> None:

@@ -9,8 +9,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import pytest
+from google.rpc import error_details_pb2, status_pb2
+from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.common.v1.error_table import ROWS, Reason
 
 from libs.common.errors import MeshError
@@ -87,13 +90,32 @@ def test_every_refusal_of_the_edge_is_a_row_of_the_error_table() -> None:
 
 
 def test_every_grpc_refusal_of_the_edge_carries_the_envelope_of_its_row() -> None:
-    found = re.findall(r"grpc-status-details-bin, value: (\S+?)\}\}\] # (\w+)", TEMPLATE.read_text())
+    found = re.findall(r"grpc-status-details-bin, value: (\S+?)\}\}\] # (\w+)(?:, (.+))?", TEMPLATE.read_text())
     assert len(found) > 10
-    for value, name in found:
+    for value, name, more in found:
         sent = base64.b64decode(value + "=" * (-len(value) % 4))
         # In a context of its own: the details of a refusal that belongs to no call.
-        details = contextvars.Context().run(trailing_details, MeshError(Reason[name]))
-        assert sent == dict(details)["grpc-status-details-bin"], name
+        details = contextvars.Context().run(trailing_details, MeshError(Reason[name], **FACTS[more]))
+        assert parts_of(sent) == parts_of(dict(details)["grpc-status-details-bin"]), name
+
+
+# What the comment behind a refusal says that it carries beyond its row.
+FACTS: dict[str, dict[str, Any]] = {
+    "": {},
+    "outcome unknown": {"metadata": {"outcome": "unknown"}},
+    "retry after 1 s": {"retry_after": 1.0},
+}
+
+
+def parts_of(details: bytes) -> list[Any]:
+    """Details as messages: the bytes of a message with several facts are not always the same."""
+    status = status_pb2.Status.FromString(details)
+    kinds: dict[str, Any] = {
+        kind.DESCRIPTOR.full_name: kind
+        for kind in (ErrorEnvelope, error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo)
+    }
+    parts = [kinds[part.TypeName()].FromString(part.value) for part in status.details]
+    return [status.code, status.message, *parts]
 
 
 def validate(plan: EnvoyPlan, text: str) -> subprocess.CompletedProcess[str]:

@@ -52,6 +52,14 @@ def test_a_sunset_may_be_a_date(toolmesh: Any, mesh: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong", [("--sunset", "99999999d"), ("--sunset", "9" * 30 + "d"), ("--grace", "9" * 30 + "d")]
+)
+def test_a_span_that_leads_nowhere_is_wrong_usage(toolmesh: Any, mesh: Any, wrong: tuple[str, str]) -> None:
+    assert toolmesh("tools", "deprecate", "echo@1.0.0", "--reason", "old", *wrong).exit_code == 2
+    assert mesh.of("DeprecateVersion") == []
+
+
+@pytest.mark.parametrize(
     ("command", "rpc", "whole"),
     [
         ("publish", "PublishVersion", False),

@@ -94,7 +94,7 @@ def test_a_manifest_that_cannot_be_meant_keeps_all_others_back(toolmesh: Any, me
     assert mesh.of("RegisterTool") == []
 
 
-@pytest.mark.parametrize("content", [None, "{"])
+@pytest.mark.parametrize("content", [None, "{", '{"tool_id": "a", "tool_id": "b"}', "[" * 100_000])
 def test_a_file_that_cannot_be_read_is_two(toolmesh: Any, mesh: Any, tmp_path: Path, content: str | None) -> None:
     path = str(tmp_path / "nothing.json") if content is None else write(tmp_path, "m.json", content)
     assert toolmesh("tools", "register", path).exit_code == 2

@@ -41,6 +41,13 @@ def test_what_is_ambiguous_or_no_target_is_refused(target: str) -> None:
         endpoint_of(target)
 
 
+@pytest.mark.parametrize("target", ["127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:"])
+def test_a_port_that_is_none_does_not_become_another(target: str) -> None:
+    for tls in (None, Tls()):
+        with pytest.raises(ValueError):
+            endpoint_of(target, tls)
+
+
 def test_plaintext_and_certificates_contradict_each_other() -> None:
     with pytest.raises(ValueError):
         endpoint_of("http://mesh.example", Tls())

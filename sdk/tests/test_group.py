@@ -92,3 +92,14 @@ async def test_what_cannot_be_meant_is_not_sent(
     with pytest.raises(ValueError):
         await drive(serve()).do("call_group", [call])
     assert mesh.seen == []
+
+
+async def test_a_group_that_no_message_holds_is_refused_before_it_is_sent(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    mesh.answer("InvokeGroup", DONE)
+    calls = [GroupCall("echo", {"text": "x" * 2_500_000}, idempotency_key=str(place)) for place in range(2)]
+    with pytest.raises(InvalidInputError) as caught:
+        await drive(serve()).do("call_group", calls)
+    assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+    assert mesh.seen == []

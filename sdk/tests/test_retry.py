@@ -47,6 +47,21 @@ async def test_a_retryable_answer_is_retried_with_the_same_key_and_trace(
     assert len(client.pauses) == 2
 
 
+@pytest.mark.parametrize(("options", "made"), [({}, 1), ({"idempotency_key": "order-17"}, 2)])
+async def test_what_the_edge_lost_is_repeated_only_under_a_key(
+    drive: Any, mesh: Any, serve: Callable[..., str], options: dict[str, str], made: int
+) -> None:
+    mesh.answer("Invoke", MeshError(Reason.SERVICE_UNAVAILABLE, metadata={"outcome": "unknown"}), DONE)
+    client = drive(serve())
+    if made == 1:
+        with pytest.raises(UpstreamFailureError) as caught:
+            await client.do("call", "pay", **options)
+        assert caught.value.answered is False
+    else:
+        assert (await client.do("call", "pay", **options)).content == {"ok": True}
+    assert len(mesh.of("Invoke")) == made
+
+
 async def test_a_step_is_retried_under_the_key_that_every_process_derives_for_it(
     drive: Any, mesh: Any, serve: Callable[..., str]
 ) -> None:

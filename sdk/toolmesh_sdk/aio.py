@@ -31,7 +31,7 @@ from toolmesh_sdk.result import Result, result_of
 from toolmesh_sdk.retry import RetryPolicy
 from toolmesh_sdk.status import error_from_rpc
 from toolmesh_sdk.trace import new_traceparent, trace_id_of
-from toolmesh_sdk.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token
+from toolmesh_sdk.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token, failing_when_closed
 from toolmesh_sdk.watch import Watch, log_size
 
 if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
@@ -181,8 +181,9 @@ class AsyncClient:
             error, metadata = None, self._transport.options.metadata(trace)
             stream = self._executor.FetchResult(fetch.request, timeout=fetch.begin(), metadata=metadata)
             try:
-                async for piece in stream:
-                    fetch.saw(piece)
+                with failing_when_closed(trace):
+                    async for piece in stream:
+                        fetch.saw(piece)
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:
@@ -269,9 +270,10 @@ class AsyncClient:
             metadata = self._transport.options.metadata(trace)
             stream = self._audit.WatchRecords(watch.request, timeout=seconds, metadata=metadata)
             try:
-                async for response in stream:
-                    watch.saw(response.record)
-                    yield response.record
+                with failing_when_closed(trace):
+                    async for response in stream:
+                        watch.saw(response.record)
+                        yield response.record
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:

@@ -92,6 +92,9 @@ def endpoint_of(target: str, tls: Tls | None = None) -> Endpoint:
             raise ValueError(
                 f"{target} is not on this machine: write https://{target}, or http://{target} for plaintext"
             )
+        if not target.startswith("unix:") and not _has_port(target):
+            # gRPC would make another port of a number that is none, and show that one the token.
+            raise ValueError(f"{target} is not a target; write host:port with a port up to 65535")
         return Endpoint(target, tls)
     port = {**_PLAIN, **_SECURE}.get(scheme)
     parts = urlsplit(target)
@@ -101,6 +104,13 @@ def endpoint_of(target: str, tls: Tls | None = None) -> Endpoint:
         raise ValueError(f"{scheme} is plaintext and certificates were given; write https")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return Endpoint(f"{host}:{parts.port or port}", (tls or Tls()) if scheme in _SECURE else None)
+
+
+def _has_port(target: str) -> bool:
+    try:
+        return urlsplit(f"//{target}").port is not None
+    except ValueError:
+        return False
 
 
 def _is_local(target: str) -> bool:

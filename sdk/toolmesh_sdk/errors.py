@@ -40,8 +40,9 @@ class Failure:
 class ToolmeshError(Exception):
     """A call failed. Catch this for every failure, or the subclass of a category for one kind.
 
-    `retryable` is the mesh's own word on whether the same call may succeed later. `answered` is False when the transport
-    failed before the mesh answered: then nobody knows whether the tool ran. `attempts` counts the calls that were made.
+    `retryable` is the mesh's own word on whether the same call may succeed later. `answered` is False when the call was lost before
+    the mesh answered, on the way to it or behind its edge: then nobody knows whether the tool ran. `attempts` counts the calls that
+    were made.
     """
 
     category_name: ClassVar[str] = ""

@@ -63,6 +63,8 @@ def error_from_envelope(envelope: pb.ErrorEnvelope) -> ToolmeshError:
             invocation_id=envelope.invocation_id,
             violations=tuple(Violation(v.path, v.rule, v.message) for v in envelope.violations),
             metadata=dict(envelope.metadata),
+            # The edge answers for a service that it lost in the middle of a call; what became of the call it cannot know.
+            answered=envelope.metadata.get("outcome") != "unknown",
         )
     )
 

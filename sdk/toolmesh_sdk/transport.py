@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
+from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.connection import Tls, endpoint_of
+from toolmesh_sdk.errors import error_of
 from toolmesh_sdk.retry import Attempts, RetryPolicy
 from toolmesh_sdk.status import error_from_rpc
 from toolmesh_sdk.trace import new_traceparent, trace_id_of
@@ -24,6 +28,10 @@ Response = TypeVar("Response")
 Token: TypeAlias = str | Callable[[], str] | None
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 DEFAULT_TIMEOUT = 30.0
+# What a service of the mesh takes in one message. The transport there refuses more in words that look like an overload, which passes.
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# gRPC itself would fail at anything else in words of its own, some of them no error of a call at all.
+_CARRIED = re.compile(r"[!-~]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +45,20 @@ class Options:
     proof_key: ProofKey | None = None
     key_secret: str | bytes = field(default=b"", repr=False)
 
-    def begin(self, timeout: float | None, *, repeatable: bool) -> Attempts:
-        """Begin the attempts of one call."""
+    def begin(self, timeout: float | None, *, repeatable: bool, request: Any = None) -> Attempts:
+        """Begin the attempts of one call. Raises PAYLOAD_TOO_LARGE for a request that no service takes."""
+        if request is not None and request.ByteSize() > MAX_MESSAGE_BYTES:
+            raise error_of(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_MESSAGE_BYTES)})
         return Attempts(self.retry, self.timeout if timeout is None else timeout, repeatable=repeatable)
 
     def metadata(self, traceparent: str) -> Metadata:
-        """Return what travels beside a request. The token is read now, so that a renewed one is used at once."""
-        token = self.token() if callable(self.token) else self.token
+        """Return what travels beside a request. The token is read now, so that a renewed one is used at once.
+
+        Raises TOKEN_MALFORMED for one that no header can carry; white space around it, as a file's last line has it, is not a part of it.
+        """
+        token = ((self.token() if callable(self.token) else self.token) or "").strip()
+        if not _CARRIED.fullmatch(token):
+            raise error_of(Reason.TOKEN_MALFORMED, trace_id=trace_id_of(traceparent))
         trace: Metadata = (("traceparent", traceparent),)
         return (*trace, ("authorization", f"Bearer {token}")) if token else trace
 
@@ -73,7 +88,7 @@ class Transport:
     ) -> Response:
         """Make one call and its retries. Raises ToolmeshError."""
         trace = traceparent or self.options.traceparent()
-        attempts = self.options.begin(timeout, repeatable=repeatable)
+        attempts = self.options.begin(timeout, repeatable=repeatable, request=request)
         while True:
             try:
                 return method(request, timeout=attempts.begin(), metadata=self.options.metadata(trace))
@@ -123,10 +138,11 @@ class AsyncTransport:
     ) -> Response:
         """Make one call and its retries. Raises ToolmeshError; cancelling the task cancels the call."""
         trace = traceparent or self.options.traceparent()
-        attempts = self.options.begin(timeout, repeatable=repeatable)
+        attempts = self.options.begin(timeout, repeatable=repeatable, request=request)
         while True:
             try:
-                return await method(request, timeout=attempts.begin(), metadata=self.options.metadata(trace))
+                with failing_when_closed(trace):
+                    return await method(request, timeout=attempts.begin(), metadata=self.options.metadata(trace))
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             wait = attempts.wait_after(error)
@@ -138,3 +154,17 @@ class AsyncTransport:
         """Close the channel; calls under way fail."""
         if "channel" in self.__dict__:
             await self.channel.close()
+
+
+@contextmanager
+def failing_when_closed(traceparent: str) -> Iterator[None]:
+    """Fail with CANCELED what ends because its channel was closed. gRPC cancels such calls, and to asyncio that looks as if the task
+    itself had been: whoever waits for it would take a lost call for one that nobody wants any more."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        words = "The client was closed before the answer came."
+        raise error_of(Reason.CANCELED, message=words, trace_id=trace_id_of(traceparent), answered=False) from None

@@ -130,7 +130,7 @@ METHODS: tuple[Method, ...] = (
         (
             Param("ref", "The reference, `results/...`.", _text(44, pattern="^results/[0-9a-f-]{36}$"), required=True),
             Param("access_token", "The token that came with it.", _text(512, lowest=1), required=True),
-            Param("offset", "Where to begin, in bytes.", {"type": "integer", "minimum": 0}),
+            Param("offset", "Where to begin, in bytes.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
             Param(
                 "max_bytes",
                 "How many bytes at most; absent means 1 MiB.",

@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from libs.common.errors import MeshError, Reason
+
+# What the driver itself refuses has no state; the others are what the server says of the null character, in a text and inside JSON.
+_NOT_STORABLE = (None, "22021", "22P05")
 
 
 def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
@@ -39,7 +42,8 @@ def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
 async def separately(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Run statements each by itself: to read, or to make a change that is one statement.
 
-    A database that cannot be reached, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may try again.
+    A database that cannot be reached, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may try again. A value
+    that no column can hold, such as a text with the null character, raises INVALID_REQUEST.
     """
     with _available():
         async with engine.connect() as connection:
@@ -61,6 +65,12 @@ def _available() -> Iterator[None]:
         yield
     except (PoolTimeout, OperationalError) as error:
         raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
+    except DataError as error:
+        if getattr(error.orig, "sqlstate", "") in _NOT_STORABLE:
+            raise MeshError(
+                Reason.INVALID_REQUEST, message="a value cannot be stored, such as a text with the null character"
+            ) from error
+        raise
     except DBAPIError as error:
         if error.connection_invalidated:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error

@@ -134,3 +134,15 @@ async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callab
         async with transaction(dead):
             pass
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+@pytest.mark.parametrize(("kind", "value"), [("text", "a\0b"), ("jsonb", '"a\\u0000b"')])
+async def test_what_no_column_can_hold_is_the_callers_mistake(
+    database: Callable[..., str], kind: str, value: str
+) -> None:
+    engine = engine_for(database("approval", empty=True), schema="approval")
+    with pytest.raises(MeshError) as caught:
+        async with separately(engine) as connection:
+            await connection.execute(text(f"select cast(:value as {kind})"), {"value": value})
+    assert caught.value.reason is Reason.INVALID_REQUEST
+    await engine.dispose()

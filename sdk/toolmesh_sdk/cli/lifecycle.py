@@ -15,6 +15,7 @@ from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.steward import as_caller, as_steward, short, tool_or_version, version_name
 
 if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
     from toolmesh.registry.v1 import tool_version_pb2
 
@@ -70,7 +71,6 @@ def deprecate(
     as_json: options.Json = False,
 ) -> None:
     """Announce the end of a version; again, to revise what was announced."""
-    from google.protobuf.duration_pb2 import Duration
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
@@ -79,7 +79,7 @@ def deprecate(
         reason=reason,
         etag=etag,
         sunset_time=_stamp(_moment(sunset)),
-        grace_period=Duration(seconds=seconds_of(grace, "--grace")),
+        grace_period=_grace(grace),
         successor=version_name(successor) if successor else "",
         migration_guide_url=guide,
     )
@@ -243,5 +243,21 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        return datetime.now(UTC) + timedelta(seconds=seconds_of(text, "--sunset"))
+        return _from_now(seconds_of(text, "--sunset"))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _from_now(seconds: int) -> datetime:
+    try:
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        raise typer.BadParameter("there is no such date", param_hint="--sunset") from None
+
+
+def _grace(text: str) -> Duration:
+    from google.protobuf.duration_pb2 import Duration
+
+    try:
+        return Duration(seconds=seconds_of(text, "--grace"))
+    except ValueError:
+        raise typer.BadParameter(f"{text} is longer than anything lasts", param_hint="--grace") from None

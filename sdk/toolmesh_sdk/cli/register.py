@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolmesh_sdk.cli import options, output
 from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.given import json_file
 from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.steward import as_steward, short
 from toolmesh_sdk.errors import ToolmeshError, error_from
@@ -73,15 +73,7 @@ def _in_its_own_terms() -> Iterator[None]:
 def _manifest(path: Path) -> tool_manifest_pb2.ToolManifest:
     from toolmesh_sdk.manifest import manifest_from
 
-    stdin = str(path) == options.STDIN
-    try:
-        text = typer.get_text_stream("stdin").read() if stdin else path.read_text()
-        document: Any = json.loads(text)
-    except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint="MANIFEST") from None
-    except ValueError as error:
-        raise typer.BadParameter(f"{path} is not valid JSON: {error}", param_hint="MANIFEST") from None
-    return manifest_from(document)
+    return manifest_from(json_file(path, "MANIFEST"))
 
 
 def _tell(answer: registry_service_pb2.RegisterToolResponse, as_json: bool) -> None:

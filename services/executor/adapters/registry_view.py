@@ -61,7 +61,7 @@ class RegistryView:
         self._catalog.listen(listener)
 
     def age(self) -> float:
-        """Seconds since the registry was last heard; infinite before the first snapshot."""
+        """Seconds since the registry last vouched for everything here; infinite before the first snapshot."""
         return self._clock.monotonic() - self._heard if self._complete.is_set() else float("inf")
 
     async def _watch_forever(self) -> None:
@@ -104,8 +104,9 @@ class RegistryView:
             self._catalog.keep_only(mentioned)
             self._complete.set()
             self._log.info("registry snapshot complete", versions=len(self._catalog))
-        self._token = event.resume_token or self._token
-        self._heard = self._clock.monotonic()
+        if event.resume_token:
+            # Inside a snapshot there is none: what was not told yet may be outdated, however lively the registry is.
+            self._token, self._heard = event.resume_token, self._clock.monotonic()
 
     def _upsert(self, version: vpb.ToolVersion) -> None:
         try:

@@ -122,6 +122,7 @@ class RegistryPeer(registry_rpc.RegistryServiceServicer):
         self.resumed_with: list[str] = []
         self.registered: list[str] = []
         self.forgets_tokens = False
+        self.breaks_snapshots = False
         self.refusals: list[Reason] = []
         self._changed = asyncio.Condition()
         self._broken = 0
@@ -163,6 +164,8 @@ class RegistryPeer(registry_rpc.RegistryServiceServicer):
             position = len(self.changes)
             for version in list(self.versions.values()):
                 yield registry_pb.WatchToolsResponse(upserted=version)
+                if self.breaks_snapshots:
+                    await refuse(context, Reason.SERVICE_UNAVAILABLE)
             complete = registry_pb.SnapshotComplete()
             yield registry_pb.WatchToolsResponse(snapshot_complete=complete, resume_token=str(position))
         while True:

@@ -104,6 +104,22 @@ async def test_without_a_sign_of_life_it_refuses_and_with_one_it_goes_on(
     assert view.age() == 0.0
 
 
+async def test_snapshots_that_never_end_are_no_sign_of_life(
+    view: RegistryView, registry: RegistryPeer, clock: ManualClock
+) -> None:
+    registry.forgets_tokens = registry.breaks_snapshots = True
+    registry.versions["tools/core.other/versions/1.0.0"] = registered(a_manifest(tool_id="other"), "QUARANTINED")
+    await registry.break_streams()
+    await until(lambda: len(registry.resumed_with) >= 3)
+    clock.advance(STALE_SECONDS + 0.1)
+    tried = len(registry.resumed_with)
+    await until(lambda: len(registry.resumed_with) >= tried + 2)
+    # Each of them told of one version, and none of them of the one that was taken out of use.
+    assert version_of(view, "other") == Reason.SERVICE_UNAVAILABLE.name
+    registry.breaks_snapshots = False
+    await until(lambda: version_of(view, "other") == "TOOL_UNAVAILABLE")
+
+
 async def test_a_watch_that_falls_silent_is_opened_anew(
     registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:

@@ -7,6 +7,7 @@ import string
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import grpc
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
 from toolmesh.authz.v1.decision_pb2 import Decision
 from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
@@ -35,7 +36,8 @@ HUGE = 2**64 - 1
 
 
 class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
-    """Echoes; or does what the name of the tool says: `slow` never ends, `fail_<reason>` fails, `held` waits for `release`."""
+    """Echoes; or does what the name of the tool says: `slow` never ends, `fail_<reason>` fails, `held` waits for `release`,
+    `lost` ends as if the connection had broken."""
 
     def __init__(self) -> None:
         self.forget()
@@ -61,6 +63,8 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
         self.most_at_once = max(self.most_at_once, self.at_once)
         self.arrived.set()
         try:
+            if request.tool == "lost":
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             await self._act(request.tool)
         except asyncio.CancelledError:
             self.canceled.set()

@@ -402,6 +402,13 @@ async def test_a_reference_is_resolved(mesh: Any) -> None:
     assert mesh.peers.registry.seen[0].version_constraint == "^1"
 
 
+async def test_a_call_that_was_lost_behind_the_gateway_says_that_it_may_have_run(mesh: Any) -> None:
+    lost = (await mesh.client().invoke("lost")).json()["error"]["data"]
+    assert (lost["reason"], lost["metadata"]) == ("SERVICE_UNAVAILABLE", {"outcome": "unknown"})
+    refused = (await mesh.client().invoke("fail_service_unavailable")).json()["error"]["data"]
+    assert "outcome" not in refused["metadata"]
+
+
 async def test_a_group_is_answered_call_by_call(mesh: Any) -> None:
     calls = [{"tool": "echo", "arguments": {"n": 1}}, {"tool": "fail"}]
     outcomes = (await mesh.client().call("tools.invoke_group", {"calls": calls})).json()["result"]["outcomes"]
@@ -423,6 +430,14 @@ async def test_a_stored_result_is_read_in_one_piece(mesh: Any) -> None:
     found = (await mesh.client().call("results.fetch", asked)).json()["result"]
     assert base64.b64decode(found["content"]) == b"cdefg"
     assert (found["offset"], found["size_bytes"]) == (2, 26)
+
+
+@pytest.mark.parametrize("offset", [2**63, 2**64 - 1, 1e300])
+async def test_a_place_that_no_result_has_is_a_wrong_parameter(mesh: Any, offset: float) -> None:
+    asked = {"ref": f"results/{'0' * 36}", "access_token": "t", "offset": offset}
+    error = (await mesh.client().call("results.fetch", asked)).json()["error"]
+    assert error["data"]["reason"] == "INVALID_PARAMS"
+    assert [violation["path"] for violation in error["data"]["violations"]] == ["/offset"]
 
 
 async def test_the_description_names_every_method_and_its_parameters(mesh: Any) -> None:

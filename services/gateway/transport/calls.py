@@ -12,7 +12,7 @@ import grpc.aio
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_span_id
 from libs.common.rpc.call import Call
-from libs.common.rpc.status import from_rpc_error
+from libs.common.rpc.status import DETAILS_KEY, from_rpc_error
 from libs.common.telemetry.log import Log
 from services.gateway.contract import Method, Parameters
 from services.gateway.domain.deadline import allowed_seconds
@@ -80,7 +80,7 @@ class Calls:
         if isinstance(error, MeshError):
             return error
         if isinstance(error, grpc.aio.AioRpcError):
-            return from_rpc_error(error)
+            return _failed_call(error)
         self._log.error("unforeseen", method=call.method, cause=error)
         return MeshError(Reason.INTERNAL)
 
@@ -122,6 +122,14 @@ def entry_call(arrival: Arrival) -> Call:
     call.trace = arrival.trace._replace(span_id=new_span_id())
     call.started = time.monotonic()
     return call
+
+
+def _failed_call(error: grpc.aio.AioRpcError) -> MeshError:
+    """Return the error of a peer. Without one of its own the peer was lost in the middle of the call, which then may have run."""
+    found = from_rpc_error(error)
+    if all(key != DETAILS_KEY for key, _ in error.trailing_metadata() or ()):
+        found.metadata["outcome"] = "unknown"
+    return found
 
 
 def _label(entry: Entry, route: _Route | None) -> str:

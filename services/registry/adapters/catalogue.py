@@ -15,7 +15,7 @@ from libs.common.sql.engine import separately, transaction
 from services.registry.adapters.ledger import KEPT_CHANGES, PostgresLedger
 from services.registry.adapters.lookalikes import similar_names
 from services.registry.adapters.rows import HEAD, head_of, manifest_of, tool_of
-from services.registry.adapters.tables import tool_names, tool_versions, tools, version_warnings
+from services.registry.adapters.tables import namespaces, tool_names, tool_versions, tools, version_warnings
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
 from services.registry.domain.scan.lookalikes import KnownName
@@ -83,7 +83,15 @@ class PostgresCatalogue:
             stored = await connection.scalar(select(version_warnings.c.warnings).where(*here))
         return [Violation(**each) for each in stored or ()]
 
-    async def similar_names(self, name: ToolName, aliases: Sequence[ToolName]) -> Sequence[KnownName]:
+    async def owner_of(self, namespace: str) -> str | None:
+        """Return who owns a namespace; None while nobody does."""
+        async with separately(self._engine) as connection:
+            owner: str | None = await connection.scalar(
+                select(namespaces.c.owner).where(namespaces.c.namespace == namespace)
+            )
+        return owner
+
+    async def similar_names(self, names: Sequence[ToolName]) -> Sequence[KnownName]:
         """Return the names of tools that these may be taken for."""
         async with separately(self._engine) as connection:
-            return await similar_names(connection, [name, *aliases])
+            return await similar_names(connection, names)

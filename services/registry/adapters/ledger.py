@@ -159,16 +159,22 @@ class PostgresLedger:
         query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
         return await self._connection.scalar(query) is not None
 
-    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime) -> bool:
-        """Mark the tool as revoked; False if it already was."""
-        row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now}
+    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime, sequence: int) -> bool:
+        """Mark the tool as revoked by the changes from this number on; False if it already was."""
+        row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now, "sequence": sequence}
         marked = insert(revocations).values(row).on_conflict_do_nothing().returning(revocations.c.tool)
         return await self._connection.scalar(marked) is not None
 
-    async def reinstate(self, tool: ToolName) -> bool:
-        """Take the mark away; False if there was none."""
-        unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.tool)
-        return await self._connection.scalar(unmarked) is not None
+    async def reinstate(self, tool: ToolName) -> int | None:
+        """Take the mark away, and return the number of its first change; None if there was none."""
+        unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.sequence)
+        since: int | None = await self._connection.scalar(unmarked)
+        return since
+
+    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+        """Return the numbers of the versions that a verb was done to, from a change on."""
+        here = (transitions.c.tool == tool.qualified, transitions.c.verb == verb, transitions.c.sequence >= since)
+        return frozenset(await self._connection.scalars(select(transitions.c.version).where(*here)))
 
     def _change(self, head: VersionHead, transition: Transition) -> list[Write]:
         """Return what records that a version stands elsewhere now."""

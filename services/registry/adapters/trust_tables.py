@@ -80,6 +80,8 @@ revocations = Table(
     Column("reason", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("time", _MOMENT, nullable=False),
+    # The first change that the revocation made: what was in quarantine before it stays there when it is taken back.
+    Column("sequence", BigInteger, nullable=False, server_default="0"),
 )
 
 # Worked out from facts by whichever replica's turn it is; every replica keeps a copy in memory.

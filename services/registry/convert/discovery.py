@@ -100,7 +100,7 @@ def schemas(answer: Schemas) -> pb.GetToolSchemasResponse:
                 version=each.version.head.name,
                 digest=each.version.head.digest,
                 block=pb.SurfaceBlock(
-                    tier=pb.SURFACE_TIER_SCHEMA,
+                    tier=_enum(pb.SurfaceTier, answer.tier.name),
                     text=each.text,
                     tokens=each.tokens,
                     tool=each.version.head.tool.resource,

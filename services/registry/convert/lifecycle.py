@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
@@ -10,7 +9,7 @@ from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import tool_version_pb2
 
 from libs.common.rpc.call import Call
-from services.registry.convert.parts import state_of, timestamp
+from services.registry.convert.parts import moment_of, state_of, timestamp
 from services.registry.convert.registry import registrar_of, tool_version
 from services.registry.domain.deprecate_version import Announcement
 from services.registry.domain.model import ToolVersion, VersionHead
@@ -34,7 +33,7 @@ def order_of(request: Asked, call: Call) -> Order:
 
 
 def announcement_of(request: pb.DeprecateVersionRequest) -> Announcement:
-    sunset = request.sunset_time.ToDatetime(tzinfo=UTC) if request.HasField("sunset_time") else None
+    sunset = moment_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
     grace = request.grace_period.ToTimedelta() if request.HasField("grace_period") else None
     return Announcement(sunset, grace, request.successor, request.migration_guide_url)
 

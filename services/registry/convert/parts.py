@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import tool_version_pb2
 
+from libs.common.errors import MeshError, Reason, Violation
 from services.registry.domain.model import LifecycleState
 
 
@@ -18,3 +19,12 @@ def timestamp(moment: datetime) -> Timestamp:
     message = Timestamp()
     message.FromDatetime(moment)
     return message
+
+
+def moment_of(stamp: Timestamp, path: str) -> datetime:
+    """Return the moment. A stamp may hold numbers that are none, which raises INVALID_REQUEST."""
+    try:
+        return stamp.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        violation = Violation(path, "timestamp.range", "is not a moment of the years 1 to 9999")
+        raise MeshError(Reason.INVALID_REQUEST, violations=[violation]) from None

@@ -42,8 +42,12 @@ async def deprecate_version(
 
     async def announce(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
         sunset = announcement.sunset_time or now + WARNING
+        removal = _removal(sunset, GRACE if announcement.grace is None else announcement.grace)
         # While the registry is held: otherwise two versions could each become the other's successor at once.
-        faults = [*_date_faults(sunset, now), *await _successor_faults(name, announcement.successor, ledger, now)]
+        faults = [
+            *_date_faults(sunset, removal, now),
+            *await _successor_faults(name, announcement.successor, ledger, now),
+        ]
         if faults:
             raise deprecation_invalid(faults)
         before = standing.deprecation
@@ -52,7 +56,7 @@ async def deprecate_version(
             sunset_time=sunset,
             successor=announcement.successor,
             migration_guide_url=announcement.migration_guide_url,
-            remove_time=sunset + (GRACE if announcement.grace is None else announcement.grace),
+            remove_time=removal,
         )
         return replace(standing, deprecation=deprecation)
 
@@ -74,8 +78,19 @@ async def undeprecate_version(
     )
 
 
-def _date_faults(sunset: datetime, now: datetime) -> list[Violation]:
-    return [Violation("sunset_time", "deprecation.sunset", "is not ahead")] if sunset <= now else []
+def _removal(sunset: datetime, grace: timedelta) -> datetime | None:
+    """Return the end of the grace period; None where there is no such date."""
+    try:
+        return sunset + grace
+    except OverflowError:
+        return None
+
+
+def _date_faults(sunset: datetime, removal: datetime | None, now: datetime) -> list[Violation]:
+    if sunset <= now:
+        return [Violation("sunset_time", "deprecation.sunset", "is not ahead")]
+    words = "and the grace period lead beyond the last date there is"
+    return [] if removal else [Violation("sunset_time", "deprecation.sunset", words)]
 
 
 async def _successor_faults(name: str, successor: str, ledger: Ledger, now: datetime) -> list[Violation]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from libs.common.errors import Violation
+from libs.common.names import ToolName
 from services.registry.domain.admission import violations
 from services.registry.domain.compatibility.comparison import Comparison, compare
 from services.registry.domain.compatibility.differences import ChangeKind
 from services.registry.domain.compatibility.numbers import after, before, permitted, raised
 from services.registry.domain.conjuncts.schemas import schemas_are_valid
 from services.registry.domain.manifest import Manifest
-from services.registry.domain.model import VersionHead
+from services.registry.domain.model import Registrar, VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.scan.policy import ScanPolicy
 from services.registry.domain.scan.scan import scan
@@ -52,17 +53,19 @@ def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbour
 async def examine(
     manifest: Manifest,
     heads: Sequence[VersionHead],
+    registrar: Registrar,
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
     policy: ScanPolicy,
 ) -> Examined:
     """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
-    # Names of a tool that exists were looked at when it came.
-    known = [] if heads else await catalogue.similar_names(manifest.name, manifest.aliases)
+    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
+    names = await _new_names(manifest, heads, catalogue)
+    known = await catalogue.similar_names(names) if names else ()
     # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
     found = await asyncio.to_thread(violations, manifest, schemas)
-    scanned = await asyncio.to_thread(scan, manifest, known, policy)
+    scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
     if any(violation.rule.startswith("version.") for violation in found):
         return Examined((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
     neighbours = neighbours_of(manifest, heads)
@@ -75,6 +78,14 @@ async def examine(
 
     late = await line_violations(manifest, neighbours, read, schemas)
     return Examined((*found, *scanned.blocked, *late), scanned.warned, neighbours)
+
+
+async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
+    """Return the names that the candidate brings. Those that lead to its tool already were looked at when they came."""
+    if not heads:
+        return [manifest.name, *manifest.aliases]
+    tool = await catalogue.tool(manifest.name) if manifest.aliases else None
+    return [alias for alias in manifest.aliases if tool is None or alias.tool_id not in tool.aliases]
 
 
 async def line_violations(

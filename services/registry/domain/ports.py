@@ -103,12 +103,16 @@ class Ledger(Protocol):
         """Say whether the tool is revoked."""
         ...
 
-    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime) -> bool:
-        """Mark the tool as revoked; False if it already was."""
+    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime, sequence: int) -> bool:
+        """Mark the tool as revoked by the changes from this number on; False if it already was."""
         ...
 
-    async def reinstate(self, tool: ToolName) -> bool:
-        """Take the mark away; False if there was none."""
+    async def reinstate(self, tool: ToolName) -> int | None:
+        """Take the mark away, and return the number of its first change; None if there was none."""
+        ...
+
+    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+        """Return the numbers of the versions that a verb was done to, from a change on."""
         ...
 
 
@@ -139,7 +143,11 @@ class Catalogue(Protocol):
         """Return what the scan let pass when this version was admitted."""
         ...
 
-    async def similar_names(self, name: ToolName, aliases: Sequence[ToolName]) -> Sequence[KnownName]:
+    async def owner_of(self, namespace: str) -> str | None:
+        """Return who owns a namespace; None while nobody does."""
+        ...
+
+    async def similar_names(self, names: Sequence[ToolName]) -> Sequence[KnownName]:
         """Return the names of tools that these may be taken for; more than those may come, and no fewer."""
         ...
 

@@ -59,7 +59,7 @@ async def register_tool(
     heads = await catalogue.heads([manifest.name])
     head = _same(manifest, heads)
     if head is None:
-        examined = await examine(manifest, heads, catalogue=catalogue, schemas=schemas, policy=scan_policy)
+        examined = await examine(manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy)
         if examined.violations:
             raise manifest_invalid(examined.violations)
         added, head = await _add(manifest, registrar, catalogue, clock, schemas, examined, draft=draft)

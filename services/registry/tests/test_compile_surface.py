@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
+from services.registry.domain.discovery import tokens
 from services.registry.domain.discovery.compile_surface import Order, Step, Surface, Tier, TooSmall, compile_surface
 from services.registry.domain.discovery.index.engine import Engine
 from services.registry.domain.discovery.meanings import Meanings
@@ -194,3 +196,28 @@ async def test_an_unanswering_language_process_fails_the_count_rather_than_guess
     with pytest.raises(MeshError) as caught:
         await world.compile(1000)
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+async def test_a_count_that_is_known_is_not_lost_while_another_text_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Pieces):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: asyncio.Queue[None] = asyncio.Queue()
+            self.go_on = asyncio.Event()
+
+        async def count(self, texts: Sequence[str], tokenizer: str) -> Sequence[int]:
+            if "slow" in texts:
+                self.asked.put_nowait(None)
+                await self.go_on.wait()
+            return await super().count(texts, tokenizer)
+
+    monkeypatch.setattr(tokens, "_KEPT", 2)
+    language = Slow()
+    counter = TokenCounter(language)
+    await counter.count(["known"], "pieces")
+    waiting = asyncio.create_task(counter.count(["known", "slow"], "pieces"))
+    await language.asked.get()
+    # Whoever comes meanwhile brings so many texts that the first are forgotten.
+    assert await counter.count(["one", "two", "three"], "pieces") == [1, 1, 1]
+    language.go_on.set()
+    assert await waiting == [1, 1]

@@ -136,6 +136,20 @@ async def test_a_caller_finds_what_its_token_may_call(registry: Replica, signer:
     assert not none.no_match.nearest
 
 
+async def test_a_token_for_an_older_version_is_shown_that_one(registry: Replica, signer: Any) -> None:
+    await register(registry, reader("acme.find_order"), reader("acme.find_order", "2.0.0"))
+    await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
+    old, edge = "tools/acme.find_order/versions/1.0.0", stub(registry, "edge")
+    token = signer.mint("did:web:ann", scope="tools:read orders:read", tools=[{"tool": "acme.*", "version": "^1"}])
+    more = {"metadata": bearer(token), "timeout": PATIENCE}
+    found = await edge.SearchTools(pb.SearchToolsRequest(query="order"), **more)
+    assert [tool.version for tool in found.tools] == [old]
+    compiled = await edge.CompileSurface(pb.CompileSurfaceRequest(task="order", token_budget=2000), **more)
+    assert [tool.version for tool in compiled.surface.loaded_tools] == [old]
+    loaded = await edge.GetToolSchemas(pb.GetToolSchemasRequest(tools=["acme.find_order"]), **more)
+    assert [schema.version for schema in loaded.schemas] == [old]
+
+
 async def test_the_version_that_a_constraint_means_is_answered(registry: Replica) -> None:
     await register(registry, reader(version="1.2.0"), reader(version="2.0.0"))
     old = pb.SearchFilter(version_constraint="^1.0")
@@ -252,6 +266,8 @@ async def test_schemas_are_loaded_on_demand_with_what_pins_them(registry: Replic
         pb.GetToolSchemasRequest(tools=wanted[:1], tier=pb.SURFACE_TIER_DETAIL), timeout=PATIENCE
     )
     assert '"left"' in detail.schemas[0].block.text
+    tiers = [answer.schemas[0].block.tier for answer in (top, detail)]
+    assert tiers == [pb.SURFACE_TIER_SCHEMA, pb.SURFACE_TIER_DETAIL]
     tight = await stub(registry).GetToolSchemas(
         pb.GetToolSchemasRequest(tools=wanted[:2], token_budget=top.schemas[0].block.tokens), timeout=PATIENCE
     )

@@ -85,6 +85,24 @@ async def test_a_deprecation_that_cannot_be_kept_names_everything_that_is_wrong(
     assert await states(two) == ["available", "available"]
 
 
+@pytest.mark.parametrize(
+    "sunset",
+    [Timestamp(seconds=253402300799), Timestamp(seconds=10**15), Timestamp(seconds=4 * 10**9, nanos=-5)],
+    ids=["the last day there is", "beyond all years", "no moment at all"],
+)
+async def test_a_date_that_cannot_be_reckoned_with_is_refused_for_what_it_is(two: Replica, sunset: Timestamp) -> None:
+    error = await refusal(ask(lifecycle(two), "DeprecateVersion", ONE, sunset_time=sunset))
+    assert error.reason is Reason.INVALID_REQUEST
+    assert [violation.path for violation in error.violations] == ["sunset_time"]
+
+
+@pytest.mark.parametrize("more", [{"reason": "a\0b"}, {"request_id": "a\0b"}])
+async def test_a_text_that_cannot_be_stored_is_the_callers_mistake(two: Replica, more: dict[str, str]) -> None:
+    error = await refusal(ask(lifecycle(two), "DisableTool", ONE, **more))
+    assert error.reason is Reason.INVALID_REQUEST
+    assert await states(two) == ["available", "available"]
+
+
 async def test_successors_never_lead_in_a_circle(two: Replica) -> None:
     stub = lifecycle(two)
     await ask(stub, "DeprecateVersion", ONE, successor=TWO)

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Text, literal, select
+from sqlalchemy import Text, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncEngine
+from toolmesh.registry.v1 import namespace_service_pb2 as namespace_pb
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
 from libs.common.jsonio import dump
 from libs.common.names import ToolName
-from services.registry.adapters.lookalikes import skeleton
+from services.registry.adapters import tables
+from services.registry.adapters.lookalikes import similar_names, skeleton
 from services.registry.domain.scan.confusables import name_skeleton
 from services.registry.domain.scan.lookalikes import KnownName, one_slip
 from services.registry.domain.scan.policy import DEFAULT_POLICY, Action, ScanClass, ScanPolicy
 from services.registry.domain.scan.scan import Scanned, scan
 from services.registry.manifests import manifest_of
-from services.registry.tests.calls import PATIENCE, refusal
+from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
+from services.registry.tests.stewards import namespaces
 
 
 def scanned(message: mpb.ToolManifest, *known: KnownName, policy: ScanPolicy = DEFAULT_POLICY) -> Scanned:
-    return scan(manifest_of(message), known, policy)
+    return scan(manifest_of(message), known, policy, "did:web:acme")
 
 
 def classes(message: mpb.ToolManifest, *known: KnownName) -> set[str]:
@@ -171,7 +175,8 @@ def test_the_values_of_examples_are_read() -> None:
     assert paths == ["manifest.input.examples[0].arguments#/text", "manifest.input.examples[0].result"]
 
 
-KNOWN = [KnownName(ToolName("globex", "send_email"), "globex"), KnownName(ToolName("core", "echo_text"), "toolmesh")]
+GLOBEX = KnownName(ToolName("globex", "send_email"), "globex", "did:web:globex")
+KNOWN = [GLOBEX, KnownName(ToolName("core", "echo_text"), "toolmesh", "executor")]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +199,13 @@ KNOWN = [KnownName(ToolName("globex", "send_email"), "globex"), KnownName(ToolNa
 )
 def test_names_that_look_like_others(name: str, kinds: set[str]) -> None:
     assert classes(reader(name), *KNOWN) == kinds
+
+
+def test_the_name_of_another_provider_is_no_disguise() -> None:
+    message = reader("g1obex.send_emai1")
+    message.provider = "globex"
+    assert classes(message, GLOBEX) == {"homoglyph"}
+    assert scan(manifest_of(message), [GLOBEX], DEFAULT_POLICY, GLOBEX.owner).blocked == ()
 
 
 def test_an_alias_is_a_name_too() -> None:
@@ -269,6 +281,51 @@ async def test_a_name_is_compared_with_those_that_are_registered(registry: Repli
     assert [(v.path, v.rule) for v in error.violations] == [("manifest.tool_id", "scan.homoglyph")]
     answer = await stub.RegisterTool(pb.RegisterToolRequest(manifest=reader("acme.send_emial")), timeout=PATIENCE)
     assert [(w.path, w.rule) for w in answer.warnings] == [("manifest.tool_id", "scan.lookalike")]
+
+
+async def test_an_alias_that_comes_with_a_later_version_is_compared_too(registry: Replica) -> None:
+    stub = registry.stub()
+    for manifest in (reader("globex.send_email"), reader("acme.find_order", aliases=["look_up"])):
+        await stub.RegisterTool(pb.RegisterToolRequest(manifest=manifest), timeout=PATIENCE)
+    later = reader("acme.find_order", "1.1.0", aliases=["look_up", "send_emai1"])
+    error = await refusal(stub.RegisterTool(pb.RegisterToolRequest(manifest=later), timeout=PATIENCE))
+    assert [(v.path, v.rule) for v in error.violations] == [("manifest.aliases[1]", "scan.homoglyph")]
+
+
+async def test_a_namespace_is_taken_from_its_claim_on(registry: Replica, signer: Any) -> None:
+    claim = namespace_pb.ClaimNamespaceRequest(namespace="payments", owner="did:web:bank", provider="bank")
+    await namespaces(registry).ClaimNamespace(claim, timeout=PATIENCE)
+    manifest = reader("payrnents.send_money")
+    manifest.provider = "bank"
+    token = signer.mint(scope="tools:register")
+    call = registry.stub("edge").RegisterTool(
+        pb.RegisterToolRequest(manifest=manifest), metadata=bearer(token), timeout=PATIENCE
+    )
+    assert [(v.path, v.rule) for v in (await refusal(call)).violations] == [("manifest.namespace", "scan.homoglyph")]
+
+
+async def test_one_name_is_found_among_many_that_begin_alike(engine: AsyncEngine) -> None:
+    crowd = [f"list_{first}{second}ails" for first in "abcdfghijklno" for second in "abcdefghijklno"]
+    now = datetime.now(UTC)
+    owned = {"namespace": "globex", "provider": "globex", "owner": "did:web:globex", "revision": 1}
+    rows = [
+        {
+            "name": f"globex.{tool_id}",
+            "namespace": "globex",
+            "provider": "globex",
+            "title": "",
+            "tags": [],
+            "aliases": [],
+        }
+        for tool_id in (*crowd[:91], "list_emails", *crowd[91:])
+    ]
+    async with engine.begin() as connection:
+        await connection.execute(insert(tables.namespaces), [owned | {"create_time": now, "update_time": now}])
+        times = {"latest_version": "", "create_time": now, "update_time": now}
+        await connection.execute(insert(tables.tools), [row | times for row in rows])
+        found = await similar_names(connection, [ToolName("acme", "list_emai1s")])
+    assert ToolName("globex", "list_emails") == found[0].name
+    assert {ToolName("globex", tool_id) for tool_id in crowd} <= {each.name for each in found}
 
 
 NAMES = ["learn", "leam", "l0g1n", "vvave", "a", "r", "rn", "vvv", "rrn", "01", "send_email", "10rn-vv_01"]

@@ -120,6 +120,27 @@ def test_grants_decide_by_pattern_version_and_scope() -> None:
     assert "aa.late_tool" in seen(Grant("aa.*"))
 
 
+def test_a_token_for_a_version_finds_that_version_whatever_came_after_it() -> None:
+    held, plain = Engine(), tool("aa.plain_tool")
+    olds = [version(plain, "1.0.0"), version(plain, "1.5.0"), version(plain, "1.9.0", LifecycleState.QUARANTINED)]
+    held.put(card_of(version(plain, "2.0.0"), *olds))
+    held.put(card_of(version(tool("bb.other_tool"), "2.0.0")))
+
+    def seen(*grants: Grant) -> list[str]:
+        reader = Filters(reader=Reader(grants, frozenset()))
+        surveyed = held.survey(Query(filters=reader), Place(), NOW)
+        versions = [str(hit.head.version) for hit in search(held, filters=reader).hits]
+        assert [str(hit.head.version) for hit in surveyed.useful] == versions
+        assert surveyed.blocked == 2 - len(versions)
+        return versions
+
+    assert seen(Grant("aa.*", "^1")) == ["1.5.0"]
+    assert seen(Grant("aa.*", "~1.0"), Grant("aa.plain*", "1.0.0")) == ["1.0.0"]
+    assert seen(Grant("aa.*", "^1"), Grant("*", "^2")) == ["2.0.0", "2.0.0"]
+    assert seen(Grant("aa.*", "1.9.0")) == []
+    assert seen(Grant("aa.*", "^3")) == []
+
+
 def test_states_and_constraints_choose_the_version() -> None:
     held = Engine()
     plain = tool("aa.plain_tool")

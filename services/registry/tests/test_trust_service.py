@@ -256,6 +256,20 @@ async def test_a_revoked_tool_is_gone_everywhere_until_the_operator_says_otherwi
     assert never.reason is Reason.FAILED_PRECONDITION
 
 
+async def test_a_reinstatement_releases_what_the_revocation_took_and_nothing_else(registry: Replica) -> None:
+    await register(registry, reader(), reader(version="2.0.0"))
+    broken = lifecycle_pb.QuarantineToolRequest(name=ONE, reason="it wrote what it did not declare")
+    await lifecycle(registry, "executor").QuarantineTool(broken)
+    assert list((await ask(trust(registry), "RevokeTool", name=TOOL, reason="looked into")).versions) == [TWO]
+    assert list((await ask(trust(registry), "ReinstateTool", name=TOOL, reason="fine")).versions) == [TWO]
+    found = await registry.stub().GetTool(registry_pb.GetToolRequest(name=TOOL))
+    assert [word(version.state) for version in found.versions] == ["available", "quarantined"]
+    # Once somebody has looked at it, the next revocation takes it like the other.
+    await lifecycle(registry).ReleaseTool(lifecycle_pb.ReleaseToolRequest(name=ONE, reason="looked at"))
+    await ask(trust(registry), "RevokeTool", name=TOOL, reason="again")
+    assert set((await ask(trust(registry), "ReinstateTool", name=TOOL, reason="fine")).versions) == {ONE, TWO}
+
+
 async def test_scores_are_kept_for_whoever_searches(counted: Any, engine: AsyncEngine) -> None:
     replica, audit = counted
     tool, unknown = ToolName.parse(TOOL), ToolName("acme", "unknown")

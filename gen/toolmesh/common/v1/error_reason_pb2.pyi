@@ -755,7 +755,9 @@ class ErrorEnvelope(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Further facts that are safe to show, such as `required_scope` or `successor`."""
+        """Further facts that are safe to show, such as `required_scope` or `successor`. `outcome` is `unknown` where a call was lost after
+        it had been sent, so that it may have run.
+        """
 
     @_builtins.property
     def policy_refs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -51,8 +51,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What was loaded, what was not, and how many tokens the texts have together."""
+    """What was loaded, how much of it, what was not, and how many tokens the texts have together."""
 
+    tier: Tier
     loaded: Sequence[Loaded]
     left: Sequence[Left]
     tokens: int
@@ -78,7 +79,7 @@ async def get_tool_schemas(wanted: Wanted, *, catalogue: Catalogue, counter: Tok
     left: list[Left] = []
     spent = size = 0
     for reference in dict.fromkeys(wanted.tools):
-        found = await _version(reference, catalogue, now)
+        found = await _version(reference, wanted.reader, catalogue, now)
         if isinstance(found, Unloaded):
             left.append(Left(reference, found))
             continue
@@ -94,28 +95,34 @@ async def get_tool_schemas(wanted: Wanted, *, catalogue: Catalogue, counter: Tok
             continue
         loaded.append(Loaded(found, manifest, text, tokens))
         spent, size = spent + tokens, size + found.head.size
-    return await _counted(loaded, left, wanted.budget, tokenizer, counter)
+    return await _counted(wanted, loaded, left, tokenizer, counter)
 
 
 async def _counted(
-    loaded: list[Loaded], left: list[Left], budget: int, tokenizer: str, counter: TokenCounter
+    wanted: Wanted, loaded: list[Loaded], left: list[Left], tokenizer: str, counter: TokenCounter
 ) -> Schemas:
     """Count the very text that is answered, and keep to the budget by that."""
     while True:
         [total] = await counter.count(["".join(each.text for each in loaded)], tokenizer)
-        if not loaded or not budget or total <= budget:
-            return Schemas(loaded, left, total, tokenizer)
+        if not loaded or not wanted.budget or total <= wanted.budget:
+            return Schemas(wanted.tier, loaded, left, total, tokenizer)
         dropped = loaded.pop()
         left.append(Left(dropped.version.head.name, Unloaded.OVER_BUDGET, dropped.tokens))
 
 
-async def _version(reference: str, catalogue: Catalogue, now: datetime) -> ToolVersion | Unloaded:
+async def _version(
+    reference: str, reader: Reader | None, catalogue: Catalogue, now: datetime
+) -> ToolVersion | Unloaded:
     try:
         asked, constraint = _asked(reference)
         tool = await catalogue.tool(asked)
         if tool is None:
             return Unloaded.NOT_FOUND
-        head = resolve(tool.name, await catalogue.heads([tool.name]), constraint, now)
+        heads = await catalogue.heads([tool.name])
+        if reader is not None and not constraint:
+            # Who may call only some versions means those; who may call none is told so of the one that others get.
+            heads = [head for head in heads if _granted(head, reader)] or heads
+        head = resolve(tool.name, heads, constraint, now)
     except MeshError as error:
         unavailable = error.reason in (Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED)
         if not unavailable and error.reason not in _NOWHERE:
@@ -135,9 +142,13 @@ def _asked(reference: str) -> tuple[ToolName, str]:
 def _permitted(head: VersionHead, manifest: Manifest, reader: Reader | None) -> bool:
     if reader is None:
         return True
-    granted = any(
+    scopes = frozenset(manifest.part("permission").get("required_scopes", ()))
+    return _granted(head, reader) and scopes <= reader.scopes
+
+
+def _granted(head: VersionHead, reader: Reader) -> bool:
+    return any(
         grant_covers(grant.pattern, head.tool)
         and (not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(head.version))
         for grant in reader.grants
     )
-    return granted and frozenset(manifest.part("permission").get("required_scopes", ())) <= reader.scopes

@@ -30,14 +30,16 @@ class TokenCounter:
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
         """Return how many tokens each text has. Raises SERVICE_UNAVAILABLE: a budget is never kept by guessing."""
         keys = [hashlib.blake2b(f"{tokenizer} {text}".encode(), digest_size=16).digest() for text in texts]
-        missing = [at for at, key in enumerate(keys) if key not in self._known]
+        # Taken out now: while the others are counted, somebody else's texts may take their places.
+        found = [self._known.get(key) for key in keys]
+        missing = [at for at, count in enumerate(found) if count is None]
         if missing:
             try:
                 counted = await self._language.count([texts[at] for at in missing], tokenizer)
             except LanguageUnavailableError as error:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
-            self._known.update(zip((keys[at] for at in missing), counted, strict=True))
-        found = [self._known[key] for key in keys]
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
-        return found
+            for at, count in zip(missing, counted, strict=True):
+                found[at] = self._known[keys[at]] = count
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return [count for count in found if count is not None]

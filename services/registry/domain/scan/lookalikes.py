@@ -16,10 +16,11 @@ _SHORTEST_ID, _SHORTEST_NAMESPACE = 6, 5
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
-    """A name that is taken, and whose it is."""
+    """A name that is taken, and whose it is: by what a manifest says, and by who owns the namespace."""
 
     name: ToolName
     provider: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class Resemblance:
     other: str
 
 
-def resemblances(manifest: Manifest, known: Iterable[KnownName]) -> Iterator[Resemblance]:
+def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[Resemblance]:
     """Yield what the manifest's names resemble. The same id in another namespace is no resemblance: that is what
-    namespaces are for."""
+    namespaces are for. A provider is only what a manifest says, so what another owns is foreign whoever is named."""
     own = {"manifest.tool_id": manifest.name.tool_id}
     own |= {f"manifest.aliases[{i}]": alias for i, alias in enumerate(manifest.items("aliases"))}
     namespace = manifest.name.namespace
     for each in known:
-        foreign = each.provider != manifest.provider
+        foreign = each.provider != manifest.provider or each.owner != owner
         if foreign:
             yield from _compared("manifest.namespace", namespace, each.name.namespace, _SHORTEST_NAMESPACE)
         for path, tool_id in own.items():

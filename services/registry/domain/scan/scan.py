@@ -26,10 +26,10 @@ class Scanned:
     warned: tuple[Violation, ...] = ()
 
 
-def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy) -> Scanned:
-    """Scan every text and name of a manifest against names that are taken."""
+def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> Scanned:
+    """Scan every text and name of a manifest, whose namespace is or will be the owner's, against names that are taken."""
     found: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
-    for kind, violation in (*_texts(manifest), *_names(manifest, known)):
+    for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
         told = found[policy.actions[kind]]
         if len(told) < _MOST_FINDINGS:
             told[violation] = None
@@ -62,7 +62,7 @@ def _suspicions(text: Text) -> Iterator[tuple[ScanClass, str]]:
         yield ScanClass.ENCODED, "holds a blob that nobody can read"
 
 
-def _names(manifest: Manifest, known: Iterable[KnownName]) -> Iterator[tuple[ScanClass, Violation]]:
-    for found in resemblances(manifest, known):
+def _names(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[tuple[ScanClass, Violation]]:
+    for found in resemblances(manifest, known, owner):
         words = "is read as" if found.kind is ScanClass.HOMOGLYPH else "is one slip away from"
         yield found.kind, Violation(found.path, f"scan.{found.kind}", f"{words} `{found.other}` of somebody else")

@@ -26,7 +26,7 @@ async def revoke_tool(
     Return the versions that this call took out of use."""
     tool = await _found(reference, catalogue)
     async with catalogue.writing() as ledger:
-        await ledger.revoke(tool.name, order.actor.recorded, order.reason, clock.now())
+        await ledger.revoke(tool.name, order.actor.recorded, order.reason, clock.now(), await ledger.next_sequence())
         heads = await ledger.heads(tool.name)
         running = [head for head in heads if may(Verb.QUARANTINE, head, clock.now())]
         changed = await change_all(running, heads, Verb.QUARANTINE, order, ledger, clock) if running else []
@@ -37,13 +37,16 @@ async def revoke_tool(
 async def reinstate_tool(
     reference: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Take the mark away and release every version; return those that left quarantine."""
+    """Take the mark away and release every version that the revocation took out of use; return those. What was in quarantine before,
+    perhaps because it broke its word, is there still: nobody has looked at that."""
     tool = await _found(reference, catalogue)
     async with catalogue.writing() as ledger:
-        if not await ledger.reinstate(tool.name):
+        since = await ledger.reinstate(tool.name)
+        if since is None:
             raise tool_not_revoked(tool.name)
         heads = await ledger.heads(tool.name)
-        held = [head for head in heads if may(Verb.RELEASE, head, clock.now())]
+        taken = await ledger.versions_moved(tool.name, Verb.QUARANTINE.value, since)
+        held = [head for head in heads if str(head.version) in taken and may(Verb.RELEASE, head, clock.now())]
         changed = await change_all(held, heads, Verb.RELEASE, order, ledger, clock) if held else []
     bell.ring()
     return changed

@@ -84,7 +84,9 @@ class _Survey(Search):
         belongs = np.array([state is None or state in CALLABLE or state in BY_STATE for state in states] or [True])
         by_state = np.array([_number(BY_STATE.get(state)) if state else -1 for state in states] or [-1])
         sets = columns.versions[:size]
-        reasons = by_state[sets]
+        reasons, there = by_state[sets], belongs[sets]
+        # A version that is narrowed to can be called.
+        reasons[list(self._narrowed)], there[list(self._narrowed)] = -1, True
         reader = self._query.filters.reader
         if reader is not None:
             granted, held = self._granted(reader, chosen), self._held(reader)
@@ -96,7 +98,7 @@ class _Survey(Search):
         chain = np.zeros(size, dtype=np.bool_)
         chain[[index.row_of[name] for name in self._place.call_chain if name in index.row_of]] = True
         _set(reasons, chain, SurfaceReason.RECURSIVE_TOOL_FORBIDDEN)
-        return self._alive & belongs[sets], reasons
+        return self._alive & there, reasons
 
     def _members(self, best: np.ndarray, utility: np.ndarray) -> tuple[list[Listing], list[Category], frozenset[str]]:
         """Return the tools to list. Past the limit: those of the best categories, the most useful of each."""

@@ -24,7 +24,7 @@ from services.registry.domain.discovery.index.ranking import (
     relevance,
 )
 from services.registry.domain.discovery.listing import Card
-from services.registry.domain.discovery.query import Filters, Grant, Query, Reader
+from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
 from services.registry.domain.discovery.results import Hit, Hits, Listing, Score
 from services.registry.domain.discovery.text import query_terms
 from services.registry.domain.manifest import MutationClass
@@ -161,6 +161,8 @@ class Search:
         self._index, self._query, self._now = index, query, now
         self._size = index.columns.size
         self._alive = index.columns.alive[: self._size]
+        self._narrowed: dict[int, VersionHead] = {}
+        """The version that a token may call, by row, where it is not the one that everybody else would get."""
 
     def hits(self) -> Hits:
         query, columns = self._query, self._index.columns
@@ -203,7 +205,8 @@ class Search:
         return Signals(exact, lexical, all_words, cosine, embedded, capability)
 
     def _chosen_versions(self) -> tuple[list[VersionHead | None], list[str]]:
-        """Return, for each distinct set of versions, which one is meant, or which filter leaves none."""
+        """Return, for each distinct set of versions, which one is meant, or which filter leaves none. Where the reader's grants name
+        other versions, also find what is meant among those."""
         filters = self._query.filters
         chosen: list[VersionHead | None] = []
         verdicts: list[str] = []
@@ -211,7 +214,31 @@ class Search:
             head, verdict = choose(heads, filters, self._now)
             chosen.append(head)
             verdicts.append(verdict)
+        if filters.reader is not None:
+            self._narrowed = self._within_grants(filters.reader, chosen)
         return chosen, verdicts
+
+    def _within_grants(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
+        """Return what to show of tools whose chosen version no grant covers while grants do cover others: who holds a token for `^1` of a
+        tool still calls it after 2.0.0 came out."""
+        confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in reader.grants if g.version_constraint]
+        if not confined:
+            return {}
+        uncovered = self._alive & ~self._granted(reader, chosen)
+        named = [(accepts, self._matching(grant.pattern)) for accepts, grant in confined]
+        found: dict[int, VersionHead] = {}
+        known: dict[tuple[int, ...], VersionHead | None] = {}
+        for row in np.flatnonzero(uncovered & np.logical_or.reduce([mask for _, mask in named])).tolist():
+            versions = int(self._index.columns.versions[row])
+            key = (versions, *(at for at, (_, mask) in enumerate(named) if mask[row]))
+            if key not in known:
+                heads = self._index.version_sets.values[versions]
+                own = [head for head in heads if any(named[at][0](head.version) for at in key[1:])]
+                known[key] = choose(own, self._query.filters, self._now)[0]
+            head = known[key]
+            if head is not None and effective_state(head, self._now) in CALLABLE:
+                found[row] = head
+        return found
 
     def _filtered(
         self, candidate: Mask, chosen: Sequence[VersionHead | None], verdicts: Sequence[str]
@@ -256,6 +283,7 @@ class Search:
         granted = np.zeros(self._size, dtype=np.bool_)
         for grant in reader.grants:
             granted |= self._covered(grant, chosen)
+        granted[list(self._narrowed)] = True
         return granted
 
     def _held(self, reader: Reader) -> Mask:
@@ -323,7 +351,10 @@ class Search:
 
     def _hit(self, row: int, score: Score, chosen: Sequence[VersionHead | None]) -> Hit:
         versions = self._index.columns.versions[row]
-        listing, meant = self._index.cards[self._index.tool_names[row]].listing, chosen[versions]
+        listing, meant = (
+            self._index.cards[self._index.tool_names[row]].listing,
+            self._narrowed.get(row, chosen[versions]),
+        )
         own = listing.face
         if meant is not None:
             # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
