@@ -16,6 +16,7 @@ from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.rpc.call import Call
 from services.executor.domain.fetch_result import Piece
 from services.executor.domain.model import PLAIN, Caller, Change, Foreseen, Request, Result, Shown, Source, Stored
+from services.executor.domain.room import few_effects
 from services.executor.domain.tool import Deprecation, Effect
 
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
@@ -74,7 +75,8 @@ def preview_of(foreseen: Foreseen) -> pb.PreviewInvocationResponse:
     forecast = foreseen.forecast
     return pb.PreviewInvocationResponse(
         invocation_id=foreseen.invocation_id,
-        changes=[epb.ObservedEffect(**effect_fields(change)) for change in forecast.changes],
+        changes=[epb.ObservedEffect(**effect_fields(change)) for change in few_effects(forecast.changes)],
+        change_count=len(forecast.changes),
         preconditions=[pb.Precondition(description=text, holds=holds) for text, holds in forecast.preconditions],
         impact=forecast.impact,
         predicted_result=foreseen.result,
@@ -162,6 +164,7 @@ def _seldom(result: Result) -> dict[str, Any]:
         fields["additional_context"] = result.context
     if result.effects:
         fields["effects"] = [effect_fields(effect) for effect in result.effects]
+        fields["effect_count"] = result.effect_count
     if result.undone_by:
         fields["compensation"] = {"tool": result.undone_by, "arguments": result.undo}
     if result.stored is not None:
@@ -215,6 +218,7 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
             Effect(each.resource, each.operation, each.source == epb.EFFECT_SOURCE_OBSERVED)
             for each in envelope.effects
         ),
+        effect_count=envelope.effect_count,
         costs=tuple((cost.category, cost.amount_micros) for cost in execution.costs),
         undone_by=envelope.compensation.tool,
         undo=envelope.compensation.arguments,

@@ -57,6 +57,7 @@ from services.executor.config import Settings
 from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.group import InvokeGroup
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.model import Caller
 from services.executor.domain.parts import Parts, Ports
 from services.executor.domain.ports import Runner
 from services.executor.domain.preview import Preview
@@ -130,7 +131,7 @@ def compose(
     parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
     verifier.view.listen(lambda: withdraw(parts.serving, verifier.view, log))
     claims.listen(parts.serving.overtaken, lambda cause: log.error("keys were not renewed", cause=cause))
-    handlers = handlers_of(parts, ports, store)
+    handlers = handlers_of(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.descent))
     return RpcApplication(
         settings,
         log,
@@ -154,10 +155,12 @@ def compose(
     )
 
 
-def handlers_of(parts: Parts, ports: Ports, store: PostgresResultStore) -> ExecutorHandlers:
+def handlers_of(
+    parts: Parts, ports: Ports, store: PostgresResultStore, *, revoked: Callable[[Caller], bool]
+) -> ExecutorHandlers:
     """The use cases behind the RPCs."""
     invoke = Invoke(parts)
-    group = InvokeGroup(invoke, ports.tools, ports.clock)
+    group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
     return ExecutorHandlers(invoke, group, Preview(parts, ports.previews), FetchResult(store))
 
 

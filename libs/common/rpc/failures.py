@@ -10,7 +10,7 @@ import grpc.aio
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call
-from libs.common.rpc.status import from_rpc_error, status_code, trailing_details
+from libs.common.rpc.status import from_rpc_error, status_code, status_text, trailing_details
 from libs.common.telemetry.log import Log
 
 # Withdrawn calls and those already answered have nothing left to translate.
@@ -41,7 +41,7 @@ class Failures:
 
 async def _abort(context: Any, error: MeshError) -> BaseException:
     try:
-        await context.abort(status_code(error), error.message, trailing_details(error))
+        await context.abort(status_code(error), status_text(error), trailing_details(error))
     except grpc.aio.AbortError as aborted:
         return aborted
     raise AssertionError("abort always raises")

@@ -12,9 +12,14 @@ from toolmesh.common.v1 import error_reason_pb2 as pb
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.rpc.call import current_call
+from libs.common.rpc.fitting import cut, fit
 
 DOMAIN = "toolmesh.dev"
 DETAILS_KEY = "grpc-status-details-bin"
+# What a status says by itself; the whole text is in its envelope. Twice on the way, and once with three letters for a byte.
+_STATUS_TEXT = 120
+# More than this about the reason is in the envelope alone.
+_INFO_BYTES = 512
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _WITHOUT_ENVELOPE = {
     grpc.StatusCode.UNAVAILABLE: Reason.SERVICE_UNAVAILABLE,
@@ -29,7 +34,7 @@ _WITHOUT_ENVELOPE = {
 
 
 def envelope(error: MeshError) -> pb.ErrorEnvelope:
-    """Build what the caller receives."""
+    """Build what the caller receives, as large as it can travel."""
     row, call = error.row, current_call()
     message = pb.ErrorEnvelope(
         reason=pb.ErrorReason.ValueType(error.reason.value),
@@ -41,12 +46,12 @@ def envelope(error: MeshError) -> pb.ErrorEnvelope:
         resolution=row.resolution,
         trace_id=call.trace.trace_id if call else "",
         invocation_id=error.invocation_id,
-        violations=[pb.Violation(path=v.path, rule=v.rule, message=v.message) for v in error.violations[:100]],
         metadata=error.metadata,
         evidence_refs=error.evidence,
     )
     if error.retry_after is not None:
         message.retry_after.CopyFrom(_duration(error.retry_after))
+    fit(message, error.violations)
     return message
 
 
@@ -55,21 +60,31 @@ def status_code(error: MeshError) -> grpc.StatusCode:
     return _CODES[error.row.grpc_status]
 
 
+def status_text(error: MeshError) -> str:
+    """Return what the status itself says, for whoever reads nothing else."""
+    return cut(error.message, _STATUS_TEXT)
+
+
 def trailing_details(error: MeshError) -> tuple[tuple[str, bytes], ...]:
     """Return the trailing metadata that carries the whole error."""
-    metadata = {**error.metadata, "code": error.row.code}
-    parts = [
-        error_details_pb2.ErrorInfo(reason=error.reason.name, domain=DOMAIN, metadata=metadata),
-        envelope(error),
-    ]
+    parts = [_info(error), envelope(error)]
     if error.retry_after is not None:
         parts.append(error_details_pb2.RetryInfo(retry_delay=_duration(error.retry_after)))
-    status = status_pb2.Status(code=error.row.grpc_status, message=error.message)
+    status = status_pb2.Status(code=error.row.grpc_status, message=status_text(error))
     for part in parts:
         packed = any_pb2.Any()
         packed.Pack(part)
         status.details.append(packed)
     return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def _info(error: MeshError) -> error_details_pb2.ErrorInfo:
+    """The standard's own form of the reason, with the facts that it has room for."""
+    known = {"code": error.row.code}
+    info = error_details_pb2.ErrorInfo(reason=error.reason.name, domain=DOMAIN, metadata={**error.metadata, **known})
+    if info.ByteSize() > _INFO_BYTES:
+        info = error_details_pb2.ErrorInfo(reason=error.reason.name, domain=DOMAIN, metadata=known)
+    return info
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> MeshError:

@@ -16,7 +16,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.auth.tokens import TokenVerifier
-from libs.common.errors import MeshError, Reason
+from libs.common.errors import MeshError, Reason, Violation
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.call import serving
 from libs.common.rpc.chain import UNKNOWN, ChainedMethods, build_chain
@@ -30,6 +30,8 @@ from libs.common.telemetry.metrics import calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
 
 PREFIX = "/toolmesh.audit.v1.AuditService/"
+# More than the trailers of a call hold, and in one place alone.
+MUCH = [Violation(f"/{'long' * 8000}/{n}", "type", "is wrong") for n in range(100)]
 
 
 class Handlers(rpc.AuditServiceServicer):
@@ -53,6 +55,8 @@ class Handlers(rpc.AuditServiceServicer):
                 await asyncio.Event().wait()
             finally:
                 self.canceled.set()
+        if request.name == "records/much":
+            raise MeshError(Reason.ARGUMENTS_INVALID, violations=MUCH)
         raise MeshError(Reason.NOT_FOUND, metadata={"name": request.name}, retry_after=1.5)
 
     async def AppendRecords(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
@@ -149,6 +153,13 @@ async def test_errors_arrive_whole(mesh: Any) -> None:
     assert error.reason is Reason.NOT_FOUND
     assert error.metadata["name"] == "records/abc"
     assert error.retry_after == 1.5
+
+
+async def test_an_error_with_more_to_say_than_can_travel_is_still_that_error(mesh: Any) -> None:
+    error = await refusal(mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="records/much")))
+    assert error.reason is Reason.ARGUMENTS_INVALID
+    assert 0 < len(error.violations) < len(MUCH)
+    assert int(error.metadata["violations_left_out"]) == len(MUCH) - len(error.violations)
 
 
 async def test_what_nobody_foresaw_is_internal_and_tells_nothing(mesh: Any) -> None:

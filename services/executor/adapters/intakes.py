@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.jsonio import parse
 from services.executor.adapters.coercions import Coercer
-from services.executor.adapters.schemas import SchemaError, input_contract
+from services.executor.adapters.schemas import SchemaError, followed, input_contract
 from services.executor.domain.argument_policies import policies_of
 from services.executor.domain.checks import check_of
 from services.executor.domain.intake import Fill, InnerDefault, Intake
@@ -24,6 +26,7 @@ FACTS = frozenset(
 # Deeper than this a default is not looked for; a schema that refers to itself has no end.
 _MAX_DEPTH = 8
 _MAX_DEFAULTS = 256
+_MAX_LOOKS = 10_000
 # What a text could be read as.
 _READABLE = frozenset({"integer", "number", "boolean", "array", "object"})
 _MATCHED = {mpb.MATCH_TARGET_PATH: "path", mpb.MATCH_TARGET_URL: "url", mpb.MATCH_TARGET_COMMAND: "command"}
@@ -40,7 +43,7 @@ def intake_of(manifest: mpb.ToolManifest, confinement: Confinement) -> Intake | 
     intake = Intake(
         coerce=Coercer(given.schema) if changes and declared & _READABLE else None,
         whole=changes and "integer" in declared,
-        inner=tuple(_inner(schema, schema, (), 0))[:_MAX_DEFAULTS] if changes else (),
+        inner=tuple(islice(_inner(schema), _MAX_DEFAULTS)) if changes else (),
         internal=tuple(steps_of(pointer) for pointer in given.internal_only_fields),
         checks=tuple(check_of(text) for text in manifest.interface.semantic_checks),
         policies=policies_of(matchers, confinement),
@@ -72,34 +75,31 @@ def _declared(schema: Any) -> Iterator[str]:
         yield from _declared(list(schema.values()))
 
 
-def _inner(root: dict[str, Any], schema: Any, parent: tuple[str, ...], depth: int) -> Iterator[InnerDefault]:
+def _inner(root: dict[str, Any]) -> Iterator[InnerDefault]:
     """The defaults below the top level, outer ones first. Followed through properties, items and references: what always applies. What
-    applies only sometimes (`anyOf`, `if`) fills nothing in."""
-    schema = _followed(root, schema)
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return
-    properties = {name: _followed(root, part) for name, part in schema.get("properties", {}).items()}
-    for name, part in properties.items():
-        if depth and isinstance(part, dict) and "default" in part:
-            yield InnerDefault(parent, name, part["default"])
-    for name, part in properties.items():
-        if name != EVERY:
-            yield from _inner(root, part, (*parent, name), depth + 1)
-    if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
-        yield from _inner(root, schema["items"], (*parent, EVERY), depth + 1)
+    applies only sometimes (`anyOf`, `if`) fills nothing in. Level by level and only so far: a schema whose parts refer to itself unfolds
+    to more places than anybody could ever look at, and whoever registers it must not keep everybody else waiting."""
+    looks = 0
+    waiting: deque[tuple[dict[str, Any], tuple[str, ...]]] = deque([(followed(root, root), ())])
+    while waiting:
+        schema, parent = waiting.popleft()
+        for name, part in _below(schema):
+            looks += 1
+            if looks > _MAX_LOOKS:
+                return
+            found = followed(root, part)
+            if parent and name is not None and "default" in found:
+                yield InnerDefault(parent, name, found["default"])
+            if name != EVERY and len(parent) < _MAX_DEPTH:
+                waiting.append((found, (*parent, EVERY if name is None else name)))
 
 
-def _followed(root: dict[str, Any], schema: Any) -> Any:
-    """What a schema that is nothing but a reference refers to; words beside the reference come first."""
-    for _ in range(_MAX_DEPTH):
-        if not isinstance(schema, dict) or not str(schema.get("$ref", "")).startswith("#/"):
-            return schema
-        found: Any = root
-        for step in steps_of(schema["$ref"][1:]):
-            found = found.get(step) if isinstance(found, dict) else None
-        beside = {key: part for key, part in schema.items() if key != "$ref"}
-        schema = {**found, **beside} if isinstance(found, dict) else beside
-    return schema
+def _below(schema: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    """The parts of a schema one level down, by name; None stands for every entry of a list."""
+    properties, items = schema.get("properties"), schema.get("items")
+    yield from properties.items() if isinstance(properties, dict) else ()
+    if isinstance(items, dict) and "prefixItems" not in schema:
+        yield None, items
 
 
 def _fills(given: mpb.InputContract) -> tuple[Fill, ...]:

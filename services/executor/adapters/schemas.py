@@ -11,10 +11,14 @@ from libs.common.errors import Violation
 from libs.common.jsonio import parse
 from libs.common.redaction.declared import Declared
 from libs.common.resources import ResourcePlaces
+from services.executor.domain.pointers import steps_of
 from services.executor.domain.tool import Contract, Default
 
 # Enough to repair a call; a caller that breaks more rules than this will come back anyway.
 _MAX_VIOLATIONS = 100
+# The words of a schema that lead to defaults, and how many references are followed one after the other.
+_SAYING = ("default", "properties", "items", "prefixItems")
+_MAX_REFERENCES = 8
 
 
 class SchemaError(Exception):
@@ -35,12 +39,25 @@ def output_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
 
 def defaults_of(schema: bytes) -> tuple[Default, ...]:
     """Return the defaults that the schema names for arguments at its top level."""
-    properties = _parsed(schema).get("properties", {})
-    return tuple(
-        Default(name, _pointer([name]), part["default"])
-        for name, part in properties.items()
-        if isinstance(part, dict) and "default" in part
-    )
+    root = _parsed(schema)
+    parts = {name: followed(root, part) for name, part in followed(root, root).get("properties", {}).items()}
+    return tuple(Default(name, _pointer([name]), part["default"]) for name, part in parts.items() if "default" in part)
+
+
+def followed(root: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Return what a schema says about defaults, with what it refers to; words beside a reference come first."""
+    said: dict[str, Any] = {}
+    for _ in range(_MAX_REFERENCES):
+        if not isinstance(schema, dict):
+            break
+        said = {**{word: schema[word] for word in _SAYING if word in schema}, **said}
+        if not str(schema.get("$ref", "")).startswith("#/"):
+            break
+        found: Any = root
+        for step in steps_of(schema["$ref"][1:]):
+            found = found.get(step) if isinstance(found, dict) else None
+        schema = found
+    return said
 
 
 def resources_of(schema: bytes) -> ResourcePlaces | None:

@@ -45,12 +45,15 @@ def path_problem(path: Any, volumes: frozenset[str]) -> Problem | None:
     """Return what is wrong with a path. It stays where it begins, and begins in a volume of the tool if it is absolute."""
     if not isinstance(path, str):
         return "path.form", "is not a text"
-    if "\0" in path or len(path) > _LONGEST_PATH:
-        return "path.form", "holds a NUL or is too long"
+    if len(path) > _LONGEST_PATH:
+        return "path.form", "is too long"
     # Also as it would be after somebody decoded it: a tool may hand it on as a part of a URL.
-    if any(_leaves(form) for form in {path, unquote(path)}):
+    forms = (path, unquote(path)) if "%" in path else (path,)
+    if any("\0" in form for form in forms):
+        return "path.form", "holds a NUL"
+    if any(_leaves(form) for form in forms):
         return "path.leaves", "leads out of where it begins"
-    if path.startswith(("/", "\\")) and not _in_volume(path, volumes):
+    if any(form.startswith(("/", "\\")) and not _in_volume(form, volumes) for form in forms):
         return "path.outside", "is outside of the tool's volumes"
     return None
 

@@ -96,6 +96,7 @@ class Closing:
         except MeshError as unrecorded:
             unrecorded.invocation_id, invocation.reason = invocation.invocation_id, unrecorded.reason
             return unrecorded
+        error.evidence = (*invocation.evidence, f"records/{record.record_id}")
         return error
 
     async def interrupted(self, invocation: Invocation, error: MeshError) -> MeshError:

@@ -7,7 +7,7 @@ never began.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -17,8 +17,9 @@ from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from services.executor.domain import errors
 from services.executor.domain.group_plan import GroupCall, Step, plan
-from services.executor.domain.model import Request, Result
+from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.ports import ToolView
+from services.executor.domain.room import size_beside
 from services.executor.domain.tool import SiblingFailure, Tool
 
 # What the results of a group may hold together: with their envelopes they must fit into one message.
@@ -41,6 +42,10 @@ class Calls(Protocol):
         """Put on record that a call was not begun, and why. Return what its caller gets."""
         ...
 
+    async def given_up(self, request: Request) -> None:
+        """Put on record that a call was not begun because its caller left, or its time was over, before its turn came."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
@@ -56,12 +61,14 @@ class GroupOutcome:
 class InvokeGroup:
     """Runs groups of calls."""
 
-    def __init__(self, calls: Calls, tools: ToolView, clock: Clock) -> None:
-        self._calls, self._tools, self._clock = calls, tools, clock
+    def __init__(self, calls: Calls, tools: ToolView, clock: Clock, *, revoked: Callable[[Caller], bool]) -> None:
+        """`revoked` says whether the authority of a caller was taken back. The token of a group is looked at when it comes, and that may
+        be long before its last call begins."""
+        self._calls, self._tools, self._clock, self._revoked = calls, tools, clock, revoked
 
     async def __call__(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
         """Return what became of each call. Raises INVALID_REQUEST when they cannot be put in an order; nothing has begun then."""
-        group = _Group(plan(calls, self._tools), self._calls, self._clock)
+        group = _Group(plan(calls, self._tools), self._calls, self._clock, self._revoked)
         async with asyncio.TaskGroup() as tasks:
             for place in range(len(calls)):
                 tasks.create_task(group.take(place))
@@ -74,7 +81,7 @@ def _fitting(outcomes: Sequence[GroupOutcome]) -> tuple[GroupOutcome, ...]:
     fitting: list[GroupOutcome] = []
     left = MAX_BYTES
     for outcome in outcomes:
-        size = 0 if outcome.result is None else _size(outcome.result)
+        size = 0 if outcome.result is None else len(outcome.result.content) + size_beside(outcome.result)
         if outcome.result is None or size <= left:
             left -= size
             fitting.append(outcome)
@@ -83,16 +90,11 @@ def _fitting(outcomes: Sequence[GroupOutcome]) -> tuple[GroupOutcome, ...]:
     return tuple(fitting)
 
 
-def _size(result: Result) -> int:
-    texts = [*result.context, result.shown.model, result.shown.ui, result.shown.search]
-    return len(result.content) + len(result.undo) + sum(len(text.encode()) for text in texts)
-
-
 class _Group:
     """One group under way."""
 
-    def __init__(self, steps: Sequence[Step], calls: Calls, clock: Clock) -> None:
-        self._steps, self._calls, self._clock = steps, calls, clock
+    def __init__(self, steps: Sequence[Step], calls: Calls, clock: Clock, revoked: Callable[[Caller], bool]) -> None:
+        self._steps, self._calls, self._clock, self._revoked = steps, calls, clock, revoked
         self._over = [asyncio.Event() for _ in steps]
         self._under_way: set[int] = set()
         self._stopped: dict[int, MeshError] = {}
@@ -101,14 +103,22 @@ class _Group:
     async def take(self, place: int) -> None:
         """See one call through, once everything that must be over before it is."""
         step = self._steps[place]
-        for earlier in step.after:
-            await self._over[earlier].wait()
-        refused = self._stopped.get(place) or self._dependency_failed(step)
+        await self._turn(step)
+        refused = self._stopped.get(place) or self._withdrawn(step) or self._dependency_failed(step)
         if refused is not None:
             self._note(place, None, await self._calls.never_began(step.call.request, refused))
         else:
             await self._call(place, step)
         self._over[place].set()
+
+    async def _turn(self, step: Step) -> None:
+        """Wait for those that must be over before. A call that nobody waits for any more is on record, like those that had begun."""
+        try:
+            for earlier in step.after:
+                await self._over[earlier].wait()
+        except asyncio.CancelledError:
+            await self._calls.given_up(step.call.request)
+            raise
 
     async def _call(self, place: int, step: Step) -> None:
         self._under_way.add(place)
@@ -120,6 +130,9 @@ class _Group:
                 self._stop_siblings(place, error)
         finally:
             self._under_way.discard(place)
+
+    def _withdrawn(self, step: Step) -> MeshError | None:
+        return errors.authority_revoked() if self._revoked(step.call.request.caller) else None
 
     def _dependency_failed(self, step: Step) -> MeshError | None:
         for needed in step.call.depends_on:

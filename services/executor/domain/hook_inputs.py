@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from libs.common.redaction.declared import Declared
+from libs.common.redaction.declared import DECLARED, Declared
 from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.spans import marker
 from services.executor.domain.hook_answers import HookFailedError
 
 # As many changes as a record holds; beyond them the whole is what changed.
 _MAX_CHANGES = 32
+_SHORTEST_HIDDEN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,14 @@ class Sight:
             return cls(value, value)
         redacted = scanner.value(value, declared)
         return cls(value, redacted.value, frozenset(marker(finding.kind) for finding in redacted.findings))
+
+    def words(self, text: str, scanner: Scanner | None) -> str:
+        """Return a text about the value for whoever sees no more of it: without what is sensitive in it, and without what was hidden."""
+        if scanner is None:
+            return text
+        for hidden in sorted(set(_hidden(self.whole, self.shown)), key=len, reverse=True):
+            text = text.replace(hidden, marker(DECLARED))
+        return str(scanner.text(text).value)
 
 
 def with_what_was_hidden(answered: dict[str, Any], sight: Sight) -> dict[str, Any]:
@@ -62,6 +71,21 @@ def _restored(answered: Any, shown: Any, whole: Any) -> Any:
     if isinstance(answered, list) and isinstance(shown, list) and len(answered) == len(shown) == len(whole):
         return [_restored(*each) for each in zip(answered, shown, whole, strict=True)]
     return answered
+
+
+def _hidden(whole: Any, shown: Any) -> Iterator[str]:
+    """Every text and number that is not shown as it is; those of a letter or two say nothing, and would be found everywhere."""
+    if _equal(whole, shown):
+        return
+    if isinstance(whole, dict):
+        for key, member in whole.items():
+            yield from _hidden(member, shown.get(key) if isinstance(shown, dict) else None)
+    elif isinstance(whole, list):
+        for place, entry in enumerate(whole):
+            there = isinstance(shown, list) and place < len(shown)
+            yield from _hidden(entry, shown[place] if there else None)
+    elif isinstance(whole, str | int | float) and len(str(whole)) >= _SHORTEST_HIDDEN and not isinstance(whole, bool):
+        yield str(whole)
 
 
 def _texts(value: Any, known: Any) -> Iterator[str]:

@@ -184,9 +184,12 @@ class Hooks:
         """Tell those who want to know about failures, and gather what they have to add. The failure stays what it is, whatever becomes
         of the hooks. When the time of the call is over, the rest of them are not told."""
         context: list[str] = []
-        told = {"code": error.row.code, "reason": error.reason.name, "message": error.message}
         for hook in self.matching(facts.tool, Phase.FAILURE):
-            seen = {"input": self._shown(hook, facts, arguments), "error": told}
+            scanner = None if hook.sees_sensitive else facts.scanner
+            sight = Sight.of(arguments, facts.tool.input.declared, scanner)
+            # The words may be the tool's, and repeat what was asked of it.
+            told = {"code": error.row.code, "reason": error.reason.name, "message": sight.words(error.message, scanner)}
+            seen = {"input": sight.shown, "error": told}
             try:
                 answer = await self._ask(hook, facts, seen, until)
             except MeshError:

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 from libs.common.errors import MeshError, Violation
 from libs.common.jsonio import parse_object
 from services.executor.domain import errors
-from services.executor.domain.intake import Intake
+from services.executor.domain.intake import InnerDefault, Intake
 from services.executor.domain.model import Change
 from services.executor.domain.pointers import escaped, places, pointer_of
 from services.executor.domain.tool import Tool
 
 _MAX_VIOLATIONS = 100
+# A list may have more entries than anybody wants to be told of one by one.
+_MAX_NAMED = 100
 # A number that may have been written as a double; only then can one stand where an integer is asked for.
 _MAY_HOLD_DOUBLE = re.compile(rb"[0-9][.eE]")
 # Who changes arguments here; hooks and decisions have names of their own.
@@ -113,14 +115,23 @@ def _complete(tool: Tool, arguments: dict[str, Any], intake: Intake | None) -> t
 
 
 def _complete_within(arguments: dict[str, Any], intake: Intake) -> tuple[Change, ...]:
-    """Fill in the defaults of objects that are there."""
+    """Fill in the defaults of objects that are there. One that is filled in very often is named once, with `*` for the entries."""
     filled: list[str] = []
     for inner in intake.inner:
-        for at, parent in places(arguments, inner.parent):
-            if isinstance(parent, dict) and inner.name not in parent:
-                parent[inner.name] = copy.deepcopy(inner.value)
-                filled.append(f"{at}/{escaped(inner.name)}")
+        named = [
+            f"{at}/{escaped(inner.name)}"
+            for at, parent in places(arguments, inner.parent)
+            if isinstance(parent, dict) and _filled_in(parent, inner)
+        ]
+        filled += named if len(named) <= _MAX_NAMED else [pointer_of((*inner.parent, inner.name))]
     return tuple([Change(pointer, DEFAULT, _BY_SCHEMA) for pointer in filled])
+
+
+def _filled_in(parent: dict[str, Any], inner: InnerDefault) -> bool:
+    if inner.name in parent:
+        return False
+    parent[inner.name] = copy.deepcopy(inner.value)
+    return True
 
 
 def _internal(intake: Intake, arguments: dict[str, Any]) -> list[Violation]:

@@ -39,6 +39,7 @@ class Invocation:
         "decision",
         "decision_record",
         "effects",
+        "ending",
         "enter",
         "evidence",
         "hooks",
@@ -103,6 +104,8 @@ class Invocation:
         self.reason: Reason | None = None
         self.closed = False
         """True once the record that ends it was handed over."""
+        self.ending = False
+        """True once its effects are becoming real: from then on it has its own ending, whatever becomes of its siblings."""
         self.left = False
         """True once nobody waits for its answer, although it is seen through."""
 

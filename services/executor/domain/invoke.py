@@ -22,11 +22,11 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Ran, Request, Result, Settled, Source
 from services.executor.domain.parts import Parts
 from services.executor.domain.replaying import replay
+from services.executor.domain.room import few_changes, few_effects, few_places
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 from services.executor.domain.uncertain import Doubted, Overtaken, Uncertain, overtaken
-from services.executor.domain.verification import Answer
-from services.executor.domain.verify import examined
+from services.executor.domain.verify import Answer
 from services.executor.domain.waiting import in_time
 
 
@@ -52,6 +52,10 @@ class Invoke:
     async def never_began(self, request: Request, error: MeshError) -> MeshError:
         """Put on record that a call was not begun, and why. Return what its caller gets."""
         return await self._parts.serving.never_began(Invocation(request, self._clock, None), error)
+
+    async def given_up(self, request: Request) -> None:
+        """Put on record that a call was not begun because its caller left, or its time was over, before its turn came."""
+        await self._parts.serving.given_up(Invocation(request, self._clock, None))
 
     async def _phases(self, invocation: Invocation) -> Result:
         begin = invocation.phases.begin
@@ -84,11 +88,9 @@ class Invoke:
 
     async def _resolve(self, invocation: Invocation, tool: Tool, claim: Claim, doubted: Doubted) -> Settled | None:
         """Find out, by the tool's rule, what became of an earlier call with the key whose owner fell silent."""
-
-        def verify(value: Any) -> bytes:
-            return examined(invocation, tool, value, self._opening.scanner(invocation)).content
-
-        return await self._uncertain.resolve(invocation, tool, claim, doubted, verify)
+        return await self._uncertain.resolve(
+            invocation, tool, claim, doubted, partial(self._verify.answer, invocation, tool)
+        )
 
     # Execute and verify: in its place beside others, and only what keeps the tool's word.
 
@@ -96,6 +98,7 @@ class Invoke:
         if self._turns.free(tool):
             return await self._run(invocation, tool, flight)
         async with self._turns.turn(invocation, tool):
+            self._opening.still_usable(invocation, tool)
             return await self._run(invocation, tool, flight)
 
     async def _run(self, invocation: Invocation, tool: Tool, flight: Flight | None) -> Answer:
@@ -180,13 +183,14 @@ class Invoke:
             attempts=invocation.attempts,
             sandbox=invocation.sandbox,
             trace_id=invocation.request.trace_id,
-            changes=invocation.changes,
-            changed=invocation.changed,
+            changes=few_changes(invocation.changes),
+            changed=few_places(invocation.changed),
             deprecation=tool.deprecation,
             evidence=tuple(invocation.evidence),
             policies=invocation.decision.policies if invocation.decision else (),
             context=invocation.context,
-            effects=invocation.effects,
+            effects=few_effects(invocation.effects),
+            effect_count=len(invocation.effects),
             costs=invocation.costs,
             undone_by=tool.compensation,
             undo=b"" if invocation.undo is None else dump(invocation.undo),

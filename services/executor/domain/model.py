@@ -344,6 +344,8 @@ class Result:
     context: tuple[str, ...] = ()
     """What hooks had to add."""
     effects: tuple[Effect, ...] = ()
+    effect_count: int = 0
+    """How many there were; an answer has room for so many of them."""
     costs: tuple[tuple[str, int], ...] = ()
     undone_by: str = ""
     """The tool that would undo it, as a resource name."""

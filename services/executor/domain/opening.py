@@ -71,6 +71,12 @@ class Opening:
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
+    def still_usable(self, invocation: Invocation, tool: Tool) -> None:
+        """Return if the version may run now. It was looked at when the call came, and a call that then waited for its turn may find that
+        the tool broke its word meanwhile, or was taken out of use."""
+        if invocation.state is State.QUEUED:
+            self._tools.resolve(tool.qualified, tool.version)
+
     async def hooked(self, invocation: Invocation, tool: Tool) -> Verdicts:
         """Ask the hooks; what they changed is held to the contract again. Return what they have to say."""
         verdicts = await self._hooking.before(invocation, tool)
@@ -101,7 +107,9 @@ class Opening:
             await self._hooking.after_failure(invocation, refusal)
         invocation.enter(state)
         invocation.reason, invocation.closed = refusal.reason, True
-        await self._closing.append(decision_record(invocation, refusal), until=invocation.deadline.answer_by)
+        record = decision_record(invocation, refusal)
+        await self._closing.append(record, until=invocation.deadline.answer_by)
+        refusal.evidence = (f"records/{record.record_id}",)
         raise refusal
 
     async def _before_a_person(

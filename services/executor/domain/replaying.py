@@ -11,6 +11,7 @@ from services.executor.domain.arguments import describe
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Payload, Result, Stored
 from services.executor.domain.obligations import bind_results, fulfil
+from services.executor.domain.room import few_places
 from services.executor.domain.storing import Storing
 from services.executor.domain.tool import Tool
 from services.executor.domain.verify import as_seen, measured_as
@@ -37,7 +38,7 @@ async def replay(
     stored: Stored | None = None
     if seen.large:
         stored = await storing.keep(tool, invocation.request.caller, seen.content, keyed=True)
-    changed = tuple(dict.fromkeys((*first.changed, *fulfilled.changed)))
+    changed = few_places(tuple(dict.fromkeys((*first.changed, *fulfilled.changed))))
     answer = replace(
         first, content=b"" if seen.large else seen.content, stored=stored, changed=changed, shown=seen.presented
     )

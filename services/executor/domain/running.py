@@ -37,9 +37,10 @@ class Running:
         return len(found)
 
     def stop(self, request: Request, error: MeshError) -> bool:
-        """Cancel the invocation of this very request and answer it with the error. Say whether it was under way."""
+        """Cancel the invocation of this very request and answer it with the error. Say whether it was under way; one that is just ending
+        is let be, for it would be answered with what did not become of it."""
         for invocation in self._tasks:
-            if invocation.request is request and self._stoppable(invocation):
+            if invocation.request is request and self._stoppable(invocation) and not invocation.ending:
                 self._stop(invocation, error)
                 return True
         return False

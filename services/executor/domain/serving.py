@@ -87,6 +87,13 @@ class Serving:
         finally:
             self._observer.ended(invocation, invocation.elapsed())
 
+    async def given_up(self, invocation: Invocation) -> None:
+        """Put an invocation on record that nobody waits for any more, and that was not begun."""
+        try:
+            await self._interrupted(invocation)
+        finally:
+            self._observer.ended(invocation, invocation.elapsed())
+
     def withdraw(self, revoked: Callable[[Caller], bool]) -> int:
         """End what runs on authority that was taken back: on record, and answered with TOKEN_REVOKED. Return how many."""
         return self._running.withdraw(revoked)

@@ -36,7 +36,8 @@ _S = State
 _ENDS = frozenset({_S.FAILED, _S.CANCELED, _S.TIMED_OUT})
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    _S.PLANNED: _ENDS | {_S.SELECTED, _S.BLOCKED, _S.VALIDATION_FAILED},
+    # To DENIED: authority was taken back before the call of a group had its turn.
+    _S.PLANNED: _ENDS | {_S.SELECTED, _S.BLOCKED, _S.VALIDATION_FAILED, _S.DENIED},
     _S.SELECTED: _ENDS | {_S.ARGUMENTS_READY, _S.SCHEMA_PARSE_FAILED, _S.VALIDATION_FAILED, _S.BLOCKED},
     _S.ARGUMENTS_READY: _ENDS | {_S.PRE_HOOKS_RUNNING, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
     # A hook may have changed the arguments, so they can break the contract again.

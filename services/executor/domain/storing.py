@@ -26,6 +26,10 @@ PREVIEW_BYTES = 1024
 PIECE_BYTES = 256 * 1024
 MEDIA_TYPE = "application/json"
 _TOKEN_BYTES = 32
+UNAVAILABLE = "unavailable"
+"""Why a result is not stored when nobody takes it now."""
+# A key is remembered from when its call has ended, and its result is stored a little before.
+_BEFORE_THE_END = 60.0
 _REFERENCE = re.compile(rb"\bresults/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
@@ -78,13 +82,13 @@ class Storing:
         head = StoredHead(
             new_id(), caller.tenant, caller.subject, token_hash(token), digest_bytes(content), len(content)
         )
-        seconds = max(self.seconds, tool.window) if keyed else self.seconds
+        seconds = max(self.seconds, tool.window + _BEFORE_THE_END) if keyed else self.seconds
         try:
             expires = await self.store.put(head, content, seconds=seconds)
         except MeshError as error:
             if tool.repeatable:
                 raise
-            raise errors.result_not_stored(head.size, tool.max_result_bytes, "unavailable") from error
+            raise errors.result_not_stored(head.size, tool.max_result_bytes, UNAVAILABLE) from error
         return Stored(f"results/{head.result_id}", preview_of(content), head.size, head.digest, expires, token)
 
     async def read(self, stored: Stored) -> bytes | None:

@@ -24,11 +24,17 @@ from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Request, Result, Settled, Source
 from services.executor.domain.ports import Claims, ToolView
+from services.executor.domain.room import few_places
+from services.executor.domain.storing import UNAVAILABLE
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
+from services.executor.domain.verify import Answer
 
 # A call whose owners died this often is what kills them, whatever its rule says about repeating.
 MOST_RUNS = 8
 _FOREVER = float("inf")
+
+
+Verify = Callable[[Any], Awaitable[Answer]]
 
 
 class Overtaken(Exception):  # noqa: N818  (named by what happened, like every refusal here)
@@ -57,12 +63,12 @@ class Uncertain:
         self._tools, self._call, self._claims, self._clock = tools, call, claims, clock
 
     async def resolve(
-        self, invocation: Invocation, tool: Tool, claim: Claim, doubted: Doubted, verify: Callable[[Any], bytes]
+        self, invocation: Invocation, tool: Tool, claim: Claim, doubted: Doubted, verify: Verify
     ) -> Settled | None:
         """Return what the doubted call ended in, or None if it had no effect and this call is to run.
 
-        `verify` returns the content of a result that keeps the tool's contract, as if the tool had just returned it. Raises SERVICE_UNAVAILABLE
-        when the tool that knows cannot be asked now: the doubt stays, and the key must be released.
+        `verify` returns what a call is answered with whose tool just returned a value. Raises SERVICE_UNAVAILABLE when the tool that knows cannot
+        be asked now, or another retryable failure: the doubt stays, and the key must be released.
         """
         if len(doubted.runs) >= MOST_RUNS or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
             settled = Settled(doubted.invocation_id, doubted.outcome)
@@ -77,9 +83,7 @@ class Uncertain:
             raise errors.claim_lost() from None
         return settled
 
-    async def _asked(
-        self, invocation: Invocation, tool: Tool, doubted: Doubted, verify: Callable[[Any], bytes]
-    ) -> Settled | None:
+    async def _asked(self, invocation: Invocation, tool: Tool, doubted: Doubted, verify: Verify) -> Settled | None:
         try:
             answer = await self._status(invocation, tool, doubted)
         except MeshError as error:
@@ -90,7 +94,7 @@ class Uncertain:
             case {"happened": False}:
                 return None
             case {"happened": True, **told}:
-                return self._happened(tool, doubted, answer, told.get("result"), verify)
+                return await self._happened(invocation, tool, doubted, answer, told.get("result"), verify)
         return Settled(doubted.invocation_id, doubted.outcome)
 
     async def _status(self, invocation: Invocation, tool: Tool, doubted: Doubted) -> Result:
@@ -114,19 +118,22 @@ class Uncertain:
         )
         return await self._call(request)
 
-    def _happened(
-        self, tool: Tool, doubted: Doubted, answer: Result, value: Any, verify: Callable[[Any], bytes]
+    async def _happened(
+        self, invocation: Invocation, tool: Tool, doubted: Doubted, status: Result, value: Any, verify: Verify
     ) -> Settled:
         first = doubted.invocation_id
         try:
-            content = verify(value)
+            answer = await verify(value)
         except MeshError as error:
+            if error.row.retryable or error.metadata.get("not_stored") == UNAVAILABLE:
+                # It can be asked again, so nothing has to be decided now.
+                raise errors.status_unavailable(tool.status_tool) from error
             # It happened, and its result breaks the contract: what the tool itself would have ended in.
             return Settled(first, error)
         result = Result(
             result_id=new_id(),
             invocation_id=first,
-            content=content,
+            content=answer.content,
             tool_version=tool.name,
             tool_digest=tool.digest,
             source=Source.REPLAY,
@@ -135,9 +142,13 @@ class Uncertain:
             phases=(),
             attempts=len(doubted.runs),
             sandbox="",
-            trace_id=answer.trace_id,
+            trace_id=status.trace_id,
+            changed=few_places(invocation.changed),
+            context=invocation.context,
             deprecation=tool.deprecation,
-            evidence=answer.evidence,
+            evidence=status.evidence,
             replayed=True,
+            stored=answer.stored,
+            shown=answer.presented,
         )
         return Settled(first, result)

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
+from libs.common.jsonio import dump
 from services.executor.domain import errors
 from services.executor.domain.closing import Closing
 from services.executor.domain.effects import complaint, merged, violations
 from services.executor.domain.hooking import Hooking
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Ran, Shown, Stored
+from services.executor.domain.model import Ran
 from services.executor.domain.opening import Opening
 from services.executor.domain.ports import Claims, Quarantine
+from services.executor.domain.room import UNDO_BYTES
 from services.executor.domain.storing import Storing
 from services.executor.domain.tool import Tool
-from services.executor.domain.verify import Examined, examined
+from services.executor.domain.verify import Answer, Examined, examined
 
 # How long a caller waits until every executor knows of a tool that broke its word. Here it is out of use at once.
 _QUARANTINE_PATIENCE = 2.0
-
-
-class Answer(NamedTuple):
-    """What a call may be answered with."""
-
-    content: bytes
-    """Empty where it is stored."""
-    shown: Payload
-    """How the evidence shows it."""
-    presented: Shown
-    stored: Stored | None = None
 
 
 class Verification:
@@ -61,15 +52,24 @@ class Verification:
             if ran.drop is not None:
                 await self._closing.stay(ran.drop())
             raise
+        invocation.ending = True
         if ran.keep is not None and await self._closing.stay(ran.keep()):
             invocation.leave()
         return answer
 
     async def _examined(self, invocation: Invocation, tool: Tool, ran: Ran) -> Answer:
         invocation.costs, invocation.undo = ran.costs, ran.undo
+        if ran.undo is not None and (size := len(dump(ran.undo))) > UNDO_BYTES:
+            # Cut it would undo something else; and nobody would hear of what can only be undone with it.
+            raise errors.result_too_large(size, UNDO_BYTES)
         if ran.effects:
             await self._hold_to_word(invocation, tool, ran)
-        found = examined(invocation, tool, ran.value, self._opening.scanner(invocation))
+        return await self.answer(invocation, tool, ran.value)
+
+    async def answer(self, invocation: Invocation, tool: Tool, value: Any) -> Answer:
+        """Return what a call may be answered with that brought back this value. Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or
+        HOOK_BLOCKED."""
+        found = examined(invocation, tool, value, self._opening.scanner(invocation))
         if self._hooking.active:
             await self._hooking.after(invocation, tool, found.value)
         if found.large:

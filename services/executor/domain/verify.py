@@ -12,7 +12,7 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.arguments import describe
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Shown
+from services.executor.domain.model import Payload, Shown, Stored
 from services.executor.domain.obligations import fulfil
 from services.executor.domain.present import presented
 from services.executor.domain.tool import Tool
@@ -27,6 +27,17 @@ class Examined(NamedTuple):
     value: Any
     large: bool
     """True if it is too large to be embedded. Its evidence is then the digest of these very bytes, which is also the reference's."""
+
+
+class Answer(NamedTuple):
+    """What a call may be answered with."""
+
+    content: bytes
+    """Empty where it is stored."""
+    shown: Payload
+    """How the evidence shows it."""
+    presented: Shown
+    stored: Stored | None = None
 
 
 def examined(invocation: Invocation, tool: Tool, value: Any, scanner: Scanner) -> Examined:

@@ -44,7 +44,7 @@ class KnownTools:
         if self.failure is not None:
             raise self.failure
         try:
-            return self.tools[reference]
+            return self.tools[reference.rpartition(".")[2]]
         except KeyError:
             raise errors.tool_not_found(reference) from None
 

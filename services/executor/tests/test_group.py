@@ -25,6 +25,7 @@ class OneByOne:
         self.begun: list[str] = []
         self.never: dict[str, MeshError] = {}
         self.canceled: list[str] = []
+        self.given_up_on: list[str] = []
         self.closing: set[str] = set()
         self._ends: dict[str, asyncio.Future[Result]] = {}
         self._requests: dict[str, Request] = {}
@@ -50,6 +51,9 @@ class OneByOne:
         error.invocation_id = f"never-{request.task_id}"
         self.never[request.task_id] = error
         return error
+
+    async def given_up(self, request: Request) -> None:
+        self.given_up_on.append(request.task_id)
 
     async def succeed(self, name: str, **changes: Any) -> None:
         self._ends[name].set_result(a_result(invocation_id=name, **changes))
@@ -77,7 +81,8 @@ class Party:
 
     def __init__(self, *calls: GroupCall) -> None:
         self.calls = OneByOne()
-        group = InvokeGroup(self.calls, TOOLS, ManualClock())
+        self.revoked = False
+        group = InvokeGroup(self.calls, TOOLS, ManualClock(), revoked=lambda caller: self.revoked)
         self.task = asyncio.ensure_future(group(calls))
 
     async def outcomes(self) -> list[Any]:
@@ -176,6 +181,16 @@ async def test_a_caller_that_leaves_stops_everything() -> None:
     with pytest.raises(asyncio.CancelledError):
         await group.task
     assert (sorted(group.calls.canceled), group.calls.begun) == (["a", "b"], ["a", "b"])
+    assert group.calls.given_up_on == ["c"]
+
+
+async def test_nothing_begins_any_more_on_authority_that_was_taken_back() -> None:
+    group = await party(call("a"), call("b", 0), call("c", tool="ask"), call("d", tool="ask"))
+    group.revoked = True
+    await group.calls.succeed("a")
+    await group.calls.succeed("c")
+    assert await group.outcomes() == ["a", Reason.TOKEN_REVOKED, "c", Reason.TOKEN_REVOKED]
+    assert (group.calls.begun, set(group.calls.never)) == (["a", "c"], {"b", "d"})
 
 
 async def test_nothing_begins_in_a_group_that_makes_no_sense() -> None:

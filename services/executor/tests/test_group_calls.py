@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from libs.common.clock import SystemClock
-from libs.common.errors import Reason
+from libs.common.errors import MeshError, Reason
 from services.executor.domain.group import GroupOutcome, InvokeGroup
 from services.executor.domain.group_plan import GroupCall
-from services.executor.domain.model import Event
+from services.executor.domain.model import Caller, Event, Ran
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_request, a_tool, a_write_tool
+from services.executor.tests.waiting import until
 
 SAFE = Placement(concurrency_safe=True)
 
@@ -25,8 +27,10 @@ def call(text: str, *depends_on: int, strict: bool = False, **changes: Any) -> G
     return GroupCall(a_request(arguments=f'{{"text":"{text}"}}'.encode(), **changes), depends_on, policy)
 
 
-async def run(world: World, *calls: GroupCall) -> tuple[GroupOutcome, ...]:
-    return await InvokeGroup(world.invoke, world.tools, SystemClock())(calls)
+async def run(
+    world: World, *calls: GroupCall, revoked: Callable[[Caller], bool] = lambda caller: False
+) -> tuple[GroupOutcome, ...]:
+    return await InvokeGroup(world.invoke, world.tools, SystemClock(), revoked=revoked)(calls)
 
 
 def world_in_which(tool: Any = None) -> tuple[World, asyncio.Event]:
@@ -91,8 +95,62 @@ async def test_a_caller_that_leaves_is_on_record_as_such() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    [ended] = [record for record in world.trail.durable if record.event is Event.CANCELED]
-    assert ended.reason is Reason.INVOCATION_CANCELED
+    never, ended = sorted(
+        (record for record in world.trail.durable if record.event is Event.CANCELED), key=lambda record: record.attempt
+    )
+    assert (never.reason, never.previous_state) == (Reason.INVOCATION_CANCELED, State.PLANNED)
+    assert (ended.reason, ended.previous_state) == (Reason.INVOCATION_CANCELED, State.RUNNING)
+
+
+async def test_what_never_began_when_time_was_over_is_on_record_as_late() -> None:
+    world, waiting = world_in_which()
+    task = asyncio.ensure_future(run(world, call("waits"), call("later", 0, deadline=SystemClock().monotonic())))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [late] = [record for record in world.trail.durable if record.previous_state is State.PLANNED]
+    assert (late.event, late.reason) == (Event.TIMED_OUT, Reason.DEADLINE_EXCEEDED)
+
+
+async def test_a_call_that_had_not_begun_when_its_authority_was_taken_back_is_denied_on_record() -> None:
+    world, waiting = world_in_which()
+    gone = False
+    task = asyncio.ensure_future(run(world, call("waits"), call("later", 0), revoked=lambda caller: gone))
+    await waiting.wait()
+    gone = True
+    world.parts.serving.withdraw(lambda caller: gone)
+    outcomes = await task
+    assert [outcome.error and outcome.error.reason for outcome in outcomes] == [Reason.TOKEN_REVOKED] * 2
+    [denied] = [record for record in world.trail.durable if record.previous_state is State.PLANNED]
+    assert (denied.state, denied.reason) == (State.DENIED, Reason.TOKEN_REVOKED)
+    assert len(world.runner.calls) == 1
+
+
+async def test_a_call_whose_effects_are_becoming_real_is_answered_with_what_became_of_it() -> None:
+    world, keeping, kept = World(a_write_tool(placement=SAFE)), asyncio.Event(), asyncio.Event()
+
+    async def keep() -> None:
+        keeping.set()
+        await kept.wait()
+
+    async def ran(tool: Any, work: Any) -> Ran:
+        if work.arguments["text"] == "fails":
+            await keeping.wait()
+            raise MeshError(Reason.EXECUTION_FAILED)
+        return Ran({"said": "x"}, keep=keep)
+
+    world.runner.run = ran  # type: ignore[method-assign]
+    fails, writes = call("fails", strict=True, idempotency_key="k1"), call("writes", idempotency_key="k2")
+    task = asyncio.ensure_future(run(world, fails, writes))
+    await until(lambda: any(record.reason is Reason.EXECUTION_FAILED for record in world.trail.durable))
+    kept.set()
+    failed, wrote = await task
+    assert failed.error is not None
+    assert failed.error.reason is Reason.EXECUTION_FAILED
+    assert wrote.result is not None
+    [ended] = [record for record in world.trail.durable if record.event is Event.SUCCEEDED]
+    assert ended.invocation_id == wrote.result.invocation_id
 
 
 async def test_a_group_whose_time_is_over_has_an_outcome_for_every_call() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from toolmesh.common.v1 import error_reason_pb2 as cpb
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
+from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
 from libs.common.errors import Reason
 from libs.common.jsonio import dump, parse
@@ -22,16 +24,24 @@ from libs.common.rpc.status import from_rpc_error
 from libs.common.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.executor.builtin.echo import Echo
 from services.executor.config import Settings
-from services.executor.tests.peers import AuditPeer, credentials
+from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, credentials, registered
+from services.executor.tests.waiting import until
 from services.executor.wiring import build
 
 Group = Callable[..., Awaitable[pb.InvokeGroupResponse]]
+# Set by the hook, which runs in the executor, and so here.
+REACHED = threading.Event()
+TOKEN = "token-of-the-group"
 
 
 async def guard(event: dict[str, Any]) -> Any:
-    """The deployment's hook: it knows one word that must not be said."""
+    """The deployment's hook: it knows one word that must not be said, and one that takes its time."""
     said = event["input"].get("text", "")
+    if said == "slowly":
+        REACHED.set()
+        await asyncio.Event().wait()
     return {"stop": "not that word"} if said == "forbidden" else {"context": [f"looked at by {event['hook']}"]}
 
 
@@ -44,13 +54,15 @@ async def group(
     quiet: Log,
     tmp_path: Path,
 ) -> AsyncIterator[Group]:
+    REACHED.clear()
     declared = {"name": "words", "phase": "pre", "tools": ["core.echo"], "kind": "plugin", "entry_point": _HERE}
+    declared |= {"timeout_ms": 30_000}
     (tmp_path / "hooks.json").write_bytes(dump([declared]))
     application = await build(executor_settings(HOOKS=str(tmp_path / "hooks.json")), quiet, Tracing())
     await application.start()
     address = Address("127.0.0.1", application.server.port)
     async with channel_to("executor", address, credentials(pki, "gateway")) as channel:
-        stub, metadata = rpc.ExecutorServiceStub(channel), (("authorization", f"Bearer {signer.mint()}"),)
+        stub, metadata = rpc.ExecutorServiceStub(channel), (("authorization", f"Bearer {signer.mint(jti=TOKEN)}"),)
 
         async def ask(*calls: pb.GroupCall) -> pb.InvokeGroupResponse:
             return await stub.InvokeGroup(pb.InvokeGroupRequest(calls=calls), metadata=metadata, timeout=10.0)
@@ -112,3 +124,30 @@ async def test_as_many_calls_as_fit_into_a_group_run_as_one(group: Group, audit:
     values = [parse(outcome.result.structured_content) for outcome in response.outcomes]
     assert [value["result"] for value in values if isinstance(value, dict)] == [number * 2 for number in range(64)]
     assert len(audit.records) == 128
+
+
+async def test_no_call_of_a_group_begins_once_its_token_is_revoked_however_well_its_decision_is_remembered(
+    group: Group, audit: AuditPeer, authz: AuthzPeer, registry: RegistryPeer
+) -> None:
+    one_at_a_time = ToolManifest.FromString(Echo.manifest.SerializeToString())
+    one_at_a_time.interface.safety.concurrency_safe = False
+    version = registered(one_at_a_time)
+    await registry.put(version)
+    await until_remembered(group, authz, version.digest)
+    under_way = asyncio.ensure_future(group(echo("slowly"), echo("hello")))
+    await until(REACHED.is_set)
+    authz.invalidations.revoke(token_id=TOKEN)
+    stopped, never = (await under_way).outcomes
+    assert {stopped.error.reason, never.error.reason} == {cpb.ERROR_REASON_TOKEN_REVOKED}
+    [denied] = audit.about(never.error.invocation_id)
+    assert (denied.state, denied.error_reason) == ("denied", cpb.ERROR_REASON_TOKEN_REVOKED)
+
+
+async def until_remembered(group: Group, authz: AuthzPeer, digest: str) -> None:
+    """Return once the executor knows this version, and that it may be called."""
+    async with asyncio.timeout(20):
+        while (await group(echo("x"))).outcomes[0].result.provenance.tool_digest != digest:
+            continue
+    asked = len(authz.asked)
+    await group(echo("x"))
+    assert len(authz.asked) == asked

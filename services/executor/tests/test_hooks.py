@@ -272,6 +272,17 @@ async def test_after_a_failure_hooks_are_told_and_may_add_context_and_nothing_el
     ]
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_a_failure_is_told_in_words_that_hide_what_the_input_hides(trusted: bool) -> None:
+    said = "no account of jane@example.com, password opensesame"
+    given, listens = {"text": "hello", "secret": "opensesame"}, Scripted()
+    declared = hook(listens, phase=Phase.FAILURE, sees_sensitive=trusted)
+    await hooks(declared).after_failure(facts(), given, errors.execution_failed(said))
+    told = listens.seen[0]["error"]["message"]
+    assert ("jane@example.com" in told, "opensesame" in told) == (trusted, trusted)
+    assert told.startswith("no account of ")
+
+
 async def test_a_failure_stays_what_it_is_when_there_is_no_time_to_tell_of_it() -> None:
     [never] = answers({})
     verdicts = await hooks(hook(never, phase=Phase.FAILURE)).after_failure(

@@ -88,6 +88,29 @@ def test_inner_defaults_are_found_through_references_and_lists_and_end() -> None
     assert prepare(tool, b"{}", found).arguments == {"top": 1, "leaf": {"unit": "m"}}
 
 
+def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"limit": {"type": "integer", "default": 10}, "own": {"$ref": "#/$defs/limit", "default": 3}},
+        "properties": {"limit": {"$ref": "#/$defs/limit"}, "own": {"$ref": "#/$defs/own"}, "none": {"$ref": "#/$defs"}},
+    }
+    assert prepare(a_tool(input_schema=schema), b"{}", of(schema)).arguments == {"limit": 10, "own": 3}
+
+
+@pytest.mark.parametrize("default", [{}, {"default": 0}], ids=["none", "in every part"])
+def test_a_schema_that_refers_to_itself_everywhere_is_looked_at_only_so_far(default: dict[str, Any]) -> None:
+    """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its arguments do."""
+    node = {"$ref": "#/$defs/node"}
+    schema = {
+        "type": "object",
+        "properties": {"tree": node},
+        "$defs": {"node": {"type": "object", "properties": {f"p{n}": node for n in range(200)}, **default}},
+    }
+    found = of(schema)
+    assert found is not None
+    assert len(found.inner) <= 256
+
+
 def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     properties = {

@@ -11,6 +11,7 @@ import pytest
 
 from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
+from services.executor.domain import errors
 from services.executor.domain.hooks import Hook, Phase
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.model import Change, Event, Verdict
@@ -70,6 +71,33 @@ async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:
     await asyncio.gather(first, second)
     assert State.QUEUED not in path(made, 0)
     assert path(made)[-4:] == [State.APPROVED, State.QUEUED, State.RUNNING, State.SUCCEEDED]
+
+
+@pytest.mark.parametrize("key", ["", "k2"])
+async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of_use_meanwhile(key: str) -> None:
+    made, go = world(a_tool(placement=SINGLE)), asyncio.Event()
+
+    async def breaks_its_word(arguments: dict[str, Any]) -> Any:
+        await go.wait()
+        made.tools.failure = errors.tool_unavailable("tools/core.say/versions/1.0.0", "quarantined")
+        return {"said": arguments["text"]}
+
+    made.runner.behave = breaks_its_word
+    first = asyncio.ensure_future(made.invoke(a_request()))
+    await made.runner.started.wait()
+    waits = asyncio.ensure_future(made.failure(a_request(idempotency_key=key)))
+    await until(lambda: made.parts.turns._scheduler.length == 1)
+    go.set()
+    await first
+    error = await waits
+    assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "quarantined")
+    assert path(made)[-2:] == [State.QUEUED, State.BLOCKED]
+    assert made.trail.durable[-1].reason is Reason.TOOL_UNAVAILABLE
+    assert len(made.runner.calls) == 1
+    # It never ran, so its key is free for when the tool is back.
+    made.tools.failure = None
+    again = await made.invoke(a_request(idempotency_key=key))
+    assert not again.replayed
 
 
 async def test_a_call_for_which_there_is_no_room_is_blocked_on_record() -> None:

@@ -11,10 +11,10 @@ import pytest
 from libs.common.clock import ManualClock
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.model import Event, Record, Status
+from services.executor.domain.model import Event, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World, never_ends
-from services.executor.tests.samples import a_caller, a_request, a_tool, a_write_tool
+from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
 from services.executor.tests.waiting import until
 
 
@@ -33,6 +33,24 @@ async def test_nothing_runs_before_the_decision_is_confirmed() -> None:
     assert error.reason is Reason.AUDIT_UNAVAILABLE
     assert error.invocation_id
     assert world.runner.calls == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [({}, Verdict.ALLOW), ({}, Verdict.DENY), ({}, Verdict.NEEDS_APPROVAL), ({"tool": "nobody"}, Verdict.ALLOW)],
+    ids=["failed", "denied", "awaits a person", "never found"],
+)
+async def test_a_failure_names_the_records_that_hold_its_evidence(changes: dict[str, Any], verdict: Verdict) -> None:
+    world = World()
+    world.policy.answer = a_decision(verdict)
+
+    async def fail(arguments: dict[str, Any]) -> Any:
+        raise MeshError(Reason.EXECUTION_FAILED)
+
+    world.runner.behave = fail
+    error = await world.failure(a_request(**changes))
+    assert error.evidence == tuple(f"records/{record.record_id}" for record in world.trail.durable)
+    assert error.evidence
 
 
 async def test_a_decision_that_came_to_nothing_is_followed_by_its_end_once_the_log_is_back() -> None:

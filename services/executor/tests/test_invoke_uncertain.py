@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from services.executor.adapters.schemas import output_contract
-from services.executor.domain.model import Event
+from services.executor.domain.hooks import Hook, Hooks, Phase
+from services.executor.domain.invoke import Invoke
+from services.executor.domain.model import Event, Obligation
+from services.executor.domain.parts import Parts
 from services.executor.domain.states import State
 from services.executor.domain.tool import UncertainOutcome
 from services.executor.tests.fakes import World, never_ends
-from services.executor.tests.samples import a_request, a_tool, a_write_tool
+from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
 
 STATUS_INPUT = {
     "type": "object",
@@ -86,6 +91,59 @@ async def test_what_happened_is_replayed_and_both_calls_are_on_record() -> None:
     # The next one asks nobody.
     again = await world.invoke(a_request(idempotency_key="k"))
     assert (again.content, world.ran) == (result.content, ["status"])
+
+
+async def test_what_happened_is_stored_where_it_is_too_large_to_be_embedded() -> None:
+    world = Doubtful(UncertainOutcome.QUERY_STATUS)
+    world.tools.tools["status"] = replace(world.tools.tools["status"], max_result_bytes=1 << 20)
+    await world.first_dies()
+    world.status = {"happened": True, "result": {"said": "x" * 20_000}}
+    result = await world.invoke(a_request(idempotency_key="k"))
+    assert (result.content, result.replayed) == (b"", True)
+    assert result.stored is not None
+    assert await world.ports.storing.read(result.stored) == dump({"said": "x" * 20_000})
+    again = await world.invoke(a_request(idempotency_key="k"))
+    assert (again.stored, world.ran) == (result.stored, ["status"])
+
+
+async def test_what_happened_and_cannot_be_stored_now_is_asked_about_by_the_next() -> None:
+    world = Doubtful(UncertainOutcome.QUERY_STATUS)
+    world.tools.tools["status"] = replace(world.tools.tools["status"], max_result_bytes=1 << 20)
+    await world.first_dies()
+    world.status = {"happened": True, "result": {"said": "x" * 20_000}}
+    world.results.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, error.row.retryable) == (Reason.SERVICE_UNAVAILABLE, True)
+    world.results.failure = None
+    assert (await world.invoke(a_request(idempotency_key="k"))).stored is not None
+
+
+async def test_what_happened_is_told_with_what_was_removed_from_it() -> None:
+    world = Doubtful(UncertainOutcome.QUERY_STATUS)
+    world.tools.tools["say"] = replace(world.tools.tools["say"], output=output_contract(b"{}", ()))
+    await world.first_dies()
+    world.status = {"happened": True, "result": {"said": "hello", "email": "a@example.com"}}
+    world.policy.answer = a_decision(obligations=(Obligation("redact_fields", ("/email",)),))
+    for _ in range(2):
+        result = await world.invoke(a_request(idempotency_key="k"))
+        assert (result.content, result.changed) == (b'{"said":"hello"}', ("/email",))
+
+
+async def test_what_happened_passes_the_hooks_that_nobody_asked_about_it_before() -> None:
+    world = Doubtful(UncertainOutcome.QUERY_STATUS)
+    await world.first_dies()
+
+    class Withholds:
+        async def ask(self, event: dict[str, Any]) -> Any:
+            return {"stop": "not outside"}
+
+    hooks = Hooks([Hook("guard", Phase.POST, ("core.say",), 5.0, Withholds())], SystemClock())
+    world.parts = Parts(replace(world.ports, hooks=hooks), in_flight=world.in_flight, audit_wait=2.0)
+    world.invoke = Invoke(world.parts)
+    world.status = {"happened": True, "result": {"said": "hello"}}
+    for _ in range(2):
+        assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.HOOK_BLOCKED
+    assert world.ran == ["status"]
 
 
 async def test_what_did_not_happen_is_run() -> None:

@@ -11,9 +11,10 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.jsonio import dump, parse
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Request, Result, Settled, Source
+from services.executor.domain.model import PLAIN, Claim, Payload, Request, Result, Settled, Source
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 from services.executor.domain.uncertain import MOST_RUNS, Doubted, Overtaken, Uncertain, overtaken
+from services.executor.domain.verify import Answer
 from services.executor.tests.fakes import KnownTools, MemoryClaims
 from services.executor.tests.keys import a_claim
 from services.executor.tests.samples import a_request, a_result, a_tool, a_write_tool
@@ -45,10 +46,10 @@ class Case:
         doubted = Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
         return await self.uncertain.resolve(self.invocation, self.tool, self.claim, doubted, self.verify)
 
-    def verify(self, value: Any) -> bytes:
+    async def verify(self, value: Any) -> Answer:
         if not isinstance(value, dict):
             raise errors.result_invalid([Violation("", "type", "is no object")])
-        return dump(value)
+        return Answer(dump(value), Payload("sha256:0"), PLAIN)
 
     @property
     def kept(self) -> Settled | None:

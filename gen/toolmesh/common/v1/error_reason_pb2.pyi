@@ -751,7 +751,7 @@ class ErrorEnvelope(_message.Message):
 
     @_builtins.property
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Violation]:
-        """Every single thing that was wrong, where the reason has parts."""
+        """Every single thing that was wrong, where the reason has parts; as many as an error has room for, and the metadata `violations_left_out` counts the rest."""
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

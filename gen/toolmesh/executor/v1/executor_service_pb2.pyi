@@ -291,6 +291,7 @@ class PreviewInvocationResponse(_message.Message):
     TOOL_VERSION_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     RESULT_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
     invocation_id: _builtins.str
     """The id of the preview; its audit records carry it."""
     impact: _builtins.str
@@ -311,9 +312,11 @@ class PreviewInvocationResponse(_message.Message):
     """Why a result that the tool told is left out: `needs_approval`, because nobody may see it before a person approved the call, or
     `too_large` to be embedded. Empty otherwise.
     """
+    change_count: _builtins.int
+    """How many changes it would make in all."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_result_envelope_pb2.ObservedEffect]:
-        """The changes that it would make."""
+        """The changes that it would make: the first of them, as many as an answer has room for."""
 
     @_builtins.property
     def preconditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Precondition]:
@@ -337,10 +340,11 @@ class PreviewInvocationResponse(_message.Message):
         tool_version: _builtins.str = ...,
         trace_id: _builtins.str = ...,
         result_left_out: _builtins.str = ...,
+        change_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "result_left_out", b"result_left_out", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "change_count", b"change_count", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "result_left_out", b"result_left_out", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

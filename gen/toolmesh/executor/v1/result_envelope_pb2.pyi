@@ -197,6 +197,7 @@ class ResultEnvelope(_message.Message):
     ADDITIONAL_CONTEXT_FIELD_NUMBER: _builtins.int
     EFFECTS_FIELD_NUMBER: _builtins.int
     COMPENSATION_FIELD_NUMBER: _builtins.int
+    EFFECT_COUNT_FIELD_NUMBER: _builtins.int
     result_id: _builtins.str
     """The id of the result."""
     invocation_id: _builtins.str
@@ -217,6 +218,8 @@ class ResultEnvelope(_message.Message):
     """Whether something was removed from the result."""
     trace_id: _builtins.str
     """Correlates the call with traces, logs and audit records."""
+    effect_count: _builtins.int
+    """How many changes there were in all."""
     @_builtins.property
     def content(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContentPart]:
         """Content beside it, in order."""
@@ -263,13 +266,13 @@ class ResultEnvelope(_message.Message):
 
     @_builtins.property
     def adjusted_result(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What policy had changed in the result, as JSON Pointers: fields that were removed and lists that were cut. The structured content then
-        need not satisfy the output schema any more.
+        """What policy had changed in the result, as JSON Pointers: fields that were removed and lists that were cut. Where they are very many, `*` stands
+        for every entry of a list, or the root for all of it. The structured content then need not satisfy the output schema any more.
         """
 
     @_builtins.property
     def argument_changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArgumentChange]:
-        """Every change that was made to the arguments before the tool received them, in order."""
+        """Every change that was made to the arguments before the tool received them, in order; where they are very many, told like adjusted_result."""
 
     @_builtins.property
     def additional_context(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -277,7 +280,7 @@ class ResultEnvelope(_message.Message):
 
     @_builtins.property
     def effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedEffect]:
-        """What the call was seen to change in the world."""
+        """What the call was seen to change in the world: the first changes, as many as an answer has room for."""
 
     @_builtins.property
     def compensation(self) -> Global___Compensation:
@@ -312,10 +315,11 @@ class ResultEnvelope(_message.Message):
         additional_context: _abc.Iterable[_builtins.str] | None = ...,
         effects: _abc.Iterable[Global___ObservedEffect] | None = ...,
         compensation: Global___Compensation | None = ...,
+        effect_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "effect_count", b"effect_count", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
