@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from toolmesh_sdk.audit import Report
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 
@@ -73,6 +77,47 @@ def test_a_kept_checkpoint_is_compared(export: Path, key: Key, tmp_path: Path) -
     assert run("verify", export, "--key", key.text, "--checkpoint", good).exit_code == 0
     assert run("verify", export, "--key", key.text, "--checkpoint", good, "--checkpoint", bad).exit_code == 1
     assert run("verify", export, "--key", key.text, "--checkpoint", broken).exit_code == 2
+
+
+class Witnessed(Key):
+    """A log whose checkpoints a witness has co-signed, by C2SP's tlog-cosignature."""
+
+    witness = Ed25519PrivateKey.generate()
+    witness_name = "witness.example/w"
+
+    @property
+    def witness_key(self) -> str:
+        return f"{self.witness_name}+{self._witness_hash().hex()}+{base64.b64encode(self._typed()).decode()}"
+
+    def note(self, *said: Any, **more: Any) -> str:
+        note = super().note(*said, **more)
+        message = f"cosignature/v1\ntime 1800000000\n{note.partition(chr(10) * 2)[0]}\n"
+        signature = (1_800_000_000).to_bytes(8, "big") + self.witness.sign(message.encode())
+        line = base64.b64encode(self._witness_hash() + signature).decode()
+        return f"{note}\N{EM DASH} {self.witness_name} {line}\n"
+
+    def _typed(self) -> bytes:
+        return b"\x04" + self.witness.public_key().public_bytes_raw()
+
+    def _witness_hash(self) -> bytes:
+        return hashlib.sha256(self.witness_name.encode() + b"\n" + self._typed()).digest()[:4]
+
+
+def test_a_witness_is_named_by_the_key_that_the_log_knows_it_by(tmp_path: Path, key: Key) -> None:
+    witnessed = Witnessed()
+    signed = write(tmp_path / "signed", witnessed, a_log(12)[0])
+    unsigned = write(tmp_path / "unsigned", key, a_log(12)[0])
+    assert run("verify", signed, "--key", witnessed.text, "--witness", witnessed.witness_key).exit_code == 0
+    assert run("verify", unsigned, "--key", key.text, "--witness", witnessed.witness_key).exit_code == 1
+    assert run("verify", signed, "--key", witnessed.text, "--witness", witnessed.text).exit_code == 2
+
+
+def test_no_witness_is_demanded_in_vain_of_a_running_mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demand that is passed over would look like one that was met."""
+    good = Report(subject="a log", key_id="a key")
+    monkeypatch.setattr("toolmesh_sdk.cli.verify._online", lambda *asked: good)
+    assert run("verify", "--state", tmp_path).exit_code == 0
+    assert run("verify", "--state", tmp_path, "--witness", Witnessed().witness_key).exit_code == 2
 
 
 def test_a_part_is_enough_unless_the_whole_is_demanded(tmp_path: Path, key: Key) -> None:

@@ -93,9 +93,11 @@ class Lost(grpc.RpcError):
         return ()
 
 
-def breaking(remote: RemoteLog, shard: int, meanwhile: Callable[[], Any] = lambda: None) -> list[int]:
-    """Have the first export of a shard break behind its first page, and let something happen before it goes on. Return the
-    list of where its streams begin, which grows as they do."""
+def breaking(
+    remote: RemoteLog, shard: int, meanwhile: Callable[[], Any] = lambda: None, behind: str = "records"
+) -> list[int]:
+    """Have the first export of a shard break behind its first page, or behind its header, and let something happen before it goes
+    on. Return the list of where its streams begin, which grows as they do."""
     ask, begun = remote._audit.ExportRecords, []
 
     class Stream:
@@ -109,7 +111,7 @@ def breaking(remote: RemoteLog, shard: int, meanwhile: Callable[[], Any] = lambd
                     begun.append(part.header.first_sequence)
                     breaks = len(begun) == 1
                 yield part
-                if part.WhichOneof("part") == "records" and breaks:
+                if part.WhichOneof("part") == behind and breaks:
                     meanwhile()
                     raise Lost
 

@@ -89,6 +89,17 @@ def test_a_broken_export_goes_on_where_it_stopped(
     assert report.exit_code == 0, report.to_dict()
 
 
+@pytest.mark.parametrize("behind", ["header", "records"])
+def test_an_export_that_breaks_while_the_log_grows_stays_the_same(copy: MakeCopy, tmp_path: Path, behind: str) -> None:
+    made = copy()
+    with made.serve() as log:
+        remote = log.remote()
+        begun = breaking(remote, 2, meanwhile=lambda: log.append(records(7, 5000)), behind=behind)
+        done = export(remote, tmp_path / "out", Selection())
+    assert (done.records, len(begun)) == (1041, 2)
+    assert verify_export(tmp_path / "out", made.original.key).exit_code == 0
+
+
 def test_an_export_of_a_log_that_grows_ends_with_its_checkpoint(copy: MakeCopy, tmp_path: Path) -> None:
     made = copy()
     with made.serve() as log:
@@ -105,6 +116,7 @@ def test_what_is_not_there_cannot_be_exported(honest: LiveLog) -> None:
     stub = AuditServiceStub(honest.transport("operator").channel)
     for request in (
         pb.ExportRecordsRequest(shard=9),
+        pb.ExportRecordsRequest(shard=2**40),
         pb.ExportRecordsRequest(range=pb.SequenceRange(first_sequence=5000)),
         pb.ExportRecordsRequest(range=pb.SequenceRange(first_sequence=10, end_sequence=10)),
     ):

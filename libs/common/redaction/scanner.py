@@ -151,7 +151,7 @@ class _Walk:
 
     def _key(self, key: str, path: tuple[str, ...], taken: dict[str, Any]) -> str:
         """The name of a member is shown as well, so it is examined as well."""
-        if len(key) < 9 or not self._scanner.suspects(key) or not (spans := self._scanner.find(key)):
+        if len(key) < _SHORTEST or not self._scanner.suspects(key) or not (spans := self._scanner.find(key)):
             return key
         shown = replaced(key, spans)
         while shown in taken:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from libs.common.auth.identity import Identity
+from libs.common.auth.jose import CLOCK_SKEW
 from libs.common.auth.peers import peer_of
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
@@ -72,39 +74,56 @@ class CallerCheck:
         return self._open.end(call, error)
 
 
+class _Stream(NamedTuple):
+    call: Call
+    task: asyncio.Task[Any]
+    end: asyncio.TimerHandle | None
+
+
 class OpenStreams:
-    """The streams that callers hold open. Those whose token is revoked meanwhile end with TOKEN_REVOKED."""
+    """The streams that callers hold open. Those whose token is revoked meanwhile end with TOKEN_REVOKED, and those whose token
+    ends with TOKEN_EXPIRED: a new stream would be refused then, and an old one is worth no more."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
-        self._tasks: dict[int, tuple[Call, asyncio.Task[Any]]] = {}
-        self._revoked: set[int] = set()
+        self._streams: dict[int, _Stream] = {}
+        self._over: dict[int, Reason] = {}
         self._view = verifier.revocations
         if self._view is not None:
             self._view.listen(self._look)
 
     def begin(self, call: Call) -> None:
         """Note a stream of the current task."""
-        task = asyncio.current_task()
+        task, name = asyncio.current_task(), id(call)
         assert task is not None
-        self._tasks[id(call)] = call, task
+        end: asyncio.TimerHandle | None = None
+        if call.identity is not None:
+            left = call.identity.expires_at + CLOCK_SKEW - time.time()
+            end = task.get_loop().call_later(max(0.0, left), self._close, name, Reason.TOKEN_EXPIRED)
+        self._streams[name] = _Stream(call, task, end)
 
     def end(self, call: Call, error: BaseException | None) -> BaseException | None:
         """Forget a stream, and return what it ends with."""
-        self._tasks.pop(id(call), None)
-        if id(call) not in self._revoked:
+        stream = self._streams.pop(id(call), None)
+        if stream is not None and stream.end is not None:
+            stream.end.cancel()
+        reason = self._over.pop(id(call), None)
+        if reason is None:
             return error
-        self._revoked.discard(id(call))
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.uncancel() == 0:
-            return MeshError(Reason.TOKEN_REVOKED)
+            return MeshError(reason)
         return error
 
     def _look(self) -> None:
         assert self._view is not None
-        for name, (call, task) in self._tasks.items():
-            if name not in self._revoked and call.identity and self._view.refuses(call.identity.descent):
-                self._revoked.add(name)
-                task.cancel()
+        for name, (call, _, _) in self._streams.items():
+            if call.identity and self._view.refuses(call.identity.descent):
+                self._close(name, Reason.TOKEN_REVOKED)
+
+    def _close(self, name: int, reason: Reason) -> None:
+        if name not in self._over:
+            self._over[name] = reason
+            self._streams[name].task.cancel()
 
 
 _BEARER, _DPOP = "bearer", "dpop"

@@ -16,7 +16,7 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.auth.dpop import certificate_thumbprint, encoded
 from libs.common.auth.revocations import RevocationView, Revoked
-from libs.common.auth.tokens import TokenVerifier
+from libs.common.auth.tokens import CLOCK_SKEW, TokenVerifier
 from libs.common.clock import SystemClock
 from libs.common.errors import Reason
 from libs.common.rpc.application import RpcApplication
@@ -139,6 +139,22 @@ async def test_a_token_that_is_bound_to_a_certificate_needs_that_connection(mesh
     assert await mesh.call("orchestrator", f"Bearer {signer.mint(cnf={'x5t#S256': edges})}") == "certificate"
     # The edge's certificate says nothing about the edge's callers.
     assert await mesh.call("edge", f"Bearer {signer.mint(cnf={'x5t#S256': edges})}") == "certificate"
+
+
+async def test_an_open_stream_ends_with_its_token_and_others_stay_open(mesh: Mesh, signer: Any) -> None:
+    stub = mesh.stub("edge")
+    ending, lasting = (
+        stub.WatchRecords(pb.WatchRecordsRequest(), metadata=(("authorization", f"Bearer {token}"),))
+        for token in (signer.mint(exp=int(time.time()) - int(CLOCK_SKEW) + 2), signer.mint())
+    )
+    for stream in (ending, lasting):
+        await stream.read()
+    async with asyncio.timeout(20):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ending.read()
+    assert from_rpc_error(caught.value).reason is Reason.TOKEN_EXPIRED
+    assert not lasting.done()
+    lasting.cancel()
 
 
 async def test_an_open_stream_ends_when_its_token_is_revoked_and_others_stay_open(mesh: Mesh, signer: Any) -> None:

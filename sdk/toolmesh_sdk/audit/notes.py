@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 ED25519, COSIGNATURE_V1 = 0x01, 0x04
+_KINDS = {ED25519: "an Ed25519 key", COSIGNATURE_V1: "a witness's key for cosignature/v1"}
 _SIZE = re.compile(r"0|[1-9][0-9]*")
 _SHARD = re.compile(r"/(0|[1-9][0-9]*)$")
 
@@ -31,23 +32,24 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """A public key with the name that it signs under, as `<name>+<hash>+<base64 of type and key>`."""
+    """A public key with the name that it signs under, as `<name>+<hash>+<base64 of type and key>`. The type of a log's key is
+    Ed25519's, that of a witness's cosignature/v1."""
 
     name: str
     public_key: bytes
 
     @classmethod
-    def parse(cls, text: str) -> VerifierKey:
-        """Read a key. Raises UnreadableNoteError, also when the hash is not the one of this name and key."""
+    def parse(cls, text: str, kind: int = ED25519) -> VerifierKey:
+        """Read a key of a type. Raises UnreadableNoteError, also when the hash is not the one of this name and key."""
         # From the right, because base64 may itself hold a plus.
         match = re.fullmatch(r"(?P<name>[^\s+]+)\+(?P<hash>[0-9a-f]{8})\+(?P<key>[A-Za-z0-9+/]+=*)", text.strip())
         if match is None:
             raise UnreadableNoteError("a verifier key is <name>+<hash>+<key>")
         key = _decoded(match["key"])
-        if len(key) != 33 or key[0] != ED25519:
-            raise UnreadableNoteError("the verifier key is not an Ed25519 key")
+        if len(key) != 33 or key[0] != kind:
+            raise UnreadableNoteError(f"the verifier key is not {_KINDS[kind]}")
         made = cls(match["name"], key[1:])
-        if made.hash_under(made.name).hex() != match["hash"]:
+        if made.hash_under(made.name, kind).hex() != match["hash"]:
             raise UnreadableNoteError("the verifier key's hash is not that of its name and key")
         return made
 

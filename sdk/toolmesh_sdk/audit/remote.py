@@ -86,7 +86,9 @@ class RemoteLog:
             try:
                 for part in stream:
                     if part.WhichOneof("part") == "header":
+                        # It fixed what will follow; without that, a log that grows would begin a longer export after a break.
                         header = part.header
+                        request = _continued(request, header, request.resume_sequence)
                     if part.WhichOneof("part") == "records":
                         request = _continued(request, header, part.records.records[-1].sequence + 1)
                         attempts = options.begin(STREAM_SECONDS, repeatable=True)

@@ -31,7 +31,7 @@ def verify(
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that you kept, as a file; may be repeated.")
     ] = None,
     witness: Annotated[
-        str, typer.Option(help="The verifier key of a witness that must have co-signed; for an export.")
+        str, typer.Option(help="The key of a witness that must have co-signed, or a file that holds it; for an export.")
     ] = "",
     whole: Annotated[
         bool, typer.Option("--whole", help="Demand whole shards, and from the first on if several; for an export.")
@@ -59,8 +59,11 @@ def verify(
 
         if not key:
             raise typer.BadParameter("an export is verified with the log's key", param_hint="--key")
-        cosigner = key_from(witness, "--witness") if witness else None
+        cosigner = _witness_from(witness) if witness else None
         report = verify_export(folder, key_from(key), notes, cosigner, whole=whole)
+    elif witness:
+        # A running log signs for whoever asks, so what it shows has no witness yet; that must not pass for a demand that was met.
+        raise typer.BadParameter("witnesses have signed what was exported; give a folder", param_hint="--witness")
     else:
         place = Place(url=url, token=token, state=state, ca=ca)
         try:
@@ -102,14 +105,26 @@ def _kept_file(place: Place) -> Path:
     return place.folder / f"verifier-{name}.json"
 
 
-def key_from(text: str, hint: str = "--key") -> VerifierKey:
+def key_from(text: str) -> VerifierKey:
     """Read a verifier key, or the file that holds it."""
+    from toolmesh_sdk.audit.notes import ED25519
+
+    return _key(text, ED25519, "--key")
+
+
+def _witness_from(text: str) -> VerifierKey:
+    from toolmesh_sdk.audit.notes import COSIGNATURE_V1
+
+    return _key(text, COSIGNATURE_V1, "--witness")
+
+
+def _key(text: str, kind: int, hint: str) -> VerifierKey:
     from toolmesh_sdk.audit import UnreadableNoteError, VerifierKey
 
     try:
         # A key is no path: it has a plus where a path would have to be very odd.
         content = Path(text).read_text() if "+" not in text else text
-        return VerifierKey.parse(content)
+        return VerifierKey.parse(content, kind)
     except (OSError, UnreadableNoteError, UnicodeDecodeError) as error:
         raise typer.BadParameter(str(error), param_hint=hint) from None
 

@@ -27,8 +27,18 @@ _CONNECT_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
 # One command for all entries, and one answer: the places of those that the stream refused. A command and an answer for each
 # entry cost this process several times as much. The entries are one argument, because the client takes as long to write three
-# for each of them as everything else takes, and lets nobody else have a turn meanwhile.
+# for each of them as everything else takes, and lets nobody else have a turn meanwhile. A stream that no longer reaches as far
+# as it did, because it was evicted or another server took over, takes nothing: it would have a gap that nobody fills.
 _ADD = """
+local reached, known = -1, redis.pcall('XINFO', 'STREAM', KEYS[1])
+for field = 1, #known, 2 do
+    if known[field] == 'last-generated-id' then
+        reached = tonumber(string.match(known[field + 1], '^%d+'))
+    end
+end
+if reached + 1 < tonumber(ARGV[3]) then
+    return false
+end
 local entries, place, number, refused = ARGV[2], 1, 0, {}
 while place <= #entries do
     local id, leaf, event
@@ -52,6 +62,8 @@ class RedisSink:
         self._client: redis.asyncio.Redis | None = None
         self._add: Any = None
         self._stream = ""
+        self._reached = 0
+        """The sequence after the last one that the stream is known to have."""
 
     @property
     def name(self) -> str:
@@ -71,18 +83,22 @@ class RedisSink:
         )
         self._add = self._client.register_script(_ADD)
         with _as_sink_error():
-            end = await self._end(self._client)
-        return min(position, max(end, position - self._length))
+            self._reached = await self._end(self._client)
+        return min(position, max(self._reached, position - self._length))
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
-        """Keep the promise of the port. All entries are added by one script, so none can overtake another."""
+        """Keep the promise of the port. All entries are added by one script, so none can overtake another. A stream that lost
+        what it had fails, and is filled up when it is opened again."""
         if self._client is None or self._add is None:
             raise SinkError("the sink is closed")
-        arguments = [self._length, await _packed(events)]
+        arguments = [self._length, await _packed(events), self._reached]
         with _as_sink_error():
-            refused = [events[place] for place in await self._add(keys=[self._stream], args=arguments)]
-            if refused:
-                await self._require_there(self._client, refused)
+            places = await self._add(keys=[self._stream], args=arguments)
+            if places is None:
+                raise SinkError("the stream lost what it had acknowledged")
+            if places:
+                await self._require_there(self._client, [events[place] for place in places])
+        self._reached = max(self._reached, events[-1].sequence + 1)
 
     async def close(self) -> None:
         """Keep the promise of the port."""

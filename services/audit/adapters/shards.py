@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately
 from services.audit.adapters.tables import legal_holds, shard_at, shards, tree_head
-from services.audit.domain.evidence.model import LegalHold, Shard
+from services.audit.domain.evidence.model import LAST_SHARD, LegalHold, Shard
 from services.audit.domain.merkle import CompactRange
 
 # The head is read in the same statement, so that the open shard is shown as it is at one moment.
@@ -26,7 +26,7 @@ class PostgresShards:
 
     async def shard(self, number: int) -> Shard | None:
         """Keep the promise of the port."""
-        return await self._one(_shards.where(shards.c.number == number))
+        return await self._one(_shards.where(shards.c.number == number)) if number <= LAST_SHARD else None
 
     async def containing(self, sequence: int) -> Shard | None:
         """Keep the promise of the port."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
@@ -176,7 +177,7 @@ def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]
     if reason := record.error_reason:
         form["error_reason"] = _REASONS.get(reason, f"E{reason}")
     if record.HasField("latency"):
-        form["latency_us"] = record.latency.seconds * 1_000_000 + int(record.latency.nanos / 1000)
+        form["latency_us"] = _microseconds(record.latency, "latency")
     return form
 
 
@@ -223,6 +224,13 @@ def _refuse_unknown_fields(message: Any, path: str) -> None:
     # A writer that is newer than the log may say things that this build would leave out of the evidence.
     if len(UnknownFieldSet(message)):
         raise _NoFormError(path, "message.known_fields")
+
+
+def _microseconds(duration: Duration, path: str) -> int:
+    microseconds = duration.seconds * 1_000_000 + int(duration.nanos / 1000)
+    if abs(microseconds) > form.MAX_LATENCY_US:
+        raise _NoFormError(path, "duration.range")
+    return microseconds
 
 
 def _moment(stamp: Timestamp, path: str) -> datetime:

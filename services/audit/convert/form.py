@@ -28,6 +28,7 @@ from services.audit.domain.errors import record_without_form
 from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 
 _MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
+MAX_LATENCY_US = 315_576_000_000 * 1_000_000
 # May be a number that is not whole, or a part of a text.
 _FRACTION = re.compile(rb"[0-9][.eE]")
 _REASONS = {f"E{n} {name.removeprefix('ERROR_REASON_')}" for name, n in error_reason_pb2.ErrorReason.items() if n}
@@ -85,7 +86,8 @@ def _message(message: Descriptor) -> Any:
     if message.full_name == "google.protobuf.Timestamp":
         return _MOMENT | UnsetType
     if message.full_name == "google.protobuf.Duration":
-        return int | UnsetType
+        # As long as a Duration can be: what readers could not be told of again is refused.
+        return Annotated[int, Meta(ge=-MAX_LATENCY_US, le=MAX_LATENCY_US)] | UnsetType
     return _struct(message) | UnsetType
 
 
@@ -101,7 +103,9 @@ def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
 def _text(rules: validate_pb2.StringRules) -> Any:
     most = rules.max_len if rules.HasField("max_len") else None
     least = rules.min_len if rules.HasField("min_len") else None
-    return Annotated[str, Meta(max_length=most, min_length=least, pattern=rules.pattern or None)]
+    # The contract's `$` is the end of the text, and not also a place before a line's end.
+    pattern = re.sub(r"\$$", r"\\Z", rules.pattern) or None
+    return Annotated[str, Meta(max_length=most, min_length=least, pattern=pattern)]
 
 
 _SUMMARY_BYTES = int(

@@ -39,6 +39,8 @@ class Rhythm:
     longest_pause: float = 15.0
     grace: float = 3.0
     """For what is under way when the process ends."""
+    silence: float = 10.0
+    """At most without a word about the seat: who says nothing for half a minute loses it, as a frozen process does."""
 
 
 class Relay:
@@ -124,7 +126,7 @@ class Relay:
         await self._seat.advance(behind)
         self._watch.relayed(len(page.records))
         self._pause = self._rhythm.first_pause
-        await self._rest(self._due_rest(self._clock.monotonic() - began, page))
+        await self._rest_seated(self._due_rest(self._clock.monotonic() - began, page))
         return behind
 
     def _due_rest(self, worked: float, page: Page) -> float:
@@ -149,6 +151,14 @@ class Relay:
 
     def _age(self, moment: datetime) -> float:
         return max(0.0, (self._clock.now() - moment).total_seconds())
+
+    async def _rest_seated(self, seconds: float) -> None:
+        """Rest without losing the seat over it: a slow sink makes for long rests."""
+        while seconds > self._rhythm.silence and not self._ending.is_set():
+            await self._rest(self._rhythm.silence)
+            await self._seat.hold()
+            seconds -= self._rhythm.silence
+        await self._rest(seconds)
 
     async def _rest(self, seconds: float) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import itertools
@@ -61,14 +62,16 @@ class Heard:
 class Office:
     """What issues checkpoints, on a database."""
 
-    def __init__(self, url: str, key: Path, anchor: Any = None, rhythm: CheckpointRhythm = NEVER) -> None:
+    def __init__(
+        self, url: str, key: Path, anchor: Any = None, rhythm: CheckpointRhythm = NEVER, **options: Any
+    ) -> None:
         self.engine = engine_for(url, schema="audit")
         self.shards, self.trees = PostgresShards(self.engine), PostgresTrees(self.engine)
         self.store, self.tail, self.heard = PostgresCheckpoints(self.engine), Tail(), Heard()
         reader, origin = PostgresReader(self.engine), Origin("toolmesh.local")
         signing = FileCheckpointKey(key)
         self.checkpoints = Checkpoints(reader, self.shards, self.trees, self.store, signing, SystemClock(), origin)
-        self.issue = IssueCheckpoints(self.checkpoints, self.shards, self.tail, self.heard, rhythm, anchor)
+        self.issue = IssueCheckpoints(self.checkpoints, self.shards, self.tail, self.heard, rhythm, anchor, **options)
 
     def sizes(self) -> list[tuple[int, int]]:
         return [(each.shard, each.size) for each in self.heard.checkpoints]
@@ -219,6 +222,28 @@ async def test_nothing_is_signed_once_history_was_changed(
     with pytest.raises(MeshError) as caught:
         await here.checkpoints.current()
     assert caught.value.metadata == {"condition": "history_changed", "shard": "0", "tree_size": "5"}
+
+
+async def test_what_cannot_be_signed_is_not_asked_for_without_a_rest(
+    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
+) -> None:
+    """The log has grown by more than a checkpoint's worth, which would be reason enough for the next one at once."""
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await asyncio.Event().wait()
+
+    await appended(log_url, 5)
+    changed = (
+        "alter table records_0 disable trigger user; update records_0 set leaf_hash = sha256('x') where sequence = 1"
+    )
+    superuser(log_url, changed)
+    here = office(rhythm=CheckpointRhythm(2, 3600), pause=rest)
+    here.tail.reached(5)
+    await here.issue.start()
+    await audit_waiter(lambda: rests)
+    assert (rests, here.heard.failures) == ([60.0], ["sign"])
 
 
 async def test_a_head_that_does_not_fit_the_records_is_not_signed(

@@ -209,6 +209,7 @@ def test_a_summary_that_is_not_json_is_refused(field: str, payload: bytes) -> No
         {"event_time": Timestamp(seconds=10**15)},
         {"event_time": Timestamp(nanos=-1)},
         {"event_class": 99},
+        {"latency": Duration(seconds=2**62)},
         {"caller": caller_pb2.Caller(tier=9)},  # type: ignore[arg-type]
         {"caller": caller_pb2.Caller(expire_time=Timestamp(seconds=-(10**15)))},
         {"side_effects": ["x" * MAX_CANONICAL_BYTES]},

@@ -155,6 +155,8 @@ SPOILT: dict[str, tuple[str, dict[str, Any]]] = {
     "an attempt past 32 bits": ("attempt", {"attempt": 2**31}),
     "a fraction": ("attempt", {"attempt": 1.5}),
     "a number as text": ("attempt", {"attempt": "1"}),
+    "an id with a line's end": ("record_id", {"record_id": "01900000-0000\n"}),
+    "a latency past any duration": ("latency_us", {"latency_us": 315_576_000_000 * 10**6 + 1}),
     "a cost past 64 bits": ("cost_micros", {"cost_micros": 2**63}),
     "a text too long": ("trace_id", {"trace_id": "x" * 65}),
     "an id of other characters": ("record_id", {"record_id": "no spaces here"}),

@@ -11,6 +11,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
 from toolmesh.audit.v1 import log_service_pb2 as pb
 from toolmesh.audit.v1 import shard_pb2 as shard_pb
 
+from libs.common import pagetokens
 from libs.common.errors import MeshError, Reason
 from services.audit.tests.database import check_shards, sql
 from services.audit.tests.replicas import Replica, reason_of, reply
@@ -205,6 +206,16 @@ async def test_a_hold_is_placed_once_recorded_and_listed(audit: Replica) -> None
     ]
 
 
+async def test_a_hold_that_was_released_is_not_taken_for_one_that_stands(audit: Replica) -> None:
+    """Whoever places it again must not be told that it holds."""
+    await audit.append(a_record())
+    await hold(audit, 0, 5)
+    await release(audit)
+    assert await reason_of(hold(audit, 0, 5)) is Reason.ALREADY_EXISTS
+    await hold(audit, 0, 5, "matter-1-again")
+    assert await condition_of(erase(audit, 0)) == "legal_hold"
+
+
 async def test_holds_are_listed_in_pages(audit: Replica) -> None:
     for name in ("c", "a", "b"):
         await hold(audit, hold_id=name)
@@ -220,6 +231,8 @@ async def test_holds_are_listed_in_pages(audit: Replica) -> None:
         page_token=(await reply(audit.log().ListLegalHolds(pb.ListLegalHoldsRequest(page_size=1)))).next_page_token
     )
     assert await reason_of(reply(audit.log().ListShards(other))) is Reason.PAGE_TOKEN_INVALID
+    made_up = pb.ListLegalHoldsRequest(page_token=pagetokens.encode({"list": "holds"}, ["\0"]))
+    assert await reason_of(reply(audit.log().ListLegalHolds(made_up))) is Reason.PAGE_TOKEN_INVALID
 
 
 # ---- erasing

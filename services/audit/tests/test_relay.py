@@ -19,7 +19,7 @@ from services.audit.domain.relay import PAGE_SIZE, Relay, Rhythm
 from services.audit.domain.tail import Tail
 from services.audit.tests.sample import an_entry
 
-QUICK = Rhythm(poll=0.01, pace=0, stand_by=0.01, first_pause=0.01, longest_pause=0.02, grace=0.2)
+QUICK = Rhythm(poll=0.01, pace=0, stand_by=0.01, first_pause=0.01, longest_pause=0.02, grace=0.2, silence=1000)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -347,3 +347,43 @@ async def test_far_behind_it_rests_only_while_the_log_grows(setup: Setup, grows:
     # The first page is the first that is known of the log at all, so only from the second on it can be seen to have grown.
     # It is four and eight seconds behind by then.
     assert relay.rests[1:3] == ([due_rest(4.0, 4.0), due_rest(4.0, 8.0)] if grows else [0.0, 0.0])
+
+
+async def test_a_long_rest_does_not_cost_the_seat(setup: Setup) -> None:
+    """A sink that takes seconds for a page earns the relay a rest of more than half a minute, after which a seat is lost."""
+    clock = ManualClock(NOW)
+
+    class SlowSink(NotingSink):
+        async def publish(self, events: Sequence[CloudEvent]) -> None:
+            clock.advance(3.0)
+            setup.log.grow(1)
+            await super().publish(events)
+
+    class TimedSeat(TableSeat):
+        """Is lost by whoever says nothing for half a minute, as the one in PostgreSQL is."""
+
+        heard = 0.0
+
+        async def take(self) -> int | None:
+            self.heard = clock.monotonic()
+            return await super().take()
+
+        async def hold(self) -> None:
+            if clock.monotonic() - self.heard > 30:
+                await self.release()
+            self.heard = clock.monotonic()
+            await super().hold()
+
+    class TimedRelay(Relay):
+        async def _rest(self, seconds: float) -> None:
+            clock.advance(seconds)
+            await asyncio.sleep(0)
+
+    setup.log.grow(4 * PAGE_SIZE)
+    sink, seat, watch = SlowSink(), TimedSeat(setup.table), NotingWatch()
+    relay = TimedRelay(setup.log, setup.tail, seat, sink, watch, clock, trust_domain="toolmesh.local")
+    setup.relays.append(relay)
+    await relay.start()
+    await until(lambda: len(sink.told) >= 4 * PAGE_SIZE)
+    assert not watch.failures
+    assert sink.told == sorted(set(sink.told))

@@ -56,6 +56,25 @@ async def test_a_stream_that_lost_its_end_asks_for_it_again(valkey_url: str, log
     await sunk.sink.close()
 
 
+@pytest.mark.parametrize("left", [0, 12])
+async def test_a_stream_that_lost_its_end_meanwhile_takes_nothing_behind_the_gap(
+    valkey_url: str, log_id: str, left: int
+) -> None:
+    sunk = RedisSunk(valkey_url)
+    await sunk.sink.open(log_id, 0)
+    await sunk.sink.publish([an_event(n) for n in range(20)])
+    # As another server takes over that has not heard of everything.
+    sunk.client.delete(PREFIX + log_id)
+    for event in [an_event(n) for n in range(left)]:
+        sunk.client.xadd(PREFIX + log_id, {"leaf": event.leaf_hash, "event": event.body}, id=f"{event.sequence}-1")
+    with pytest.raises(SinkError):
+        await sunk.sink.publish([an_event(20)])
+    assert await sunk.sink.open(log_id, 20) == left
+    await sunk.sink.publish([an_event(n) for n in range(left, 21)])
+    assert sequences(sunk.lanes(log_id)[0]) == list(range(21))
+    await sunk.sink.close()
+
+
 async def test_a_stream_that_is_gone_is_filled_up_as_far_as_it_is_long(valkey_url: str, log_id: str) -> None:
     sunk = RedisSunk(valkey_url, length=1000)
     assert await sunk.sink.open(log_id, 700) == 0

@@ -81,6 +81,14 @@ def test_what_the_mesh_does_not_have_is_one_tool(asked: str) -> None:
     assert (call.tool, call.version) == ("", "")
 
 
+def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> None:
+    """A caller may ask for any text; what was found has a digest."""
+    form = a_form("invocation_failed", tool_version="tools/any.thing/versions/1.0.0", attempt=0)
+    form.pop("tool_digest")
+    call = only(form)
+    assert (call.tool, call.version) == ("", "")
+
+
 def test_a_call_is_never_later_than_its_record_in_the_log() -> None:
     form = a_form(at=NOON + timedelta(days=4000))
     assert call_of(Evidence(0, form, NOON)).moment == NOON  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ _OUTCOMES = {Verdict.ALLOW: "allow", Verdict.DENY: "deny", Verdict.NEEDS_APPROVA
 # The contract's limits for a record; what lies beyond them is in the decision and in the manifest.
 _MAX_POLICIES = _MAX_LISTED = 64
 _MAX_NAME = 512
+_MAX_KEY, _MAX_TASK, _MAX_CALL_ID = 255, 128, 255
 _REMEMBERED_CALLERS = 4096
 
 
@@ -77,16 +78,17 @@ class RecordWriter:
         return form
 
     def _add_names(self, form: dict[str, Any], record: Record) -> None:
-        """What the caller calls things, and what it must not be able to put on record that way."""
+        """What the caller calls things, and what it must not be able to put on record that way. What stands for a secret may be
+        longer than it: names that outgrew their limit would have the log refuse the record, and a caller could choose that."""
         request = record.request
         if request.idempotency_key:
-            form["idempotency_key"] = self._shown(request.idempotency_key, request)
+            form["idempotency_key"] = self._shown(request.idempotency_key, request)[:_MAX_KEY]
             if record.replayed:
                 form["replayed"] = True
         if request.task_id:
-            form["task_id"] = self._shown(request.task_id, request)
+            form["task_id"] = self._shown(request.task_id, request)[:_MAX_TASK]
         if request.native_call_id:
-            form["native_call_id"] = self._shown(request.native_call_id, request)
+            form["native_call_id"] = self._shown(request.native_call_id, request)[:_MAX_CALL_ID]
 
     def _shown(self, text: str, request: Request) -> str:
         return str(self._scanners.of(request.caller.tenant).text(text).value)

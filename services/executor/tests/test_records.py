@@ -92,6 +92,16 @@ def test_an_unknown_tool_is_named_as_it_was_asked_for(version: str, shown: str) 
     assert written(record).tool_version == shown
 
 
+@pytest.mark.parametrize(
+    ("name", "longest"), [("idempotency_key", 255), ("task_id", 128), ("native_call_id", 255), ("tool", 320)]
+)
+def test_names_that_grow_with_what_is_removed_from_them_still_fit(name: str, longest: int) -> None:
+    """Otherwise whoever wants an attempt unrecorded would only have to give it such a name."""
+    asked = ("a@b.co," * longest)[:longest]
+    record = a_record(request=a_request(**{name: asked}), tool=None)
+    assert "a@b.co" not in str(written(record))
+
+
 def test_fragments_that_follow_one_another_are_one_batch() -> None:
     writer = RecordWriter("executor-0")
     records = [a_record() for _ in range(3)]

@@ -173,7 +173,7 @@ class LogServiceServicer:
 
     def PlaceLegalHold(self, request, context):
         """Places a legal hold: nothing that it covers is erased or dropped until it is released. Callable like CloseShard. The same hold
-        again answers the one that stands; another one under the same id fails with ALREADY_EXISTS.
+        again answers the one that stands; another one under the same id, or one that was released, fails with ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -73,7 +73,7 @@ class LogServiceStub:
     """
     PlaceLegalHold: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.PlaceLegalHoldRequest, _log_service_pb2.PlaceLegalHoldResponse]
     """Places a legal hold: nothing that it covers is erased or dropped until it is released. Callable like CloseShard. The same hold
-    again answers the one that stands; another one under the same id fails with ALREADY_EXISTS.
+    again answers the one that stands; another one under the same id, or one that was released, fails with ALREADY_EXISTS.
     """
     ReleaseLegalHold: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ReleaseLegalHoldRequest, _log_service_pb2.ReleaseLegalHoldResponse]
     """Releases a legal hold. Callable like CloseShard. One that is released already is answered as it is. Fails with NOT_FOUND."""
@@ -132,7 +132,7 @@ class LogServiceAsyncStub(LogServiceStub):
     """
     PlaceLegalHold: _aio.UnaryUnaryMultiCallable[_log_service_pb2.PlaceLegalHoldRequest, _log_service_pb2.PlaceLegalHoldResponse]  # type: ignore[assignment]
     """Places a legal hold: nothing that it covers is erased or dropped until it is released. Callable like CloseShard. The same hold
-    again answers the one that stands; another one under the same id fails with ALREADY_EXISTS.
+    again answers the one that stands; another one under the same id, or one that was released, fails with ALREADY_EXISTS.
     """
     ReleaseLegalHold: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ReleaseLegalHoldRequest, _log_service_pb2.ReleaseLegalHoldResponse]  # type: ignore[assignment]
     """Releases a legal hold. Callable like CloseShard. One that is released already is answered as it is. Fails with NOT_FOUND."""
@@ -242,7 +242,7 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.PlaceLegalHoldResponse, _abc.Awaitable[_log_service_pb2.PlaceLegalHoldResponse]]:
         """Places a legal hold: nothing that it covers is erased or dropped until it is released. Callable like CloseShard. The same hold
-        again answers the one that stands; another one under the same id fails with ALREADY_EXISTS.
+        again answers the one that stands; another one under the same id, or one that was released, fails with ALREADY_EXISTS.
         """
 
     @_abc_1.abstractmethod

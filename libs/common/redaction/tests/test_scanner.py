@@ -47,6 +47,12 @@ def test_the_names_of_members_are_shown_too_so_they_are_examined_too() -> None:
     assert {finding.pointer for finding in redacted.findings} == {"/[redacted:email]", "/[redacted:email]'"}
 
 
+@pytest.mark.parametrize("short", ["a@b.co", "B1234"])
+def test_a_short_name_is_examined_like_a_short_value(short: str) -> None:
+    rules = {"patterns": [{"kind": "badge", "pattern": "B[0-9]{4}", "example": "B1234"}]}
+    assert short not in str(Scanner(read_rules(rules)).value({short: short}).value)
+
+
 @pytest.mark.parametrize("naming", ["name", "key", "header", "field"])
 def test_a_field_that_is_spelled_out_is_a_field(naming: str) -> None:
     value = {"list": [{naming: "X-Api-Key", "value": "abc123def"}, {naming: "Accept", "value": "text/html"}]}

@@ -15,6 +15,9 @@ from services.audit.domain.tail import Tail
 
 WAITING_ANCHORS = 1000
 GRACE_SECONDS = 3.0
+# Between two attempts where one failed, however much the log has grown meanwhile: a log that cannot be signed, because its history was
+# changed or its database is away, would otherwise be asked again and again without a rest.
+MOST_PAUSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,10 @@ class IssueCheckpoints:
         watch: EvidenceWatch,
         rhythm: CheckpointRhythm,
         anchor: Anchor | None = None,
+        *,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._checkpoints, self._shards = checkpoints, shards
+        self._checkpoints, self._shards, self._pause = checkpoints, shards, pause
         self._tail, self._watch, self._rhythm, self._anchor = tail, watch, rhythm, anchor
         self._waiting: deque[SignedCheckpoint] = deque(maxlen=WAITING_ANCHORS)
         self._covered = -1
@@ -63,20 +68,26 @@ class IssueCheckpoints:
 
     async def _run(self) -> None:
         while True:
-            await self.turn()
-            await self._tail.beyond(max(self._covered, 0) + self._rhythm.records - 1, self._rhythm.seconds)
+            if await self.turn():
+                await self._tail.beyond(max(self._covered, 0) + self._rhythm.records - 1, self._rhythm.seconds)
+            else:
+                await self._pause(min(self._rhythm.seconds, MOST_PAUSE_SECONDS))
 
-    async def turn(self) -> None:
-        """Sign the log as it is, finish the shards that were closed, and anchor what is not anchored yet."""
+    async def turn(self) -> bool:
+        """Sign the log as it is, finish the shards that were closed, and anchor what is not anchored yet. Say whether all of it
+        could be signed."""
         async with self._turn:
-            await self._reported("sign", self._sign)
+            signed = await self._reported("sign", self._sign)
             await self._reported("anchor", self._anchor_waiting)
+            return signed
 
-    async def _reported(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _reported(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
             await work()
         except Exception as error:
             self._watch.failed(what, error)
+            return False
+        return True
 
     async def _sign(self) -> None:
         current = await self._checkpoints.current()

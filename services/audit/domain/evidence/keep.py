@@ -58,14 +58,16 @@ class Keep:
             self._recorded(await self._keeper.drop_shard(entry, years=self._years))
 
     async def place_hold(self, hold: LegalHold, by: Requester) -> LegalHold:
-        """Place a hold; the same one again is returned as it stands."""
+        """Place a hold; the same one again is returned as it stands. One that was released stands no more, and its id is not
+        given out twice: the log would tell two holds as one."""
         if hold.end_sequence is not None and hold.end_sequence <= hold.first_sequence:
             raise range_empty()
         standing = await self._shards.hold(hold.hold_id)
         if standing is None:
             self._recorded(await self._keeper.place_hold(self._scribe.hold_placed(hold, by)))
             standing = await self._hold(hold.hold_id)
-        if (standing.first_sequence, standing.end_sequence) != (hold.first_sequence, hold.end_sequence):
+        same = (standing.first_sequence, standing.end_sequence) == (hold.first_sequence, hold.end_sequence)
+        if not same or standing.release_time is not None:
             raise refused("hold_exists")
         return standing
 

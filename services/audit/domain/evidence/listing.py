@@ -8,12 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from libs.common import pagetokens
 from services.audit.domain.errors import page_token_invalid
-from services.audit.domain.evidence.model import LegalHold, Shard
+from services.audit.domain.evidence.model import LAST_SHARD, LegalHold, Shard
 from services.audit.domain.evidence.ports import CheckpointStore, Shards
 from services.audit.domain.model import LAST_SEQUENCE, SignedCheckpoint
 
 DEFAULT_PAGE_SIZE = 100
-LAST_SHARD = 2**31 - 1
 T = TypeVar("T")
 
 
@@ -45,6 +44,8 @@ class Paging:
         cursor = found[0] if len(found) == 1 else None
         # The token is opaque but not secret: whoever makes one up gets a refusal, not an error of the database.
         if type(cursor) is not kind or (isinstance(cursor, int) and not 0 <= cursor <= LAST_SEQUENCE):
+            raise page_token_invalid()
+        if isinstance(cursor, str) and "\0" in cursor:
             raise page_token_invalid()
         return cursor
 

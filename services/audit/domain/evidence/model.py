@@ -10,6 +10,8 @@ from libs.common.auth.identity import Identity
 from libs.common.facts import fact
 from services.audit.domain.model import Entry
 
+LAST_SHARD = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:

@@ -59,6 +59,7 @@ class Form(TypedDict, total=False):
     event_class: str
     event_time: str
     tool_version: str
+    tool_digest: str
     caller: _Caller
     task_id: str
     status: str
@@ -114,7 +115,9 @@ def call_of(evidence: Evidence) -> Call | None:
     outcome = _outcome(form) if form else None
     if form is None or outcome is None:
         return None
-    tool, version = _tool(form.get("tool_version", ""))
+    # Without a digest none was found, and what was asked for is any text a caller likes, also one in the form of a version's name:
+    # counting each would let callers fill the tables, and leave no room for what is really used.
+    tool, version = _tool(form.get("tool_version", "")) if form.get("tool_digest") else ("", "")
     caller = form.get("caller", {})
     return Call(
         tool=tool,
@@ -156,7 +159,6 @@ def _tool(name: str) -> tuple[str, str]:
     try:
         tool, version = split_version_name(name)
     except MeshError:
-        # What was asked for and not found is any text a caller likes; counting each would let callers fill the tables.
         return "", ""
     return tool.qualified, version
 
