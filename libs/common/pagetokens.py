@@ -32,5 +32,16 @@ def decode(query: Any, token: str) -> list[Any] | None:
     return cursor
 
 
+def decode_place(query: Any, token: str) -> int | None:
+    """Return the cursor of a token that is one number, as places in a list of rows are; None for the first page. Whoever asks may have
+    written the token: what is no number that a row can have raises PAGE_TOKEN_INVALID."""
+    cursor = decode(query, token)
+    if cursor is None:
+        return None
+    if len(cursor) != 1 or type(cursor[0]) is not int or not 0 <= cursor[0] < 2**63:
+        raise MeshError(Reason.PAGE_TOKEN_INVALID)
+    return cursor[0]
+
+
 def _fingerprint(query: Any) -> str:
     return hashlib.sha256(canonical(query)).hexdigest()[:24]

@@ -147,7 +147,7 @@ def _invalidations(
         view,
         clock,
         log,
-        policy_set_version=lambda: policies.version,
+        policy_set_version=lambda: policies.wanted,
         refresh=policies.refresh,
     )
     resources = [Resource(feed.start, feed.stop)]

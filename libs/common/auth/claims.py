@@ -25,6 +25,8 @@ MAX_CHAIN = 8
 MAX_GRANTS, MAX_SCOPES, MAX_GROUPS, MAX_RESOURCES, MAX_CONSTRAINTS, MAX_AUDIENCES = 256, 64, 64, 64, 32, 8
 _DID = re.compile(r"did:[a-z0-9]+:[A-Za-z0-9._:%-]+")
 _SCOPE = re.compile(r"[a-z][a-z0-9_.:-]*")
+# What no name holds: other readers end a text there, break a line, or cannot keep it at all.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _PROOFS = ("jkt", "x5t#S256")
 _TIERS = {USER, AGENT, INVOCATION}
@@ -213,8 +215,8 @@ def _several(value: Any, most: int, read: Callable[[Any], T]) -> tuple[T, ...]:
 
 
 def _text(value: Any, longest: int, shortest: int = 0) -> str:
-    if not isinstance(value, str) or not shortest <= len(value) <= longest:
-        raise ValueError("not a text, or of the wrong length")
+    if not isinstance(value, str) or not shortest <= len(value) <= longest or _CONTROL.search(value):
+        raise ValueError("not a text, of the wrong length, or with what no text of a token holds")
     return value
 
 

@@ -68,23 +68,27 @@ class InvalidationFollower:
     async def _follow(self) -> bool:
         """Apply messages until the stream ends; say whether there was any."""
         call = self._stub.WatchInvalidations(pb.WatchInvalidationsRequest())
-        heard = False
+        heard, begun = False, list[pb.WatchInvalidationsResponse]()
         try:
             while True:
                 async with asyncio.timeout(self._silence):
                     message = await call.read()
                 if not isinstance(message, pb.WatchInvalidationsResponse):
                     return heard
-                self._apply(message)
-                heard = self._well = True
+                begun.append(message)
+                if not message.continued:
+                    self._apply(begun)
+                    heard, begun = True, []
+                    self._well = True
         finally:
             call.cancel()
 
-    def _apply(self, message: pb.WatchInvalidationsResponse) -> None:
+    def _apply(self, messages: list[pb.WatchInvalidationsResponse]) -> None:
+        """Take over what several messages say as one: half of what is revoked would be a list with holes that is believed."""
         self._view.apply(
-            [revoked_of(one) for one in message.revocations],
-            policy_set_version=message.policy_set_version,
-            snapshot=message.snapshot,
+            [revoked_of(one) for message in messages for one in message.revocations],
+            policy_set_version=messages[-1].policy_set_version,
+            snapshot=messages[0].snapshot,
         )
 
     def _report(self, reason: str) -> None:

@@ -90,6 +90,8 @@ def test_a_child_tells_of_everyone_before_it() -> None:
         {"nbf": "now"},
         {"iat": None},
         {"tenant": 7},
+        {"tenant": "a\0b"},
+        {"groups": ["a\nb"]},
         {"trust": -1},
         {"session": "s" * 129},
         {"cnf": {"jkt": "short"}},

@@ -101,6 +101,19 @@ async def test_a_stream_that_falls_silent_is_opened_anew(channel: grpc.aio.Chann
     await follower.stop()
 
 
+async def test_a_word_that_breaks_off_in_the_middle_does_not_count(channel: grpc.aio.Channel, issuer: Issuer) -> None:
+    for key in ("key-1", "key-2"):
+        issuer.invalidations.revoke(key_id=key)
+    issuer.invalidations.breaking_off = 2
+    view, heard = RevocationView(SystemClock()), list[frozenset[str]]()
+    view.listen(lambda: heard.append(view.revoked_keys()))
+    follower = InvalidationFollower(channel, view, Log("test", level="error"))
+    await follower.start()
+    await until(view.believed)
+    assert (heard, issuer.invalidations.streams) == ([{"key-1", "key-2"}], 3)
+    await follower.stop()
+
+
 def verifier(signer: Any, channel: grpc.aio.Channel, clock: ManualClock) -> TokenVerifier:
     return TokenVerifier(
         signer.fetch_jwks,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from libs.common import pagetokens
@@ -17,4 +19,16 @@ def test_the_cursor_comes_back() -> None:
 def test_a_foreign_or_broken_token_is_refused(token: str) -> None:
     with pytest.raises(MeshError) as caught:
         pagetokens.decode({"q": 1}, token)
+    assert caught.value.reason is Reason.PAGE_TOKEN_INVALID
+
+
+def test_a_place_is_a_number_that_a_row_can_have() -> None:
+    assert pagetokens.decode_place("q", pagetokens.encode("q", [7])) == 7
+    assert pagetokens.decode_place("q", "") is None
+
+
+@pytest.mark.parametrize("cursor", [[], [1, 2], ["1"], [True], [-1], [2**63], [None]])
+def test_what_is_no_place_is_refused(cursor: list[Any]) -> None:
+    with pytest.raises(MeshError) as caught:
+        pagetokens.decode_place("q", pagetokens.encode("q", cursor))
     assert caught.value.reason is Reason.PAGE_TOKEN_INVALID

@@ -11,7 +11,14 @@ import typer
 from toolmesh_sdk.cli import options, output
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place
-from toolmesh_sdk.cli.policy_text import Sources, changes_between, print_problems, problems_of, read_documents
+from toolmesh_sdk.cli.policy_text import (
+    Sources,
+    changes_between,
+    left_out_of,
+    print_problems,
+    problems_of,
+    read_documents,
+)
 from toolmesh_sdk.cli.steward import as_steward, short
 from toolmesh_sdk.errors import ToolmeshError
 
@@ -61,7 +68,7 @@ def put(
             answer = transport.unary(_stub(transport).PutPolicy, request, None, repeatable=True)
         except ToolmeshError as error:
             if (problems := problems_of(error)) and not as_json:
-                print_problems(problems, sources)
+                print_problems(problems, sources, left_out=left_out_of(error))
                 raise typer.Exit(1) from None
             raise
     _print_set(answer.policy_set, as_json)

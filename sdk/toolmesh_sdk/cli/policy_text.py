@@ -69,7 +69,13 @@ def problems_of(error: ToolmeshError) -> list[policy_pb.PolicyProblem]:
     ]
 
 
-def print_problems(problems: Iterable[policy_pb.PolicyProblem], sources: Sources) -> None:
+def left_out_of(error: ToolmeshError) -> int:
+    """Return how many problems a refusal had no room for."""
+    told = error.metadata.get("violations_left_out", "0")
+    return int(told) if told.isascii() and told.isdecimal() else 0
+
+
+def print_problems(problems: Iterable[policy_pb.PolicyProblem], sources: Sources, *, left_out: int = 0) -> None:
     """Print problems as compilers do: file, line and column, then the line itself with a mark under the place."""
     console, count = output.err(), 0
     for each in problems:
@@ -81,7 +87,8 @@ def print_problems(problems: Iterable[policy_pb.PolicyProblem], sources: Sources
         if line is not None and each.column:
             console.print(output.text(f"    {line.expandtabs(1)}"))
             console.print(output.text(("    " + " " * (each.column - 1) + "^", "bold red")))
-    console.print(output.text(f"{count} problem{'s' if count != 1 else ''}; nothing was kept."))
+    more = f" and {left_out} more, which `toolmesh policy validate` lists" if left_out else ""
+    console.print(output.text(f"{count} problem{'s' if count != 1 else ''}{more}; nothing was kept."))
 
 
 def changes_between(before: policy_pb.PolicySet, after: policy_pb.PolicySet) -> Iterator[tuple[str, str]]:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar_engine import CedarEngine
 from services.authz.adapters.cedar_policies import CedarCompiler, PolicySetError
 from services.authz.adapters.policy_sets import PostgresPolicySets
-from services.authz.domain.errors import no_decision
+from services.authz.domain.errors import no_decision, policies_not_ready
+from services.authz.domain.policies.errors import policies_invalid
 from services.authz.domain.policies.model import Documents, Examination, NewSet, StoredSet
 
 # How many sets stay compiled beside the active one, for explanations and replays.
 _KEPT = 8
+# How long the set before may still decide here while the active one is compiled, which takes longest where it was not put.
+FOLLOW_SECONDS = 1.0
 
 
 class ActiveSets:
-    """Engines by version. `current` changes from one whole set to another between two decisions, never within one."""
+    """Engines by version. `current` changes from one whole set to another between two decisions, never within one. Where the active set takes
+    long to be ready, nothing is decided meanwhile rather than by a set that was replaced."""
 
-    def __init__(self, sets: PostgresPolicySets, compiler: CedarCompiler, log: Log) -> None:
-        self._sets, self._compiler, self._log = sets, compiler, log
+    def __init__(
+        self, sets: PostgresPolicySets, compiler: CedarCompiler, log: Log, *, follow_seconds: float = FOLLOW_SECONDS
+    ) -> None:
+        self._sets, self._compiler, self._log, self._follow_seconds = sets, compiler, log, follow_seconds
         self._current: CedarEngine | None = None
+        self._wanted, self._behind_since = "", 0.0
         self._engines: dict[str, asyncio.Task[CedarEngine]] = {}
         self._refreshing = asyncio.Lock()
 
@@ -29,12 +37,19 @@ class ActiveSets:
     def current(self) -> CedarEngine:
         if self._current is None:
             raise no_decision()
+        if self._wanted != self._current.version and time.monotonic() - self._behind_since > self._follow_seconds:
+            raise policies_not_ready()
         return self._current
 
     @property
     def version(self) -> str:
-        """The version of the active set here; empty before the first one is there."""
+        """The version of the set that decides here; empty before the first one is there."""
         return "" if self._current is None else self._current.version
+
+    @property
+    def wanted(self) -> str:
+        """The version of the active set, as soon as it is known here, ready or not."""
+        return self._wanted
 
     async def start(self, first: NewSet) -> None:
         """Make sure that there is a set, and load the active one."""
@@ -47,13 +62,18 @@ class ActiveSets:
         async with self._refreshing:
             version = await self._sets.active_version()
             if version and version != self.version:
+                if version != self._wanted:
+                    self._wanted, self._behind_since = version, time.monotonic()
                 engine = await self.of_version(version)
                 if engine is not None:
                     self._current = engine
                     self._log.info("policy set active", version=version)
+            elif version:
+                # Back to the one that decides, before another was ready.
+                self._wanted = version
 
     async def of_version(self, version: str) -> CedarEngine | None:
-        """Return the engine of a set, also of one that was active once; None when there is no such set."""
+        """Return the engine of a set, also of one that was active once; None when there is no such set. Raises POLICY_INVALID."""
         if version not in self._engines:
             stored = await self._sets.of_version(version)
             if stored is None:
@@ -65,10 +85,10 @@ class ActiveSets:
         try:
             # Whoever runs out of patience leaves the work to whoever comes next.
             return await asyncio.shield(task)
-        except PolicySetError:
+        except PolicySetError as error:
             self._engines.pop(version, None)
             self._log.error("a kept policy set cannot be used", version=version)
-            raise
+            raise policies_invalid(error.problems) from error
 
     async def examine(self, documents: Documents) -> Examination:
         """Say what is wrong with documents, without holding up other calls."""

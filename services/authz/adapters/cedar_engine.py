@@ -123,18 +123,22 @@ class CedarEngine:
             return [self._finding(case, name) for name in self._set.policies]
 
     def _finding(self, case: Case, name: str) -> Finding:
-        policy, answers = self._set.policies[name], no_answers()
+        policy, answers, unreadable = self._set.policies[name], no_answers(), False
         part = part_of({name: policy.parsed}, {name: policy.text})
-        if policy.reads:
-            case.ask_about_the_call([part], policy.reads, answers)
-        else:
-            answers = case.ask(part)
+        try:
+            if policy.reads:
+                case.ask_about_the_call([part], policy.reads, answers)
+            else:
+                answers = case.ask(part)
+        except TooManyArgumentsError:
+            # Nobody could be told of them, which is why the call was denied.
+            unreadable = True
         notes = policy.notes
         return Finding(
             policy=notes.id,
             effect=notes.effect,
             matched=any(name in answer.permits | answer.forbids for answer in answers.values()),
-            failed=any(answer.errors for answer in answers.values()),
+            failed=unreadable or any(answer.errors for answer in answers.values()),
             reason=notes.reason,
             document=policy.document,
             line=policy.line,

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from libs.common.auth.identity import Identity
+from libs.common.canonical import canonical
 from libs.common.jsonio import parse_object
 from services.authz.domain.model import CallFacts, Fact, Question
 
@@ -164,7 +165,8 @@ def _flat(arguments: dict[str, Any]) -> tuple[dict[str, str], dict[str, int], li
             raise TooManyArgumentsError
         if isinstance(value, dict | list):
             continue
-        text[pointer] = value if isinstance(value, str) else orjson.dumps(value).decode()
+        # In the one form that every equal value has: 7.0 is 7, to the tool and to its digest, and so to policy.
+        text[pointer] = value if isinstance(value, str) else canonical(value).decode()
         facts[f"{pattern}={text[pointer]}"] = None
         if isinstance(value, int | float) and not isinstance(value, bool):
             number[pointer] = _whole(value)

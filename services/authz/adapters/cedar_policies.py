@@ -33,8 +33,9 @@ MAX_PROBLEMS = 100
 MAX_DEPTH = 180
 # Cedar reads no deeper JSON than 128 levels, of which some lie around the conditions.
 _PARSED_DEPTH = 110
-# Characters that make a text read otherwise than it is: they turn the direction of what follows, or cannot be seen.
-_HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Characters that make a text read otherwise than it is: they turn the direction of what follows, or cannot be seen. A carriage return by
+# itself is one: Cedar ends a comment there, and nobody else does, so that what follows would be law and look like a remark.
+_HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 _NAME = re.compile(r"^\s*(\w+)\??\s*:", re.MULTILINE)
 
 

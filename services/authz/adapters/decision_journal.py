@@ -14,9 +14,10 @@ from contextlib import suppress
 import orjson
 from prometheus_client import Counter
 from sqlalchemy import func, select, text
+from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import separately, transaction
 from libs.common.telemetry.log import Log
@@ -43,7 +44,9 @@ _WRITE = text(
 _TRIM = text("delete from decisions where sequence <= (select coalesce(max(sequence), 0) - :kept from decisions)")
 
 written_total = Counter("toolmesh_authz_decisions_written_total", "Decisions that were written into the journal.")
-dropped_total = Counter("toolmesh_authz_decisions_dropped_total", "Decisions that the journal had no room for.")
+dropped_total = Counter(
+    "toolmesh_authz_decisions_dropped_total", "Decisions that the journal had no room for, or could not keep."
+)
 
 _Entry = tuple[Decision, Question, frozenset[Fact] | None]
 
@@ -145,6 +148,25 @@ class DecisionJournal:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _write(self, entries: list[_Entry]) -> None:
+        try:
+            await self._insert(entries)
+        except (MeshError, DataError) as error:
+            if isinstance(error, MeshError) and error.reason is not Reason.INVALID_REQUEST:
+                raise
+            if len(entries) > 1:
+                # One that the database cannot hold must not keep all that come after it from being written.
+                for entry in entries:
+                    await self._write([entry])
+                return
+            self._log.error("a decision cannot be kept", decision=entries[0][0].name, why=type(error).__name__)
+            dropped_total.inc()
+        else:
+            written_total.inc(len(entries))
+        for _ in entries:
+            _, question, _ = self._waiting.popleft()
+            self._waiting_bytes -= len(question.call.arguments)
+
+    async def _insert(self, entries: list[_Entry]) -> None:
         rows = orjson.dumps([self._row(*entry) for entry in entries]).decode()
         async with transaction(self._engine) as connection:
             await connection.execute(_WRITE, {"rows": rows})
@@ -152,10 +174,6 @@ class DecisionJournal:
             if self._since_trim >= _BATCH * 10:
                 await connection.execute(_TRIM, {"kept": self._kept})
                 self._since_trim = 0
-        for _ in entries:
-            _, question, _ = self._waiting.popleft()
-            self._waiting_bytes -= len(question.call.arguments)
-        written_total.inc(len(entries))
 
     def _row(self, decision: Decision, question: Question, reads: frozenset[Fact] | None) -> dict[str, object]:
         decision_id = decision.name.removeprefix("decisions/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from libs.common.clock import Clock
@@ -20,6 +20,8 @@ KEEP_SECONDS, KEEP_MISSING_SECONDS, MAX_KEPT = 300.0, 10.0, 4096
 # A host name, with a port that the method writes as %3A; then path segments of ordinary letters.
 _WEB = re.compile(r"did:web:[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(%3A[0-9]{1,5})?(:[A-Za-z0-9._%-]+)*")
 _MAX_KEYS = 16
+# Beside RSA, whose keys have no curve.
+_PROVING = frozenset({("EC", "P-256"), ("OKP", "Ed25519")})
 
 
 class MeshDids:
@@ -63,28 +65,35 @@ class MeshDids:
 
 def _from_letters(did: str) -> ResolvedDid:
     try:
-        return ResolvedDid(did, (thumbprint_of(did),))
+        return ResolvedDid(did, (thumbprint_of(did),) if _proves(jwk_of(did)) else ())
     except ValueError:
         raise did_not_found(did) from None
 
 
 def _thumbprints(document: dict[str, Any]) -> tuple[str, ...]:
-    """Return the thumbprints of the keys that the subject authenticates by; keys of unknown kinds are left out."""
+    """Return the thumbprints of the keys that the subject authenticates by; keys that prove nothing here are left out."""
     methods = {method["id"]: method for method in _objects(document.get("verificationMethod")) if "id" in method}
     found: dict[str, None] = {}
     for entry in _listed(document.get("authentication")):
         method = methods.get(entry) if isinstance(entry, str) else entry
         try:
-            found[_thumbprint(method or {})] = None
+            key = _key(method or {})
+            if _proves(key):
+                found[jwk_thumbprint(key)] = None
         except (ValueError, TypeError, AttributeError):
             continue
     return tuple(found)
 
 
-def _thumbprint(method: dict[str, Any]) -> str:
+def _key(method: dict[str, Any]) -> Mapping[str, Any]:
     if "publicKeyMultibase" in method:
-        return jwk_thumbprint(jwk_of(DID_KEY + str(method["publicKeyMultibase"])))
-    return jwk_thumbprint(method.get("publicKeyJwk", {}))
+        return jwk_of(DID_KEY + str(method["publicKeyMultibase"]))
+    return method.get("publicKeyJwk", {})  # type: ignore[no-any-return]
+
+
+def _proves(key: Mapping[str, Any]) -> bool:
+    """Say whether a proof by this key is one that the mesh takes; a token that is bound to another could be used by nobody."""
+    return key.get("kty") == "RSA" or (key.get("kty"), key.get("crv")) in _PROVING
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -46,16 +46,15 @@ class KeyFolder:
         }
 
     async def active(self) -> FileKey:
-        """Return the newest key that everyone has met; where all are new, the one that was published first, for an issuer must
-        be able to sign."""
+        """Return the newest key that everyone has met; where all are new, the one that was published first, for an issuer must be able to
+        sign. Of those that came here together, as all do to a new replica, that is the one with the oldest name."""
         keys = await self._current()
         revoked = self._revoked()
         usable = [key for key in keys.keys if key.kid not in revoked]
         if not usable:
             raise no_key_to_sign_with()
-        newest_first, met = usable[::-1], self._clock.now().timestamp() - PUBLISH_AHEAD
-        longest = min(newest_first, key=lambda key: self._since[key.kid])
-        return next((key for key in newest_first if self._since[key.kid] <= met), longest)
+        met, longest = self._clock.now().timestamp() - PUBLISH_AHEAD, min(usable, key=lambda key: self._since[key.kid])
+        return next((key for key in reversed(usable) if self._since[key.kid] <= met), longest)
 
     async def published(self) -> AbstractSet[str]:
         return frozenset(key.kid for key in (await self._current()).keys)

@@ -83,6 +83,12 @@ class PostgresPolicySets:
         assert stored is not None
         return stored
 
+    async def earlier(self) -> StoredSet | None:
+        async with separately(self._engine) as connection:
+            current = await _active(connection)
+            found = await _activation(connection, current.previous) if current is not None else None
+            return None if found is None else await _found(connection, policy_sets.c.number == found.set_number)
+
     async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredSet:
         async with transaction(self._engine) as connection:
             await connection.execute(_ALONE)

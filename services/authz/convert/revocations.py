@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -10,6 +11,8 @@ from toolmesh.authz.v1 import token_service_pb2 as pb
 from services.authz.domain.model import Invalidation, Revocation, Target
 from services.authz.domain.revoke_token import NEVER
 
+# Each may name somebody in 512 characters, and all of them must fit into what gRPC takes for one message.
+MAX_REVOCATIONS = 5_000
 _FIELDS = {"token": "token_id", "subject": "subject", "key": "key_id"}
 
 
@@ -31,14 +34,19 @@ def revocation_message(revocation: Revocation) -> pb.Revocation:
     return message
 
 
-def invalidation_message(word: Invalidation) -> pb.WatchInvalidationsResponse:
-    """Render a word to those who remember answers. They need not know why something was revoked, nor by whom."""
-    return pb.WatchInvalidationsResponse(
-        sequence=word.sequence,
-        revocations=[_bare(one) for one in word.revocations],
-        policy_set_version=word.policy_set_version,
-        snapshot=word.snapshot,
-    )
+def invalidation_messages(word: Invalidation) -> Iterator[pb.WatchInvalidationsResponse]:
+    """Render a word to those who remember answers, in as many messages as it takes. They need not know why something was revoked, nor by
+    whom."""
+    last = max(len(word.revocations) - 1, 0) // MAX_REVOCATIONS
+    for place in range(last + 1):
+        some = word.revocations[place * MAX_REVOCATIONS : (place + 1) * MAX_REVOCATIONS]
+        yield pb.WatchInvalidationsResponse(
+            sequence=word.sequence,
+            revocations=[_bare(one) for one in some],
+            policy_set_version=word.policy_set_version,
+            snapshot=word.snapshot and place == 0,
+            continued=place < last,
+        )
 
 
 def _bare(revocation: Revocation) -> pb.Revocation:

@@ -58,6 +58,11 @@ def no_decision() -> MeshError:
     return MeshError(Reason.POLICY_ENGINE_ERROR)
 
 
+def policies_not_ready() -> MeshError:
+    """Other policies are active than those that could be asked here, and they are still being made ready."""
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message="the policies are being replaced", retry_after=1.0)
+
+
 def token_not_issued(token_id: str) -> MeshError:
     """The ledger knows no such token."""
     return MeshError(Reason.NOT_FOUND, metadata={"token_id": token_id})

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from libs.common import pagetokens
 from libs.common.clock import Clock
-from libs.common.errors import MeshError, Reason
 from services.authz.domain.model import Revocation
 from services.authz.domain.ports import Revocations
 
@@ -25,16 +24,8 @@ class ListRevocations:
     async def __call__(self, page_size: int, page_token: str) -> tuple[Sequence[Revocation], str]:
         """Return a page and where to continue; empty after the last page. Raises PAGE_TOKEN_INVALID."""
         limit = page_size or DEFAULT_PAGE
-        before = _place(pagetokens.decode(_QUERY, page_token))
+        before = pagetokens.decode_place(_QUERY, page_token)
         found = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now())
         if len(found) <= limit:
             return found, ""
         return found[:limit], pagetokens.encode(_QUERY, [found[limit - 1].sequence])
-
-
-def _place(cursor: list[object] | None) -> int | None:
-    if cursor is None:
-        return None
-    if len(cursor) != 1 or not isinstance(cursor[0], int):
-        raise MeshError(Reason.PAGE_TOKEN_INVALID)
-    return cursor[0]

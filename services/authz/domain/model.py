@@ -90,7 +90,8 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDid:
-    """A DID that somebody vouches for, with the thumbprints (RFC 7638) of the keys it authenticates by, the first one first."""
+    """A DID that somebody vouches for, with the thumbprints (RFC 7638) of the keys it authenticates by and can make proofs with, the first
+    one first."""
 
     did: str
     thumbprints: tuple[str, ...] = ()

@@ -70,4 +70,5 @@ class TokenHandlers(rpc.TokenServiceServicer):
         self, request: pb.WatchInvalidationsRequest, context: Context
     ) -> AsyncIterator[pb.WatchInvalidationsResponse]:
         async for word in self.watch_invalidations():
-            yield convert_revocations.invalidation_message(word)
+            for message in convert_revocations.invalidation_messages(word):
+                yield message

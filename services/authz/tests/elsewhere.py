@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,10 +13,10 @@ from typing import Any
 
 @dataclass
 class Elsewhere:
-    """What the server answers by path: bytes, or a status. Counts the requests."""
+    """What the server answers by path: bytes, a status, or as it pleases. Counts the requests."""
 
     address: str = ""
-    documents: dict[str, bytes | int] = field(default_factory=dict)
+    documents: dict[str, bytes | int | Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
 
@@ -29,6 +29,9 @@ def serving(pki: Any) -> Iterator[Elsewhere]:
         def do_GET(self) -> None:
             elsewhere.asked.append(self.path)
             answer = elsewhere.documents.get(self.path, 404)
+            if callable(answer):
+                answer(self)
+                return
             status, body = (answer, b"") if isinstance(answer, int) else (200, answer)
             self.send_response(status)
             if status in (301, 302):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from libs.common.auth.identity import Identity
@@ -272,3 +273,20 @@ def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path
 def test_policies_read_the_name_of_the_tool(tmp_path: Path, condition: str) -> None:
     assert judged(tmp_path, question(), permit("it", condition)).outcome == Allow()
     assert judged(tmp_path, question(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def test_a_call_with_too_many_arguments_is_denied_and_can_be_explained(tmp_path: Path) -> None:
+    reading = 'context.arguments.text.hasTag("/a")'
+    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("reads", reading))), SILENT)
+    crowded = question(arguments=orjson.dumps({"many": list(range(3_000))}))
+    assert engine.judge(crowded).outcome == Deny(Reason.PERMISSION_DENIED)
+    found = {finding.policy: (finding.matched, finding.failed) for finding in engine.findings(crowded)}
+    assert found == {"open": (True, False), "reads": (False, True)}
+
+
+@pytest.mark.parametrize("written", [b"7", b"7.0", b"7e0", b"0.7e1", b"70e-1"])
+def test_a_number_is_the_same_fact_however_it_is_written(tmp_path: Path, written: bytes) -> None:
+    seven = 'context.arguments.facts.contains("/level=7") && context.arguments.text.getTag("/level") == "7"'
+    guarded = f'context.arguments.text.hasTag("/level") && {seven}'
+    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("seven", guarded))), SILENT)
+    assert engine.judge(question(arguments=b'{"level": ' + written + b"}")).policies == ("seven",)

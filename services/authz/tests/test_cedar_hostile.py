@@ -38,16 +38,20 @@ def test_no_depth_ends_the_process(repository: Path) -> None:
 from services.authz.adapters.cedar_policies import compiler_for
 from services.authz.wiring import POLICIES
 compiler = compiler_for(POLICIES)
+head = '@id("a") @effect("allow") @reason("r") permit (principal, action, resource) '
 for body in ({", ".join(DEEP.values())},):
-    text = '@id("a") @effect("allow") @reason("r") permit (principal, action, resource) when {{ ' + body + ' }};'
+    text = head + 'when {{ ' + body + ' }};'
     problems, count = compiler.examine({{"a.cedar": text}})
     print([problem.rule for problem in problems], count)
     if not problems:
         compiler.compile({{"a.cedar": text}})
+# A comment for everyone but the parser.
+problems, count = compiler.examine({{"a.cedar": head + '//' + chr(13) + 'when {{ ' + {DEEP["brackets"]} + ' }}' + chr(10) + ';'}})
+print([problem.rule for problem in problems], count)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["['size'] 0"] * (len(DEEP) - 1) + ["[] 1"]
+    assert done.stdout.splitlines() == ["['size'] 0"] * (len(DEEP) - 1) + ["[] 1", "['text'] 0"]
 
 
 def test_more_policies_than_allowed_are_refused_as_a_whole(compiler: CedarCompiler) -> None:
@@ -86,6 +90,22 @@ def test_strange_texts_are_problems_and_nothing_worse(compiler: CedarCompiler, t
     problems, _ = compiler.examine({"a.cedar": text})
     assert problems
     assert all(problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "hidden", ['when { principal.tenant == "a" }', "; permit (principal, action, resource)", "// twice\r"]
+)
+def test_what_only_the_parser_would_see_is_refused_at_its_place(compiler: CedarCompiler, hidden: str) -> None:
+    shown = permit("p").removesuffix(";")
+    problems, count = compiler.examine({"a.cedar": f"{shown} // a remark\r{hidden}\n;"})
+    assert [(problem.rule, problem.line, problem.column) for problem in problems] == [
+        ("text", 1, len(f"{shown} // a remark\r"))
+    ]
+    assert count == 0
+
+
+def test_lines_may_end_as_they_do_elsewhere(compiler: CedarCompiler) -> None:
+    assert compiler.examine({"a.cedar": f"// a remark\r\n{permit('p')}\r\n"}) == ([], 1)
 
 
 @pytest.mark.parametrize("name", ["a.json", "schema.cedarschema", "a.txt"])

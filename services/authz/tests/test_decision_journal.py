@@ -174,3 +174,17 @@ async def test_a_database_that_is_away_loses_nothing_that_fits(engine: AsyncEngi
         with pytest.raises(ProgrammingError):
             await journal.flush()
     assert await journal.count(10) == 1
+
+
+async def test_one_that_the_database_cannot_hold_is_let_go_and_counted_and_all_others_are_kept(
+    engine: AsyncEngine,
+) -> None:
+    journal, before = DecisionJournal(engine, QUIET, seal=None), decision_journal.dropped_total._value.get()
+    made, odd = [decided() for _ in range(4)], asked()
+    odd = replace(odd, call=replace(odd.call, session_id="a\0b"))
+    for place, decision in enumerate(made):
+        journal.record(decision, odd if place == 1 else asked(), frozenset())
+    found = [await journal.find(each.name.removeprefix("decisions/")) for each in made]
+    assert [each is not None for each in found] == [True, False, True, True]
+    assert decision_journal.dropped_total._value.get() - before == 1
+    await journal.stop()

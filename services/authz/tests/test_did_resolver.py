@@ -17,7 +17,7 @@ from services.authz.adapters.did_key import jwk_of, thumbprint_of
 from services.authz.adapters.did_resolver import KEEP_MISSING_SECONDS, KEEP_SECONDS, MeshDids
 from services.authz.adapters.https_documents import HttpsDocuments
 from services.authz.tests.elsewhere import Elsewhere, serving
-from services.authz.tests.test_did_key import ED25519, P256, X25519
+from services.authz.tests.test_did_key import ED25519, P256, SECP256K1, X25519
 
 BOB = "did:web:example.com:users:bob"
 
@@ -52,6 +52,14 @@ async def reason(dids: MeshDids, did: str) -> Reason:
 
 async def test_a_key_speaks_for_itself(dids: MeshDids) -> None:
     assert (await dids.resolve(ED25519)).thumbprints == (thumbprint_of(ED25519),)
+
+
+async def test_a_key_that_no_proof_can_be_made_with_vouches_and_binds_nothing(dids: MeshDids, tmp_path: Path) -> None:
+    assert (await dids.resolve(SECP256K1)).thumbprints == ()
+    method = {"id": "#0", "publicKeyMultibase": SECP256K1.removeprefix("did:key:")}
+    other = {"id": "#5", "publicKeyJwk": {"kty": "EC", "crv": "P-384", "x": "a", "y": "b"}}
+    put(tmp_path, BOB, document(authentication=[method, other, "#2"]))
+    assert (await dids.resolve(BOB)).thumbprints == (thumbprint_of(ED25519),)
 
 
 async def test_the_operator_vouches_for_the_meshs_own_names(dids: MeshDids) -> None:

@@ -50,7 +50,9 @@ class Replica:
         self.clock = ManualClock(self.source.began)
         self.view = RevocationView(SystemClock(), max_silence=0.3)
         self.version = "set-1"
-        self.refreshed = 0
+        self.refreshed, self.unusable = 0, False
+        self.ready = asyncio.Event()
+        self.ready.set()
         self.feed = PolledInvalidationFeed(
             self.source,  # type: ignore[arg-type]
             self.view,
@@ -62,6 +64,9 @@ class Replica:
         )
 
     async def _refresh(self) -> None:
+        await self.ready.wait()
+        if self.unusable:
+            raise MeshError(Reason.POLICY_INVALID)
         self.refreshed += 1
         self.version = f"set-{self.source.last}"
 
@@ -134,6 +139,52 @@ async def test_a_look_that_fails_is_not_told_and_in_the_end_nothing_is_believed(
     replica.source.failure = None
     assert names(await waiting) == ["meanwhile"]
     assert replica.view.believed()
+
+
+async def test_a_revocation_does_not_wait_for_policies_that_take_long_to_be_ready(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    replica.ready.clear()
+    replica.source.revoke("second")
+    told = await heard(watch, lambda word: word.revocations)
+    assert (names(told), replica.refuses("second"), replica.refreshed) == (["second"], True, 1)
+    # Those that are wanted after these are followed too.
+    replica.source.revoke("third")
+    assert names(await heard(watch, lambda word: word.revocations)) == ["third"]
+    replica.ready.set()
+    await heard(watch, lambda word: word.policy_set_version == "set-3")
+    assert replica.view.believed()
+
+
+async def test_policies_that_cannot_follow_leave_nothing_to_be_told(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    replica.unusable = True
+    replica.source.revoke("second")
+    waiting = asyncio.ensure_future(heard(watch, lambda word: word.revocations))
+    await until(lambda: replica.refuses("second") and not replica.view.believed())
+    assert not waiting.done()
+    replica.unusable = False
+    assert names(await waiting) == ["second"]
+
+
+async def test_whoever_comes_while_the_feed_cannot_be_read_is_told_nothing_until_it_can(replica: Replica) -> None:
+    replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    looks = replica.source.looks
+    # Whoever follows comes back whenever it hears nothing: what is told then must not be older than its coming.
+    coming = [asyncio.ensure_future(anext(replica.feed.watch())) for _ in range(3)]
+    await until(lambda: replica.source.looks > looks + 3 and not replica.view.believed())
+    assert not any(one.done() for one in coming)
+    replica.source.revoke("meanwhile")
+    replica.source.failure = None
+    assert [names(await one) for one in coming] == [["first", "meanwhile"]] * 3
+
+
+async def test_whoever_comes_when_the_replica_is_about_to_end_is_sent_away(replica: Replica) -> None:
+    replica.feed.end()
+    with pytest.raises(MeshError) as caught:
+        await anext(replica.feed.watch())
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
 async def test_a_revocation_returns_when_this_replica_keeps_to_it(replica: Replica) -> None:

@@ -62,18 +62,30 @@ async def test_a_key_that_lay_there_long_before_the_process_began_signs_at_once(
     assert (await ring.active()).kid == json.loads(await ring.jwks())["keys"][-1]["kid"]
 
 
+async def test_a_replica_that_comes_with_a_rotation_does_not_sign_with_a_key_that_nobody_has_met(
+    folder: Path, clock: ManualClock, quiet: Log, pems: tuple[bytes, ...]
+) -> None:
+    # As a secret is mounted, or a folder copied: every file is as young as the replica.
+    (folder / SECOND).write_bytes(pems[1])
+    ring = KeyFolder(folder, clock, quiet)
+    oldest, newest = (key["kid"] for key in json.loads(await ring.jwks())["keys"])
+    assert (await ring.active()).kid == oldest
+    clock.advance(PUBLISH_AHEAD)
+    assert (await ring.active()).kid == newest
+
+
 async def test_a_revoked_key_never_signs_again_and_stays_published(
     folder: Path, clock: ManualClock, quiet: Log, pems: tuple[bytes, ...]
 ) -> None:
     (folder / SECOND).write_bytes(pems[1])
     revoked: set[str] = set()
     ring = KeyFolder(folder, clock, quiet, revoked=lambda: revoked)
-    newest = await ring.active()
-    revoked.add(newest.kid)
-    older = await ring.active()
-    assert older.kid != newest.kid
-    assert await ring.published() == {older.kid, newest.kid}
-    revoked.add(older.kid)
+    first = await ring.active()
+    revoked.add(first.kid)
+    other = await ring.active()
+    assert other.kid != first.kid
+    assert await ring.published() == {first.kid, other.kid}
+    revoked.add(other.kid)
     with pytest.raises(MeshError) as caught:
         await ring.active()
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

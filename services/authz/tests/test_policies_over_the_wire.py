@@ -8,12 +8,16 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from sqlalchemy import update
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 from toolmesh.authz.v1 import policy_service_pb2_grpc as rpc
 from toolmesh.authz.v1.capability_token_pb2 import ArgumentConstraint
 
+from libs.common import pagetokens
 from libs.common.errors import Reason
-from libs.common.rpc.status import from_rpc_error
+from libs.common.rpc.status import LEFT_OUT, from_rpc_error
+from libs.common.sql.engine import engine_for, transaction
+from services.authz.adapters.tables import policy_documents
 from services.authz.tests.conftest import ALICE
 from services.authz.tests.planted import ask, forbid, permit
 from services.authz.tests.test_handlers import refusal
@@ -327,3 +331,58 @@ async def test_many_problems_arrive_as_far_as_an_answer_carries_them(mesh: Any) 
     assert error.violations[0].path.startswith("planted.cedar:1:")
     request = pb.ValidatePolicyRequest(documents=[document(text)], base="policySets/1")
     assert len((await stub(mesh).ValidatePolicy(request)).problems) == 100
+
+
+async def test_what_no_row_can_hold_is_the_askers_mistake(mesh: Any) -> None:
+    beyond = "policySets/99999999999999999999"
+    odd = document(permit("a"))
+    for asking in (
+        stub(mesh).GetPolicySet(pb.GetPolicySetRequest(name=beyond)),
+        stub(mesh).ActivatePolicySet(pb.ActivatePolicySetRequest(name=beyond)),
+        stub(mesh).PutPolicy(pb.PutPolicyRequest(documents=[odd], comment="a\0b")),
+    ):
+        assert (await refusal(asking)).reason is Reason.INVALID_REQUEST
+    place = pagetokens.encode("policySets", ["first"])
+    asking = stub(mesh).ListPolicySets(pb.ListPolicySetsRequest(page_token=place))
+    assert (await refusal(asking)).reason is Reason.PAGE_TOKEN_INVALID
+
+
+async def test_a_session_that_cannot_be_kept_is_not_asked_about_and_harms_no_other_decision(mesh: Any) -> None:
+    token = (await mesh.mint()).token
+    before = await mesh.check(token)
+    assert (await refusal(mesh.check(token, session_id="a\0b"))).reason is Reason.INVALID_REQUEST
+    after = await mesh.check(token)
+    for decision in (before, after):
+        assert (await explain(mesh, decision.name)).decision.name == decision.name
+
+
+async def test_however_much_is_wrong_the_refusal_says_so_and_validation_lists_it(mesh: Any) -> None:
+    documents = [document("\n".join(permit("p" * 120) for _ in range(101)))]
+    error = await refusal(stub(mesh).PutPolicy(pb.PutPolicyRequest(documents=documents)))
+    assert error.reason is Reason.POLICY_INVALID
+    assert len(error.violations) + int(error.metadata[LEFT_OUT]) == 100
+    found = await stub(mesh).ValidatePolicy(pb.ValidatePolicyRequest(documents=documents))
+    assert len(found.problems) == 100
+
+
+async def test_going_back_to_a_set_that_cannot_be_used_any_more_changes_nothing(
+    start: Callable[..., Any], mesh: Any
+) -> None:
+    old, new = await put(mesh, permit("old")), await put(mesh, permit("new"))
+    await activate(mesh, old)
+    await activate(mesh, new)
+    # As another schema would leave it behind.
+    engine = engine_for(mesh.database_url, schema="authz")
+    async with transaction(engine) as connection:
+        spoilt = update(policy_documents).where(policy_documents.c.set_number == int(old.name.split("/")[1]))
+        await connection.execute(spoilt.values(text=permit("old", "principal.gone")))
+    await engine.dispose()
+    other = await start(TOOLMESH_DATABASE_URL=mesh.database_url)
+    for asking in (
+        stub(other).RollbackPolicySet(pb.RollbackPolicySetRequest()),
+        stub(other).ActivatePolicySet(pb.ActivatePolicySetRequest(name=old.name)),
+    ):
+        assert (await refusal(asking)).reason is Reason.POLICY_INVALID
+    active = (await stub(other).GetPolicySet(pb.GetPolicySetRequest(name="policySets/active"))).policy_set
+    assert active.name == new.name
+    assert outcome(await other.check((await other.mint()).token)) == "allow"

@@ -183,3 +183,37 @@ async def test_whoever_gives_up_waiting_leaves_the_work_to_the_next(engine: Asyn
     go_on.set()
     await active.refresh()
     assert (active.version, compiled) == (set_of(permit("p")).version, [1])
+
+
+async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_before_for_long(
+    engine: AsyncEngine, sets: PostgresPolicySets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = set_of(permit("p")), set_of(permit("p"), forbid("f"))
+    quiet, go_on, began = Log("authz", level="error"), asyncio.Event(), asyncio.Event()
+    patient, hasty = (ActiveSets(sets, COMPILER, quiet, follow_seconds=seconds) for seconds in (600, 0))
+    for active in (patient, hasty):
+        await active.start(first)
+    await sets.put(second)
+    await sets.activate(2, 1, "operator", NOW)
+
+    async def slowly(stored: Any) -> Any:
+        began.set()
+        await go_on.wait()
+        return await ActiveSets._compiled(hasty, stored)
+
+    for active in (patient, hasty):
+        monkeypatch.setattr(active, "_compiled", slowly)
+        refreshing = asyncio.create_task(active.refresh())
+        await began.wait()
+        began.clear()
+        assert (active.version, active.wanted) == (first.version, second.version)
+        if active is patient:
+            assert active.current.version == first.version
+        else:
+            with pytest.raises(MeshError) as caught:
+                assert active.current
+            assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+        go_on.set()
+        await refreshing
+        go_on.clear()
+        assert active.current.version == active.wanted == second.version

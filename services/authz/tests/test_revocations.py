@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc.aio
@@ -13,10 +14,18 @@ from toolmesh.authz.v1 import token_service_pb2 as pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
+from libs.common.auth.invalidations import InvalidationFollower
+from libs.common.auth.revocations import Descent, RevocationView
+from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.status import from_rpc_error
+from libs.common.telemetry.log import Log
+from services.authz.convert import revocations as convert
+from services.authz.domain.model import Invalidation, Revocation, Target
 from services.authz.tests.conftest import ALICE, SECOND
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOB = "did:web:toolmesh.local:users:bob"
 AGENT = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
 
@@ -209,6 +218,39 @@ async def test_a_watch_begins_with_all_that_matters_and_speaks_even_when_nothing
     told = await heard(watch, lambda message: message.revocations)
     assert [one.subject for one in told.revocations] == [ALICE]
     watch.cancel()
+
+
+async def test_more_than_fits_into_one_message_is_told_in_several_that_count_together(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "MAX_REVOCATIONS", 2)
+    revoked = [(await tokens.mesh.mint()).claims.token_id for _ in range(5)]
+    for token_id in revoked:
+        await tokens.revoke(token_id=token_id)
+    watch = tokens.executor.WatchInvalidations(pb.WatchInvalidationsRequest())
+    told = [await watch.read() for _ in range(3)]
+    assert [(message.snapshot, message.continued) for message in told] == [(True, True), (False, True), (False, False)]
+    assert [one.token_id for message in told for one in message.revocations] == revoked
+    watch.cancel()
+    view = RevocationView(SystemClock())
+    follower = InvalidationFollower(tokens.mesh.channel("executor"), view, Log("test", level="error"))
+    await follower.start()
+    async with asyncio.timeout(10):
+        while not view.believed():  # noqa: ASYNC110  (the view tells nobody when it changes)
+            await asyncio.sleep(0.01)
+    assert all(view.refuses(Descent(frozenset({f"token:{token_id}"}))) for token_id in revoked)
+    await follower.stop()
+
+
+def test_as_many_as_are_told_at_once_always_fit_into_a_message() -> None:
+    longest = Revocation(2**62, Target("subject", "did:web:" + "a" * 504), "", "", NOW, NOW)
+    word = Invalidation(2**62, "sha256:" + "0" * 64, (longest,) * (convert.MAX_REVOCATIONS * 2), snapshot=True)
+    assert max(message.ByteSize() for message in convert.invalidation_messages(word)) < MAX_MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("target", [{"token_id": "a\0b"}, {"key_id": "a\0b"}, {"subject": ALICE, "reason": "a\0b"}])
+async def test_what_no_row_can_hold_is_the_askers_mistake(tokens: Tokens, target: dict[str, str]) -> None:
+    assert (await refusal(tokens.revoke(**target))).reason is Reason.INVALID_REQUEST
 
 
 async def test_only_services_watch(tokens: Tokens) -> None:

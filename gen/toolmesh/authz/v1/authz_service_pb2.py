@@ -28,7 +28,7 @@ from toolmesh.authz.v1 import capability_token_pb2 as toolmesh_dot_authz_dot_v1_
 from toolmesh.authz.v1 import decision_pb2 as toolmesh_dot_authz_dot_v1_dot_decision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/authz_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a(toolmesh/authz/v1/capability_token.proto\x1a toolmesh/authz/v1/decision.proto\"\xb7\x05\n\x11IssueTokenRequest\x12<\n\x07subject\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12\x36\n\x05tools\x18\x02 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x03 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12\x35\n\x08lifetime\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x18\n\x06tenant\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\x06groups\x18\x06 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x1e\n\x0btrust_level\x18\x07 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\"\n\taudiences\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12/\n\x14resource_constraints\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\n \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x0b \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12(\n\x10\x64\x65legation_depth\x18\x0c \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x35\n\x0c\x63onfirmation\x18\r \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\x12\x1c\n\nsession_id\x18\x0e \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x42\x13\n\x11_delegation_depth\"]\n\x12IssueTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"4\n\x16IntrospectTokenRequest\x12\x1a\n\x05token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\"w\n\x17IntrospectTokenResponse\x12\x0e\n\x06\x61\x63tive\x18\x01 \x01(\x08\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\x12\x12\n\nerror_code\x18\x03 \x01(\t\"\x10\n\x0eGetJwksRequest\"\x1f\n\x0fGetJwksResponse\x12\x0c\n\x04jwks\x18\x01 \x01(\x0c\"t\n\x0c\x43heckRequest\x12\x32\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\x06\xbaH\x03\xc8\x01\x01\x12\x30\n\x07subject\x18\x02 \x01(\x0b\x32\x1f.toolmesh.authz.v1.SubjectFacts\"\xca\x02\n\x0cSubjectFacts\x12<\n\x07subject\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12:\n\x04kind\x18\x02 \x01(\x0e\x32 .toolmesh.authz.v1.PrincipalKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x18\n\x06tenant\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1e\n\x0btrust_level\x18\x04 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1f\n\x06groups\x18\x05 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x1f\n\x06scopes\x18\x06 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x44\n\x0con_behalf_of\x18\x07 \x01(\tB.\xbaH+r)\x18\x80\x04\x32$^(did:[a-z0-9]+:[A-Za-z0-9._:%-]+)?$\"\x85\x06\n\tCallFacts\x12\x61\n\x0ctool_version\x18\x01 \x01(\tBK\xbaHHrF\x18\x80\x04\x32\x41^tools/[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*/versions/[0-9A-Za-z.+-]+$\x12\x1f\n\x0btool_digest\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12N\n\x0emutation_class\x18\x03 \x01(\tB6\xbaH3r1R\tread_onlyR\x10write_reversibleR\x12write_irreversible\x12!\n\x0frequired_scopes\x18\x04 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10 \x12&\n\x14required_permissions\x18\x05 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x16\n\x04tags\x18\x06 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10 \x12\x17\n\x0f\x61pproval_always\x18\x07 \x01(\x08\x12\x1f\n\x0cimpact_scope\x18\x08 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\n(\x00\x12\"\n\x10\x61rguments_digest\x18\t \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1c\n\nsession_id\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\rinvocation_id\x18\x0b \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x0c \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12#\n\tresources\x18\r \x03(\tB\x10\xbaH\r\x92\x01\n\x10\x80\x02\"\x05r\x03\x18\x80\x10\x12\x14\n\x0c\x63losed_world\x18\x0e \x01(\x08\x12\x1d\n\ntool_trust\x18\x0f \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12%\n\rresult_labels\x18\x10 \x03(\tB\x0e\xbaH\x0b\x92\x01\x08\x10\x10\"\x04r\x02\x18@\x12W\n\x04risk\x18\x11 \x03(\x0b\x32&.toolmesh.authz.v1.CallFacts.RiskEntryB!\xbaH\x1e\x9a\x01\x1b\x10 \"\x17r\x15\x18@2\x11^[a-z][a-z0-9_]*$\x1a+\n\tRiskEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\">\n\rCheckResponse\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1b.toolmesh.authz.v1.Decision\"L\n\x11\x42\x61tchCheckRequest\x12\x37\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x64\"D\n\x12\x42\x61tchCheckResponse\x12.\n\tdecisions\x18\x01 \x03(\x0b\x32\x1b.toolmesh.authz.v1.Decision\"N\n\x12\x46ilterToolsRequest\x12\x38\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"^\n\x13\x46ilterToolsResponse\x12+\n\x05tools\x18\x01 \x03(\x0e\x32\x1c.toolmesh.authz.v1.Usability\x12\x1a\n\x12policy_set_version\x18\x02 \x01(\t*~\n\rPrincipalKind\x12\x1e\n\x1aPRINCIPAL_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13PRINCIPAL_KIND_USER\x10\x01\x12\x18\n\x14PRINCIPAL_KIND_AGENT\x10\x02\x12\x1a\n\x16PRINCIPAL_KIND_SERVICE\x10\x03*q\n\tUsability\x12\x19\n\x15USABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11USABILITY_ALLOWED\x10\x01\x12\x1c\n\x18USABILITY_NEEDS_APPROVAL\x10\x02\x12\x14\n\x10USABILITY_DENIED\x10\x03\x32\xaa\x04\n\x0c\x41uthzService\x12Y\n\nIssueToken\x12$.toolmesh.authz.v1.IssueTokenRequest\x1a%.toolmesh.authz.v1.IssueTokenResponse\x12h\n\x0fIntrospectToken\x12).toolmesh.authz.v1.IntrospectTokenRequest\x1a*.toolmesh.authz.v1.IntrospectTokenResponse\x12P\n\x07GetJwks\x12!.toolmesh.authz.v1.GetJwksRequest\x1a\".toolmesh.authz.v1.GetJwksResponse\x12J\n\x05\x43heck\x12\x1f.toolmesh.authz.v1.CheckRequest\x1a .toolmesh.authz.v1.CheckResponse\x12Y\n\nBatchCheck\x12$.toolmesh.authz.v1.BatchCheckRequest\x1a%.toolmesh.authz.v1.BatchCheckResponse\x12\\\n\x0b\x46ilterTools\x12%.toolmesh.authz.v1.FilterToolsRequest\x1a&.toolmesh.authz.v1.FilterToolsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/authz_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a(toolmesh/authz/v1/capability_token.proto\x1a toolmesh/authz/v1/decision.proto\"\xc1\x05\n\x11IssueTokenRequest\x12<\n\x07subject\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12\x36\n\x05tools\x18\x02 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x03 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12\x35\n\x08lifetime\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x18\n\x06tenant\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\x06groups\x18\x06 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x1e\n\x0btrust_level\x18\x07 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\"\n\taudiences\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12/\n\x14resource_constraints\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\n \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x0b \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12(\n\x10\x64\x65legation_depth\x18\x0c \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x35\n\x0c\x63onfirmation\x18\r \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\x12&\n\nsession_id\x18\x0e \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$B\x13\n\x11_delegation_depth\"]\n\x12IssueTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"4\n\x16IntrospectTokenRequest\x12\x1a\n\x05token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\"w\n\x17IntrospectTokenResponse\x12\x0e\n\x06\x61\x63tive\x18\x01 \x01(\x08\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\x12\x12\n\nerror_code\x18\x03 \x01(\t\"\x10\n\x0eGetJwksRequest\"\x1f\n\x0fGetJwksResponse\x12\x0c\n\x04jwks\x18\x01 \x01(\x0c\"t\n\x0c\x43heckRequest\x12\x32\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\x06\xbaH\x03\xc8\x01\x01\x12\x30\n\x07subject\x18\x02 \x01(\x0b\x32\x1f.toolmesh.authz.v1.SubjectFacts\"\xca\x02\n\x0cSubjectFacts\x12<\n\x07subject\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12:\n\x04kind\x18\x02 \x01(\x0e\x32 .toolmesh.authz.v1.PrincipalKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x18\n\x06tenant\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1e\n\x0btrust_level\x18\x04 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1f\n\x06groups\x18\x05 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x1f\n\x06scopes\x18\x06 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12\x44\n\x0con_behalf_of\x18\x07 \x01(\tB.\xbaH+r)\x18\x80\x04\x32$^(did:[a-z0-9]+:[A-Za-z0-9._:%-]+)?$\"\x8f\x06\n\tCallFacts\x12\x61\n\x0ctool_version\x18\x01 \x01(\tBK\xbaHHrF\x18\x80\x04\x32\x41^tools/[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*/versions/[0-9A-Za-z.+-]+$\x12\x1f\n\x0btool_digest\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12N\n\x0emutation_class\x18\x03 \x01(\tB6\xbaH3r1R\tread_onlyR\x10write_reversibleR\x12write_irreversible\x12!\n\x0frequired_scopes\x18\x04 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10 \x12&\n\x14required_permissions\x18\x05 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x16\n\x04tags\x18\x06 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10 \x12\x17\n\x0f\x61pproval_always\x18\x07 \x01(\x08\x12\x1f\n\x0cimpact_scope\x18\x08 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\n(\x00\x12\"\n\x10\x61rguments_digest\x18\t \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12&\n\nsession_id\x18\n \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x1f\n\rinvocation_id\x18\x0b \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x0c \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12#\n\tresources\x18\r \x03(\tB\x10\xbaH\r\x92\x01\n\x10\x80\x02\"\x05r\x03\x18\x80\x10\x12\x14\n\x0c\x63losed_world\x18\x0e \x01(\x08\x12\x1d\n\ntool_trust\x18\x0f \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12%\n\rresult_labels\x18\x10 \x03(\tB\x0e\xbaH\x0b\x92\x01\x08\x10\x10\"\x04r\x02\x18@\x12W\n\x04risk\x18\x11 \x03(\x0b\x32&.toolmesh.authz.v1.CallFacts.RiskEntryB!\xbaH\x1e\x9a\x01\x1b\x10 \"\x17r\x15\x18@2\x11^[a-z][a-z0-9_]*$\x1a+\n\tRiskEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\">\n\rCheckResponse\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1b.toolmesh.authz.v1.Decision\"L\n\x11\x42\x61tchCheckRequest\x12\x37\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x64\"D\n\x12\x42\x61tchCheckResponse\x12.\n\tdecisions\x18\x01 \x03(\x0b\x32\x1b.toolmesh.authz.v1.Decision\"N\n\x12\x46ilterToolsRequest\x12\x38\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.CallFactsB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"^\n\x13\x46ilterToolsResponse\x12+\n\x05tools\x18\x01 \x03(\x0e\x32\x1c.toolmesh.authz.v1.Usability\x12\x1a\n\x12policy_set_version\x18\x02 \x01(\t*~\n\rPrincipalKind\x12\x1e\n\x1aPRINCIPAL_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13PRINCIPAL_KIND_USER\x10\x01\x12\x18\n\x14PRINCIPAL_KIND_AGENT\x10\x02\x12\x1a\n\x16PRINCIPAL_KIND_SERVICE\x10\x03*q\n\tUsability\x12\x19\n\x15USABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11USABILITY_ALLOWED\x10\x01\x12\x1c\n\x18USABILITY_NEEDS_APPROVAL\x10\x02\x12\x14\n\x10USABILITY_DENIED\x10\x03\x32\xaa\x04\n\x0c\x41uthzService\x12Y\n\nIssueToken\x12$.toolmesh.authz.v1.IssueTokenRequest\x1a%.toolmesh.authz.v1.IssueTokenResponse\x12h\n\x0fIntrospectToken\x12).toolmesh.authz.v1.IntrospectTokenRequest\x1a*.toolmesh.authz.v1.IntrospectTokenResponse\x12P\n\x07GetJwks\x12!.toolmesh.authz.v1.GetJwksRequest\x1a\".toolmesh.authz.v1.GetJwksResponse\x12J\n\x05\x43heck\x12\x1f.toolmesh.authz.v1.CheckRequest\x1a .toolmesh.authz.v1.CheckResponse\x12Y\n\nBatchCheck\x12$.toolmesh.authz.v1.BatchCheckRequest\x1a%.toolmesh.authz.v1.BatchCheckResponse\x12\\\n\x0b\x46ilterTools\x12%.toolmesh.authz.v1.FilterToolsRequest\x1a&.toolmesh.authz.v1.FilterToolsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,7 +58,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ISSUETOKENREQUEST'].fields_by_name['delegation_depth']._loaded_options = None
   _globals['_ISSUETOKENREQUEST'].fields_by_name['delegation_depth']._serialized_options = b'\272H\006\032\004\030\010(\000'
   _globals['_ISSUETOKENREQUEST'].fields_by_name['session_id']._loaded_options = None
-  _globals['_ISSUETOKENREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\005r\003\030\200\001'
+  _globals['_ISSUETOKENREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\017r\r\030\200\0012\010^[!-~]*$'
   _globals['_INTROSPECTTOKENREQUEST'].fields_by_name['token']._loaded_options = None
   _globals['_INTROSPECTTOKENREQUEST'].fields_by_name['token']._serialized_options = b'\272H\010r\006\020\001\030\200\200\001'
   _globals['_CHECKREQUEST'].fields_by_name['call']._loaded_options = None
@@ -96,7 +96,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALLFACTS'].fields_by_name['arguments_digest']._loaded_options = None
   _globals['_CALLFACTS'].fields_by_name['arguments_digest']._serialized_options = b'\272H\005r\003\030\200\001'
   _globals['_CALLFACTS'].fields_by_name['session_id']._loaded_options = None
-  _globals['_CALLFACTS'].fields_by_name['session_id']._serialized_options = b'\272H\005r\003\030\200\001'
+  _globals['_CALLFACTS'].fields_by_name['session_id']._serialized_options = b'\272H\017r\r\030\200\0012\010^[!-~]*$'
   _globals['_CALLFACTS'].fields_by_name['invocation_id']._loaded_options = None
   _globals['_CALLFACTS'].fields_by_name['invocation_id']._serialized_options = b'\272H\005r\003\030\200\001'
   _globals['_CALLFACTS'].fields_by_name['arguments']._loaded_options = None
@@ -113,40 +113,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHCHECKREQUEST'].fields_by_name['calls']._serialized_options = b'\272H\007\222\001\004\010\001\020d'
   _globals['_FILTERTOOLSREQUEST'].fields_by_name['tools']._loaded_options = None
   _globals['_FILTERTOOLSREQUEST'].fields_by_name['tools']._serialized_options = b'\272H\010\222\001\005\010\001\020\350\007'
-  _globals['_PRINCIPALKIND']._serialized_start=2831
-  _globals['_PRINCIPALKIND']._serialized_end=2957
-  _globals['_USABILITY']._serialized_start=2959
-  _globals['_USABILITY']._serialized_end=3072
+  _globals['_PRINCIPALKIND']._serialized_start=2851
+  _globals['_PRINCIPALKIND']._serialized_end=2977
+  _globals['_USABILITY']._serialized_start=2979
+  _globals['_USABILITY']._serialized_end=3092
   _globals['_ISSUETOKENREQUEST']._serialized_start=198
-  _globals['_ISSUETOKENREQUEST']._serialized_end=893
-  _globals['_ISSUETOKENRESPONSE']._serialized_start=895
-  _globals['_ISSUETOKENRESPONSE']._serialized_end=988
-  _globals['_INTROSPECTTOKENREQUEST']._serialized_start=990
-  _globals['_INTROSPECTTOKENREQUEST']._serialized_end=1042
-  _globals['_INTROSPECTTOKENRESPONSE']._serialized_start=1044
-  _globals['_INTROSPECTTOKENRESPONSE']._serialized_end=1163
-  _globals['_GETJWKSREQUEST']._serialized_start=1165
-  _globals['_GETJWKSREQUEST']._serialized_end=1181
-  _globals['_GETJWKSRESPONSE']._serialized_start=1183
-  _globals['_GETJWKSRESPONSE']._serialized_end=1214
-  _globals['_CHECKREQUEST']._serialized_start=1216
-  _globals['_CHECKREQUEST']._serialized_end=1332
-  _globals['_SUBJECTFACTS']._serialized_start=1335
-  _globals['_SUBJECTFACTS']._serialized_end=1665
-  _globals['_CALLFACTS']._serialized_start=1668
-  _globals['_CALLFACTS']._serialized_end=2441
-  _globals['_CALLFACTS_RISKENTRY']._serialized_start=2398
-  _globals['_CALLFACTS_RISKENTRY']._serialized_end=2441
-  _globals['_CHECKRESPONSE']._serialized_start=2443
-  _globals['_CHECKRESPONSE']._serialized_end=2505
-  _globals['_BATCHCHECKREQUEST']._serialized_start=2507
-  _globals['_BATCHCHECKREQUEST']._serialized_end=2583
-  _globals['_BATCHCHECKRESPONSE']._serialized_start=2585
-  _globals['_BATCHCHECKRESPONSE']._serialized_end=2653
-  _globals['_FILTERTOOLSREQUEST']._serialized_start=2655
-  _globals['_FILTERTOOLSREQUEST']._serialized_end=2733
-  _globals['_FILTERTOOLSRESPONSE']._serialized_start=2735
-  _globals['_FILTERTOOLSRESPONSE']._serialized_end=2829
-  _globals['_AUTHZSERVICE']._serialized_start=3075
-  _globals['_AUTHZSERVICE']._serialized_end=3629
+  _globals['_ISSUETOKENREQUEST']._serialized_end=903
+  _globals['_ISSUETOKENRESPONSE']._serialized_start=905
+  _globals['_ISSUETOKENRESPONSE']._serialized_end=998
+  _globals['_INTROSPECTTOKENREQUEST']._serialized_start=1000
+  _globals['_INTROSPECTTOKENREQUEST']._serialized_end=1052
+  _globals['_INTROSPECTTOKENRESPONSE']._serialized_start=1054
+  _globals['_INTROSPECTTOKENRESPONSE']._serialized_end=1173
+  _globals['_GETJWKSREQUEST']._serialized_start=1175
+  _globals['_GETJWKSREQUEST']._serialized_end=1191
+  _globals['_GETJWKSRESPONSE']._serialized_start=1193
+  _globals['_GETJWKSRESPONSE']._serialized_end=1224
+  _globals['_CHECKREQUEST']._serialized_start=1226
+  _globals['_CHECKREQUEST']._serialized_end=1342
+  _globals['_SUBJECTFACTS']._serialized_start=1345
+  _globals['_SUBJECTFACTS']._serialized_end=1675
+  _globals['_CALLFACTS']._serialized_start=1678
+  _globals['_CALLFACTS']._serialized_end=2461
+  _globals['_CALLFACTS_RISKENTRY']._serialized_start=2418
+  _globals['_CALLFACTS_RISKENTRY']._serialized_end=2461
+  _globals['_CHECKRESPONSE']._serialized_start=2463
+  _globals['_CHECKRESPONSE']._serialized_end=2525
+  _globals['_BATCHCHECKREQUEST']._serialized_start=2527
+  _globals['_BATCHCHECKREQUEST']._serialized_end=2603
+  _globals['_BATCHCHECKRESPONSE']._serialized_start=2605
+  _globals['_BATCHCHECKRESPONSE']._serialized_end=2673
+  _globals['_FILTERTOOLSREQUEST']._serialized_start=2675
+  _globals['_FILTERTOOLSREQUEST']._serialized_end=2753
+  _globals['_FILTERTOOLSRESPONSE']._serialized_start=2755
+  _globals['_FILTERTOOLSRESPONSE']._serialized_end=2849
+  _globals['_AUTHZSERVICE']._serialized_start=3095
+  _globals['_AUTHZSERVICE']._serialized_end=3649
 # @@protoc_insertion_point(module_scope)

@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.authz.v1 import capability_token_pb2 as toolmesh_dot_authz_dot_v1_dot_capability__token__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/token_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/authz/v1/capability_token.proto\"\xa8\x01\n\x14\x45xchangeTokenRequest\x12\"\n\rsubject_token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\x12\x35\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x35\n\x0c\x63onfirmation\x18\x03 \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\"`\n\x15\x45xchangeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xa8\x04\n\x04Part\x12\x36\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x02 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12/\n\x14resource_constraints\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\x04 \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x35\n\x08lifetime\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\"\n\taudiences\x18\x07 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12\x1f\n\x06groups\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12#\n\x0btrust_level\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x00\x88\x01\x01\x12\x1c\n\nsession_id\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x35\n\x0c\x63onfirmation\x18\x0b \x01(\x0b\x32\x1f.toolmesh.authz.v1.ConfirmationB\x0e\n\x0c_trust_level\"\xdb\x01\n\x14\x44\x65legateTokenRequest\x12:\n\x05\x61gent\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12-\n\x04part\x18\x02 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\x12(\n\x10\x64\x65legation_depth\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x19\n\x11\x62ind_to_agent_key\x18\x04 \x01(\x08\x42\x13\n\x11_delegation_depth\"`\n\x15\x44\x65legateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"C\n\x12NarrowTokenRequest\x12-\n\x04part\x18\x01 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\"^\n\x13NarrowTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xbd\x01\n\x12RevokeTokenRequest\x12\x1e\n\x08token_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01H\x00\x12>\n\x07subject\x18\x02 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$H\x00\x12\x1c\n\x06key_id\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01H\x00\x12\x18\n\x06reason\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x42\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"H\n\x13RevokeTokenResponse\x12\x31\n\nrevocation\x18\x01 \x01(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\"\xe3\x01\n\nRevocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x08token_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07subject\x18\x03 \x01(\tH\x00\x12\x10\n\x06key_id\x18\x04 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrevoked_by\x18\x06 \x01(\t\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x08\n\x06target\"U\n\x16ListRevocationsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"f\n\x17ListRevocationsResponse\x12\x32\n\x0brevocations\x18\x01 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19WatchInvalidationsRequest\"\x90\x01\n\x1aWatchInvalidationsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x32\n\x0brevocations\x18\x02 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x1a\n\x12policy_set_version\x18\x03 \x01(\t\x12\x10\n\x08snapshot\x18\x04 \x01(\x08\x32\xf1\x04\n\x0cTokenService\x12\x62\n\rExchangeToken\x12\'.toolmesh.authz.v1.ExchangeTokenRequest\x1a(.toolmesh.authz.v1.ExchangeTokenResponse\x12\x62\n\rDelegateToken\x12\'.toolmesh.authz.v1.DelegateTokenRequest\x1a(.toolmesh.authz.v1.DelegateTokenResponse\x12\\\n\x0bNarrowToken\x12%.toolmesh.authz.v1.NarrowTokenRequest\x1a&.toolmesh.authz.v1.NarrowTokenResponse\x12\\\n\x0bRevokeToken\x12%.toolmesh.authz.v1.RevokeTokenRequest\x1a&.toolmesh.authz.v1.RevokeTokenResponse\x12h\n\x0fListRevocations\x12).toolmesh.authz.v1.ListRevocationsRequest\x1a*.toolmesh.authz.v1.ListRevocationsResponse\x12s\n\x12WatchInvalidations\x12,.toolmesh.authz.v1.WatchInvalidationsRequest\x1a-.toolmesh.authz.v1.WatchInvalidationsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/token_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/authz/v1/capability_token.proto\"\xa8\x01\n\x14\x45xchangeTokenRequest\x12\"\n\rsubject_token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\x12\x35\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x35\n\x0c\x63onfirmation\x18\x03 \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\"`\n\x15\x45xchangeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xb2\x04\n\x04Part\x12\x36\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x02 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12/\n\x14resource_constraints\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\x04 \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x35\n\x08lifetime\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\"\n\taudiences\x18\x07 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12\x1f\n\x06groups\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12#\n\x0btrust_level\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x00\x88\x01\x01\x12&\n\nsession_id\x18\n \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x35\n\x0c\x63onfirmation\x18\x0b \x01(\x0b\x32\x1f.toolmesh.authz.v1.ConfirmationB\x0e\n\x0c_trust_level\"\xdb\x01\n\x14\x44\x65legateTokenRequest\x12:\n\x05\x61gent\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12-\n\x04part\x18\x02 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\x12(\n\x10\x64\x65legation_depth\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x19\n\x11\x62ind_to_agent_key\x18\x04 \x01(\x08\x42\x13\n\x11_delegation_depth\"`\n\x15\x44\x65legateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"C\n\x12NarrowTokenRequest\x12-\n\x04part\x18\x01 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\"^\n\x13NarrowTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xd9\x01\n\x12RevokeTokenRequest\x12&\n\x08token_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12>\n\x07subject\x18\x02 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$H\x00\x12$\n\x06key_id\x18\x03 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12$\n\x06reason\x18\x04 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x04\x32\n^[^\\x00]*$B\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"H\n\x13RevokeTokenResponse\x12\x31\n\nrevocation\x18\x01 \x01(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\"\xe3\x01\n\nRevocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x08token_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07subject\x18\x03 \x01(\tH\x00\x12\x10\n\x06key_id\x18\x04 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrevoked_by\x18\x06 \x01(\t\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x08\n\x06target\"U\n\x16ListRevocationsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"f\n\x17ListRevocationsResponse\x12\x32\n\x0brevocations\x18\x01 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19WatchInvalidationsRequest\"\xa3\x01\n\x1aWatchInvalidationsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x32\n\x0brevocations\x18\x02 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x1a\n\x12policy_set_version\x18\x03 \x01(\t\x12\x10\n\x08snapshot\x18\x04 \x01(\x08\x12\x11\n\tcontinued\x18\x05 \x01(\x08\x32\xf1\x04\n\x0cTokenService\x12\x62\n\rExchangeToken\x12\'.toolmesh.authz.v1.ExchangeTokenRequest\x1a(.toolmesh.authz.v1.ExchangeTokenResponse\x12\x62\n\rDelegateToken\x12\'.toolmesh.authz.v1.DelegateTokenRequest\x1a(.toolmesh.authz.v1.DelegateTokenResponse\x12\\\n\x0bNarrowToken\x12%.toolmesh.authz.v1.NarrowTokenRequest\x1a&.toolmesh.authz.v1.NarrowTokenResponse\x12\\\n\x0bRevokeToken\x12%.toolmesh.authz.v1.RevokeTokenRequest\x1a&.toolmesh.authz.v1.RevokeTokenResponse\x12h\n\x0fListRevocations\x12).toolmesh.authz.v1.ListRevocationsRequest\x1a*.toolmesh.authz.v1.ListRevocationsResponse\x12s\n\x12WatchInvalidations\x12,.toolmesh.authz.v1.WatchInvalidationsRequest\x1a-.toolmesh.authz.v1.WatchInvalidationsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -56,7 +56,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PART'].fields_by_name['trust_level']._loaded_options = None
   _globals['_PART'].fields_by_name['trust_level']._serialized_options = b'\272H\006\032\004\030d(\000'
   _globals['_PART'].fields_by_name['session_id']._loaded_options = None
-  _globals['_PART'].fields_by_name['session_id']._serialized_options = b'\272H\005r\003\030\200\001'
+  _globals['_PART'].fields_by_name['session_id']._serialized_options = b'\272H\017r\r\030\200\0012\010^[!-~]*$'
   _globals['_DELEGATETOKENREQUEST'].fields_by_name['agent']._loaded_options = None
   _globals['_DELEGATETOKENREQUEST'].fields_by_name['agent']._serialized_options = b'\272H(r&\030\200\0042!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$'
   _globals['_DELEGATETOKENREQUEST'].fields_by_name['part']._loaded_options = None
@@ -68,13 +68,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REVOKETOKENREQUEST'].oneofs_by_name['target']._loaded_options = None
   _globals['_REVOKETOKENREQUEST'].oneofs_by_name['target']._serialized_options = b'\272H\002\010\001'
   _globals['_REVOKETOKENREQUEST'].fields_by_name['token_id']._loaded_options = None
-  _globals['_REVOKETOKENREQUEST'].fields_by_name['token_id']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_REVOKETOKENREQUEST'].fields_by_name['token_id']._serialized_options = b'\272H\017r\r\030\200\0012\010^[!-~]+$'
   _globals['_REVOKETOKENREQUEST'].fields_by_name['subject']._loaded_options = None
   _globals['_REVOKETOKENREQUEST'].fields_by_name['subject']._serialized_options = b'\272H(r&\030\200\0042!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$'
   _globals['_REVOKETOKENREQUEST'].fields_by_name['key_id']._loaded_options = None
-  _globals['_REVOKETOKENREQUEST'].fields_by_name['key_id']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_REVOKETOKENREQUEST'].fields_by_name['key_id']._serialized_options = b'\272H\017r\r\030\200\0012\010^[!-~]+$'
   _globals['_REVOKETOKENREQUEST'].fields_by_name['reason']._loaded_options = None
-  _globals['_REVOKETOKENREQUEST'].fields_by_name['reason']._serialized_options = b'\272H\005r\003\030\200\004'
+  _globals['_REVOKETOKENREQUEST'].fields_by_name['reason']._serialized_options = b'\272H\021r\017\030\200\0042\n^[^\\x00]*$'
   _globals['_LISTREVOCATIONSREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTREVOCATIONSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_LISTREVOCATIONSREQUEST'].fields_by_name['page_token']._loaded_options = None
@@ -84,29 +84,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXCHANGETOKENRESPONSE']._serialized_start=367
   _globals['_EXCHANGETOKENRESPONSE']._serialized_end=463
   _globals['_PART']._serialized_start=466
-  _globals['_PART']._serialized_end=1018
-  _globals['_DELEGATETOKENREQUEST']._serialized_start=1021
-  _globals['_DELEGATETOKENREQUEST']._serialized_end=1240
-  _globals['_DELEGATETOKENRESPONSE']._serialized_start=1242
-  _globals['_DELEGATETOKENRESPONSE']._serialized_end=1338
-  _globals['_NARROWTOKENREQUEST']._serialized_start=1340
-  _globals['_NARROWTOKENREQUEST']._serialized_end=1407
-  _globals['_NARROWTOKENRESPONSE']._serialized_start=1409
-  _globals['_NARROWTOKENRESPONSE']._serialized_end=1503
-  _globals['_REVOKETOKENREQUEST']._serialized_start=1506
-  _globals['_REVOKETOKENREQUEST']._serialized_end=1695
-  _globals['_REVOKETOKENRESPONSE']._serialized_start=1697
-  _globals['_REVOKETOKENRESPONSE']._serialized_end=1769
-  _globals['_REVOCATION']._serialized_start=1772
-  _globals['_REVOCATION']._serialized_end=1999
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=2001
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=2086
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=2088
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2190
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=2192
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=2219
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=2222
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=2366
-  _globals['_TOKENSERVICE']._serialized_start=2369
-  _globals['_TOKENSERVICE']._serialized_end=2994
+  _globals['_PART']._serialized_end=1028
+  _globals['_DELEGATETOKENREQUEST']._serialized_start=1031
+  _globals['_DELEGATETOKENREQUEST']._serialized_end=1250
+  _globals['_DELEGATETOKENRESPONSE']._serialized_start=1252
+  _globals['_DELEGATETOKENRESPONSE']._serialized_end=1348
+  _globals['_NARROWTOKENREQUEST']._serialized_start=1350
+  _globals['_NARROWTOKENREQUEST']._serialized_end=1417
+  _globals['_NARROWTOKENRESPONSE']._serialized_start=1419
+  _globals['_NARROWTOKENRESPONSE']._serialized_end=1513
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1516
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1733
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1735
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1807
+  _globals['_REVOCATION']._serialized_start=1810
+  _globals['_REVOCATION']._serialized_end=2037
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=2039
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=2124
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=2126
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2228
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=2230
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=2257
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=2260
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=2423
+  _globals['_TOKENSERVICE']._serialized_start=2426
+  _globals['_TOKENSERVICE']._serialized_end=3051
 # @@protoc_insertion_point(module_scope)

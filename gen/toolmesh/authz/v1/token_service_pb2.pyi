@@ -482,15 +482,18 @@ class WatchInvalidationsResponse(_message.Message):
     REVOCATIONS_FIELD_NUMBER: _builtins.int
     POLICY_SET_VERSION_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    CONTINUED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts the changes; grows with every one."""
     policy_set_version: _builtins.str
     """The set of policies that is asked now."""
     snapshot: _builtins.bool
     """True in the first message: what was known before is replaced."""
+    continued: _builtins.bool
+    """True if the next message continues this one, because one cannot hold them all: neither counts before the last of them is there."""
     @_builtins.property
     def revocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Revocation]:
-        """Revocations since the last message; in the first message, all that still matter."""
+        """Revocations since the last message; in the first message and those that continue it, all that still matter."""
 
     def __init__(
         self,
@@ -499,10 +502,11 @@ class WatchInvalidationsResponse(_message.Message):
         revocations: _abc.Iterable[Global___Revocation] | None = ...,
         policy_set_version: _builtins.str = ...,
         snapshot: _builtins.bool = ...,
+        continued: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy_set_version", b"policy_set_version", "revocations", b"revocations", "sequence", b"sequence", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["continued", b"continued", "policy_set_version", b"policy_set_version", "revocations", b"revocations", "sequence", b"sequence", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

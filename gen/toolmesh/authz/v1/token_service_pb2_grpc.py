@@ -116,9 +116,9 @@ class TokenServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchInvalidations(self, request, context):
-        """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message
-        brings every revocation that still matters; then each change as it happens, and a message without changes at least once a second, so
-        that silence means that the stream is broken.
+        """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
+        those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
+        least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

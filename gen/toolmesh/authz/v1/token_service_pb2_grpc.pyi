@@ -57,9 +57,9 @@ class TokenServiceStub:
     ListRevocations: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]
     """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
     WatchInvalidations: _grpc.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]
-    """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message
-    brings every revocation that still matters; then each change as it happens, and a message without changes at least once a second, so
-    that silence means that the stream is broken.
+    """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
+    those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
+    least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
     """
 
 @_typing.type_check_only
@@ -91,9 +91,9 @@ class TokenServiceAsyncStub(TokenServiceStub):
     ListRevocations: _aio.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]  # type: ignore[assignment]
     """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
     WatchInvalidations: _aio.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]  # type: ignore[assignment]
-    """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message
-    brings every revocation that still matters; then each change as it happens, and a message without changes at least once a second, so
-    that silence means that the stream is broken.
+    """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
+    those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
+    least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
     """
 
 class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -158,9 +158,9 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _token_service_pb2.WatchInvalidationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_token_service_pb2.WatchInvalidationsResponse], _abc.AsyncIterator[_token_service_pb2.WatchInvalidationsResponse]]:
-        """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message
-        brings every revocation that still matters; then each change as it happens, and a message without changes at least once a second, so
-        that silence means that the stream is broken.
+        """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
+        those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
+        least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
         """
 
 def add_TokenServiceServicer_to_server(servicer: TokenServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

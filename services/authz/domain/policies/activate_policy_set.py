@@ -21,7 +21,8 @@ class ActivatePolicySet:
     """Tells every replica that the feed grew."""
 
     async def __call__(self, number: int, expected: int | None, by: str) -> StoredSet:
-        """Return the active set. Raises NOT_FOUND, and FAILED_PRECONDITION when another one than the expected is active."""
+        """Return the active set. Raises NOT_FOUND, FAILED_PRECONDITION when another one than the expected is active, and POLICY_INVALID
+        when the set cannot be used any more."""
         stored = await self.sets.find(number)
         if stored is not None:
             # Compiled before anybody is told, so that the swap itself takes no time.

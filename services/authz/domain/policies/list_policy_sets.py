@@ -20,8 +20,7 @@ class ListPolicySets:
 
     async def __call__(self, page_size: int, page_token: str) -> tuple[list[StoredSet], str]:
         """Return a page and where to continue. Raises PAGE_TOKEN_INVALID."""
-        cursor = pagetokens.decode(_QUERY, page_token)
         size = page_size or _USUAL
-        found = await self.sets.page(cursor[0] if cursor else None, size + 1)
+        found = await self.sets.page(pagetokens.decode_place(_QUERY, page_token), size + 1)
         more = len(found) > size
         return found[:size], pagetokens.encode(_QUERY, [found[size - 1].number]) if more else ""

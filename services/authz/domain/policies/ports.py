@@ -27,7 +27,8 @@ class Library(Protocol):
         ...
 
     async def of_version(self, version: str) -> ExplainingEngine | None:
-        """Return the engine of a set, also of one that was active once."""
+        """Return the engine of a set, also of one that was active once. Raises POLICY_INVALID for one that was put under another schema and
+        cannot be used any more."""
         ...
 
     async def refresh(self) -> None:
@@ -57,6 +58,10 @@ class PolicySets(Protocol):
     async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredSet:
         """Make a set active and tell every replica. Raises NOT_FOUND, and FAILED_PRECONDITION when another one than the
         expected is active."""
+        ...
+
+    async def earlier(self) -> StoredSet | None:
+        """Return the set that was active before, with its documents."""
         ...
 
     async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredSet:

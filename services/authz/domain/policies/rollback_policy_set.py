@@ -21,7 +21,12 @@ class RollbackPolicySet:
     """Tells every replica that the feed grew."""
 
     async def __call__(self, expected: int | None, by: str) -> StoredSet:
-        """Return the active set. Raises FAILED_PRECONDITION when there was none before, or another one than expected is active."""
+        """Return the active set. Raises FAILED_PRECONDITION when there was none before, or another one than expected is active;
+        POLICY_INVALID when the one before cannot be used any more."""
+        earlier = await self.sets.earlier()
+        if earlier is not None:
+            # Before anybody is told: a set that can be asked no more must not become the one that everybody asks.
+            await self.library.of_version(earlier.version)
         activated = await self.sets.roll_back(expected, by, self.clock.now())
         self.announce()
         await self.library.refresh()
