@@ -14,6 +14,14 @@ _READERS = {
     "gateway": for_caller("audit:read"),
 }
 
+# Whoever takes away or rules the log itself has to do with the records of every tenant.
+_EXPORTERS = {
+    OPERATOR: AS_PEER,
+    EDGE: for_caller("audit:read", tenants=False),
+    ORCHESTRATOR: for_caller("audit:read", tenants=False),
+    "gateway": for_caller("audit:read", tenants=False),
+}
+
 _USAGE = "/toolmesh.audit.v1.UsageService/"
 # Other services decide by how a tool is used; the gateway speaks for its callers only.
 _USAGE_READERS = {**dict.fromkeys(SERVICES, AS_PEER), **_READERS}
@@ -21,9 +29,9 @@ _USAGE_READERS = {**dict.fromkeys(SERVICES, AS_PEER), **_READERS}
 _LOG = "/toolmesh.audit.v1.LogService/"
 _ADMINS = {
     OPERATOR: AS_PEER,
-    EDGE: for_caller("audit:admin"),
-    ORCHESTRATOR: for_caller("audit:admin"),
-    "gateway": for_caller("audit:admin"),
+    EDGE: for_caller("audit:admin", tenants=False),
+    ORCHESTRATOR: for_caller("audit:admin", tenants=False),
+    "gateway": for_caller("audit:admin", tenants=False),
 }
 
 POLICY: Policy = {
@@ -33,7 +41,7 @@ POLICY: Policy = {
     _PREFIX + "QueryRecords": Row(_READERS, deadline=15.0, idempotent=True),
     _PREFIX + "WatchRecords": Row(_READERS, deadline=None, idempotent=True),
     _PREFIX + "GetCheckpoint": Row(_READERS, deadline=5.0, idempotent=True),
-    _PREFIX + "ExportRecords": Row(_READERS, deadline=None, idempotent=True),
+    _PREFIX + "ExportRecords": Row(_EXPORTERS, deadline=None, idempotent=True),
     _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True),
     _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True),
     _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True),

@@ -65,6 +65,11 @@ class Call:
             raise LookupError(f"{self.method} has no caller; its policy row does not ask for one")
         return self.identity
 
+    @property
+    def tenant(self) -> str:
+        """The tenant of the caller; empty where there is no caller, or it belongs to none."""
+        return self.identity.tenant if self.identity is not None else ""
+
 
 _CURRENT: ContextVar[Call | None] = ContextVar("toolmesh_call", default=None)
 

@@ -66,6 +66,8 @@ class CallerCheck:
         if not access.scopes <= identity.scopes:
             missing = access.scopes - identity.scopes
             raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
+        if identity.tenant and not access.tenants:
+            raise MeshError(Reason.AUTHORITY_EXCEEDED, metadata={"dimension": "tenant"})
         if self.stays_open(call.method):
             self._open.begin(call)
 

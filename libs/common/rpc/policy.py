@@ -12,14 +12,16 @@ class Access:
 
     needs_caller: bool
     scopes: frozenset[str] = frozenset()
+    tenants: bool = True
+    """False if callers that belong to a tenant are refused: what the method does concerns all of them."""
 
 
 AS_PEER = Access(needs_caller=False)
 
 
-def for_caller(*scopes: str) -> Access:
-    """Access on behalf of a caller whose token holds all of these scopes."""
-    return Access(needs_caller=True, scopes=frozenset(scopes))
+def for_caller(*scopes: str, tenants: bool = True) -> Access:
+    """Access on behalf of a caller whose token holds all of these scopes; without `tenants` only if it belongs to none."""
+    return Access(needs_caller=True, scopes=frozenset(scopes), tenants=tenants)
 
 
 @dataclass(frozen=True, slots=True)

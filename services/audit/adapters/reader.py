@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -88,6 +89,9 @@ def _conditions(wanted: RecordFilter) -> Iterator[ColumnElement[bool]]:
         yield records.c.event_time >= wanted.from_time
     if wanted.to_time is not None:
         yield records.c.event_time < wanted.to_time
+    if wanted.tenant:
+        # Not exactly those of the tenant, but little else: what a form says of its caller is always written the same way.
+        yield func.pg_catalog.position(records.c.canonical, b'"tenant":' + orjson.dumps(wanted.tenant)) > 0
     if wanted.tool_prefix:
         yield func.starts_with(records.c.tool_version, wanted.tool_prefix)
     exact = {

@@ -102,7 +102,7 @@ class _Snapshot:
 
     async def rows(self, wanted: Wanted, also: ColumnElement[bool] | None = None) -> list[Any]:
         statement = select(
-            *(_cells[name] for name in ("day", "tool", "version", "subject", "task")), *TALLY_COLUMNS
+            *(_cells[name] for name in ("day", "tool", "version", "tenant", "subject", "task")), *TALLY_COLUMNS
         ).where(*_matching(wanted))
         return await self._all(statement if also is None else statement.where(also))
 

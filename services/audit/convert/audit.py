@@ -321,12 +321,12 @@ def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
 # ---- questions and answers
 
 
-def query_of(request: pb.QueryRecordsRequest) -> Query:
-    """Return the query that a request describes."""
-    return Query(filter_of(request.filter), request.ascending, request.page_size, request.page_token)
+def query_of(request: pb.QueryRecordsRequest, tenant: str) -> Query:
+    """Return the query that a request describes, of a reader of this tenant, or of none."""
+    return Query(filter_of(request.filter, tenant), request.ascending, request.page_size, request.page_token)
 
 
-def filter_of(message: pb.RecordFilter) -> RecordFilter:
+def filter_of(message: pb.RecordFilter, tenant: str = "") -> RecordFilter:
     """Return the filter that a message describes; a moment outside the calendar raises INVALID_REQUEST."""
     return RecordFilter(
         from_time=_bound(message, "from_time"),
@@ -338,6 +338,7 @@ def filter_of(message: pb.RecordFilter) -> RecordFilter:
         authorization=_OUTCOMES.get(message.authorization, ""),
         status=_STATUSES.get(message.status, ""),
         ticket=searchable(message.ticket),
+        tenant=tenant,
     )
 
 

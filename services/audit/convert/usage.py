@@ -29,31 +29,38 @@ _INT64 = 2**63 - 1
 # ---- questions
 
 
-def filter_of(message: pb.UsageFilter) -> UsageFilter:
-    """Return the filter that a message describes; a moment outside the calendar raises INVALID_REQUEST."""
+def filter_of(message: pb.UsageFilter, tenant: str) -> UsageFilter:
+    """Return the filter that a message describes, of a reader of this tenant, or of none; a moment outside the calendar raises
+    INVALID_REQUEST. Nobody is told of another tenant's calls, whichever they ask for."""
     return UsageFilter(
         tool=message.tool,
         version=message.version,
         subject=searchable(message.subject),
         task=searchable(message.task_id),
-        tenant=searchable(message.tenant),
+        tenant=searchable(tenant or message.tenant),
         from_time=_moment(message, "from_time", "filter.from_time"),
         to_time=_moment(message, "to_time", "filter.to_time"),
     )
 
 
-def tool_question(request: pb.GetToolUsageRequest) -> ToolQuestion:
-    """Return the question that a request asks."""
+def tool_question(request: pb.GetToolUsageRequest, tenant: str) -> ToolQuestion:
+    """Return the question that a request asks, of a reader of this tenant, or of none."""
     declared = request.declared_latency.ToMicroseconds() if request.HasField("declared_latency") else None
     return ToolQuestion(
-        request.name, _moment(request, "from_time", "from_time"), _moment(request, "to_time", "to_time"), declared
+        request.name,
+        _moment(request, "from_time", "from_time"),
+        _moment(request, "to_time", "to_time"),
+        declared,
+        searchable(tenant),
     )
 
 
-def top_question(request: pb.ListTopUsageRequest) -> TopQuestion:
-    """Return the question that a request asks."""
+def top_question(request: pb.ListTopUsageRequest, tenant: str) -> TopQuestion:
+    """Return the question that a request asks, of a reader of this tenant, or of none."""
     order = _ORDERS.get(request.order, Order.CALLS)
-    return TopQuestion(_GROUPS[request.group], order, filter_of(request.filter), request.page_size, request.page_token)
+    return TopQuestion(
+        _GROUPS[request.group], order, filter_of(request.filter, tenant), request.page_size, request.page_token
+    )
 
 
 def _moment(message: Any, name: str, path: str) -> datetime | None:

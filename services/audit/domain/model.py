@@ -122,6 +122,8 @@ class RecordFilter:
     authorization: str = ""
     status: str = ""
     ticket: str = ""
+    tenant: str = ""
+    """Whose records its reader is confined to; what a page holds may still be others' (tenancy.py tells)."""
 
     def terms(self) -> dict[str, str]:
         """Return what narrows, as text that is equal for equal filters."""

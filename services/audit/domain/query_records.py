@@ -9,6 +9,7 @@ from libs.common import pagetokens
 from services.audit.domain.errors import page_token_invalid
 from services.audit.domain.model import LAST_SEQUENCE, LoggedRecord, RecordFilter, Span
 from services.audit.domain.ports import LogReader
+from services.audit.domain.tenancy import shown_to
 
 DEFAULT_PAGE_SIZE = 100
 
@@ -38,10 +39,11 @@ async def query_records(log: LogReader, query: Query) -> Answer:
     cursor = pagetokens.decode(identity, query.page_token)
     span = await _whole(log, query) if cursor is None else _continued(cursor, query)
     page = await log.page(query.wanted, span, query.page_size or DEFAULT_PAGE_SIZE)
+    found = [record for record in page.records if shown_to(query.wanted.tenant, record)]
     if not page.more:
-        return Answer(page.records, "")
+        return Answer(found, "")
     rest = span.after(page.records[-1].sequence)
-    return Answer(page.records, pagetokens.encode(identity, [rest.first, rest.end]))
+    return Answer(found, pagetokens.encode(identity, [rest.first, rest.end]))
 
 
 async def _whole(log: LogReader, query: Query) -> Span:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from services.audit.domain.model import LoggedRecord, RecordFilter, Span
 from services.audit.domain.ports import LogReader
 from services.audit.domain.tail import Tail
+from services.audit.domain.tenancy import shown_to
 
 FROM_THE_NEXT = -1
 PAGE_SIZE = 200
@@ -38,7 +39,8 @@ class WatchRecords:
             while more:
                 page = await self._log.page(wanted, span, PAGE_SIZE)
                 for record in page.records:
-                    yield record
+                    if shown_to(wanted.tenant, record):
+                        yield record
                 more = page.more
                 if more:
                     span = span.after(page.records[-1].sequence)

@@ -45,16 +45,16 @@ class AuditHandlers(rpc.AuditServiceServicer):
             yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
 
     async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
-        found = await get_record(self.log, request.name)
+        found = await get_record(self.log, request.name, serving().tenant)
         return pb.GetRecordResponse(record=convert.logged_record(found))
 
     async def QueryRecords(self, request: pb.QueryRecordsRequest, context: Any) -> pb.QueryRecordsResponse:
-        return convert.page_message(await query_records(self.log, convert.query_of(request)))
+        return convert.page_message(await query_records(self.log, convert.query_of(request, serving().tenant)))
 
     async def WatchRecords(
         self, request: pb.WatchRecordsRequest, context: Any
     ) -> AsyncIterator[pb.WatchRecordsResponse]:
-        wanted = convert.filter_of(request.filter)
+        wanted = convert.filter_of(request.filter, serving().tenant)
         position = await self.watch.begin(request.from_sequence)
         # Tells the watcher that from now on nothing passes it by, before there is anything to send.
         await context.send_initial_metadata(())

@@ -9,6 +9,7 @@ from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
 
 from libs.common.clock import Clock
+from libs.common.rpc.call import serving
 from services.audit.convert import usage as convert
 from services.audit.domain.usage.get_tool_usage import get_tool_usage
 from services.audit.domain.usage.get_usage import get_usage
@@ -24,21 +25,23 @@ class UsageHandlers(rpc.UsageServiceServicer):
     clock: Clock
 
     async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
-        asked = convert.filter_of(request.filter)
+        asked = convert.filter_of(request.filter, serving().tenant)
         return convert.usage_message(await get_usage(self.counts, asked, self.clock.now()))
 
     async def GetToolUsage(self, request: pb.GetToolUsageRequest, context: Any) -> pb.GetToolUsageResponse:
-        [answer] = await get_tool_usage(self.counts, [convert.tool_question(request)], self.clock.now())
+        [answer] = await get_tool_usage(
+            self.counts, [convert.tool_question(request, serving().tenant)], self.clock.now()
+        )
         return convert.tool_message(request.name, answer)
 
     async def BatchGetToolUsage(
         self, request: pb.BatchGetToolUsageRequest, context: Any
     ) -> pb.BatchGetToolUsageResponse:
-        asked = [convert.tool_question(each) for each in request.requests]
+        asked = [convert.tool_question(each, serving().tenant) for each in request.requests]
         answers = await get_tool_usage(self.counts, asked, self.clock.now())
         found = [convert.tool_message(each.name, answer) for each, answer in zip(asked, answers, strict=True)]
         return pb.BatchGetToolUsageResponse(usages=found)
 
     async def ListTopUsage(self, request: pb.ListTopUsageRequest, context: Any) -> pb.ListTopUsageResponse:
-        asked = convert.top_question(request)
+        asked = convert.top_question(request, serving().tenant)
         return convert.top_message(asked.group, await list_top_usage(self.counts, asked, self.clock.now()))

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AuditServiceStub:
-    """Keeps records in an append-only Merkle log and proves that it did.
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
     """
 
     def __init__(self, channel):
@@ -68,7 +69,8 @@ class AuditServiceStub:
 
 
 class AuditServiceServicer:
-    """Keeps records in an append-only Merkle log and proves that it did.
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
     """
 
     def AppendRecords(self, request_iterator, context):
@@ -83,7 +85,8 @@ class AuditServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetRecord(self, request, context):
-        """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND.
+        """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
+        tenant too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,7 +94,7 @@ class AuditServiceServicer:
 
     def QueryRecords(self, request, context):
         """Lists records, newest first unless asked otherwise. Callable like GetRecord. Pages are stable under concurrent appends; a
-        page token of another query fails with PAGE_TOKEN_INVALID.
+        page token of another query, or of another tenant, fails with PAGE_TOKEN_INVALID. A page may hold fewer records than it could.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,7 +116,8 @@ class AuditServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExportRecords(self, request, context):
-        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
+        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
         record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
@@ -164,7 +168,8 @@ def add_AuditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuditService:
-    """Keeps records in an append-only Merkle log and proves that it did.
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
     """
 
     @staticmethod

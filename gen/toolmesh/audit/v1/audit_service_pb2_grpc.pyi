@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AuditServiceStub:
-    """Keeps records in an append-only Merkle log and proves that it did."""
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,10 +43,12 @@ class AuditServiceStub:
     not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]
-    """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND."""
+    """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
+    tenant too.
+    """
     QueryRecords: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.QueryRecordsRequest, _audit_service_pb2.QueryRecordsResponse]
     """Lists records, newest first unless asked otherwise. Callable like GetRecord. Pages are stable under concurrent appends; a
-    page token of another query fails with PAGE_TOKEN_INVALID.
+    page token of another query, or of another tenant, fails with PAGE_TOKEN_INVALID. A page may hold fewer records than it could.
     """
     WatchRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
@@ -53,7 +57,8 @@ class AuditServiceStub:
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
     ExportRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]
-    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
+    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
     record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
@@ -61,7 +66,9 @@ class AuditServiceStub:
 
 @_typing.type_check_only
 class AuditServiceAsyncStub(AuditServiceStub):
-    """Keeps records in an append-only Merkle log and proves that it did."""
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AppendRecords: _aio.StreamStreamMultiCallable[_audit_service_pb2.AppendRecordsRequest, _audit_service_pb2.AppendRecordsResponse]  # type: ignore[assignment]
@@ -72,10 +79,12 @@ class AuditServiceAsyncStub(AuditServiceStub):
     not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]  # type: ignore[assignment]
-    """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND."""
+    """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
+    tenant too.
+    """
     QueryRecords: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.QueryRecordsRequest, _audit_service_pb2.QueryRecordsResponse]  # type: ignore[assignment]
     """Lists records, newest first unless asked otherwise. Callable like GetRecord. Pages are stable under concurrent appends; a
-    page token of another query fails with PAGE_TOKEN_INVALID.
+    page token of another query, or of another tenant, fails with PAGE_TOKEN_INVALID. A page may hold fewer records than it could.
     """
     WatchRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]  # type: ignore[assignment]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
@@ -84,14 +93,17 @@ class AuditServiceAsyncStub(AuditServiceStub):
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
     ExportRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]  # type: ignore[assignment]
-    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+    """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
+    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
     record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
     """
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps records in an append-only Merkle log and proves that it did."""
+    """Keeps records in an append-only Merkle log and proves that it did. Callers that belong to a tenant read the records of that tenant's
+    callers; the operator and callers that belong to none read all of them.
+    """
 
     @_abc_1.abstractmethod
     def AppendRecords(
@@ -112,7 +124,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _audit_service_pb2.GetRecordRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_audit_service_pb2.GetRecordResponse, _abc.Awaitable[_audit_service_pb2.GetRecordResponse]]:
-        """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND."""
+        """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
+        tenant too.
+        """
 
     @_abc_1.abstractmethod
     def QueryRecords(
@@ -121,7 +135,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_audit_service_pb2.QueryRecordsResponse, _abc.Awaitable[_audit_service_pb2.QueryRecordsResponse]]:
         """Lists records, newest first unless asked otherwise. Callable like GetRecord. Pages are stable under concurrent appends; a
-        page token of another query fails with PAGE_TOKEN_INVALID.
+        page token of another query, or of another tenant, fails with PAGE_TOKEN_INVALID. A page may hold fewer records than it could.
         """
 
     @_abc_1.abstractmethod
@@ -148,7 +162,8 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _audit_service_pb2.ExportRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.ExportRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.ExportRecordsResponse]]:
-        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable like GetRecord. The
+        """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
+        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
         record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.

@@ -58,8 +58,8 @@ class LogServiceStub:
     PAGE_TOKEN_INVALID.
     """
     CloseShard: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.CloseShardRequest, _log_service_pb2.CloseShardResponse]
-    """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin`. Guarantees that no
-    record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
+    """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
+    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
     is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
     """
     ArchiveShard: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ArchiveShardRequest, _log_service_pb2.ArchiveShardResponse]
@@ -117,8 +117,8 @@ class LogServiceAsyncStub(LogServiceStub):
     PAGE_TOKEN_INVALID.
     """
     CloseShard: _aio.UnaryUnaryMultiCallable[_log_service_pb2.CloseShardRequest, _log_service_pb2.CloseShardResponse]  # type: ignore[assignment]
-    """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin`. Guarantees that no
-    record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
+    """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
+    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
     is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
     """
     ArchiveShard: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ArchiveShardRequest, _log_service_pb2.ArchiveShardResponse]  # type: ignore[assignment]
@@ -209,8 +209,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_service_pb2.CloseShardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.CloseShardResponse, _abc.Awaitable[_log_service_pb2.CloseShardResponse]]:
-        """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin`. Guarantees that no
-        record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
+        """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
+        tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
         is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
         """
 

@@ -20,6 +20,8 @@ class ToolQuestion:
     from_time: datetime | None = None
     to_time: datetime | None = None
     declared_us: int | None = None
+    tenant: str = ""
+    """Whose calls alone are told of; empty for everybody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class ToolAnswer:
 
 async def get_tool_usage(counts: UsageReader, asked: Sequence[ToolQuestion], now: datetime) -> list[ToolAnswer]:
     """Return how each tool or version is used; as never called, if it never was."""
-    wanted = [Wanted(days_between(each.from_time, each.to_time, now), _terms(each.name)) for each in asked]
+    wanted = [Wanted(days_between(each.from_time, each.to_time, now), _terms(each)) for each in asked]
     found = await counts.of_tools(wanted)
     return [_answer(*each) for each in zip(asked, wanted, found, strict=True)]
 
@@ -43,8 +45,9 @@ def _answer(asked: ToolQuestion, wanted: Wanted, found: ToolFound) -> ToolAnswer
     return ToolAnswer(found, wanted.days, within)
 
 
-def _terms(name: str) -> dict[str, str]:
-    if "/versions/" not in name:
-        return {"tool": ToolName.parse(name).qualified}
-    tool, version = split_version_name(name)
-    return {"tool": tool.qualified, "version": version}
+def _terms(asked: ToolQuestion) -> dict[str, str]:
+    confined = {"tenant": asked.tenant} if asked.tenant else {}
+    if "/versions/" not in asked.name:
+        return {"tool": ToolName.parse(asked.name).qualified, **confined}
+    tool, version = split_version_name(asked.name)
+    return {"tool": tool.qualified, "version": version, **confined}
