@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,9 +38,11 @@ def main() -> None:
             begun, since, at_first = len(found), time.monotonic(), ticks()
             try:
                 _measure(SUITES[name](standing), found)
-            except UnansweredError as error:
+            except Exception as error:
                 # What was measured so far took minutes, and what follows does not rest on it.
-                given_up.append(f"{name}: {error}")
+                given_up.append(f"{name}: {str(error) or type(error).__name__}")
+                if not isinstance(error, UnansweredError):
+                    traceback.print_exc()
             print("\n" + "\n".join(rows.table(found[begun:])), flush=True)
             print(f"\n{name} took {_minutes(since)}{_disturbance(at_first)}", flush=True)
             _write(found, before)

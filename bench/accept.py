@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from bench.__main__ import RESULTS
+from bench.suites import ONLY_WHEN_NAMED, SUITES
 
 ENDINGS = ("json", "md", "svg")
 
 
 def accept(results: Path) -> list[Path]:
-    """Copy the last run's files, and let its report show its own chart; return what was written. Raises FileNotFoundError for a run in part,
-    which has no chart."""
+    """Copy the last run's files, and let its report show its own chart; return what was written. Raises ValueError for a run in part or one
+    that gave a suite up, and FileNotFoundError where there was none."""
+    measured = {row["suite"] for row in json.loads((results / "latest.json").read_text())}
+    if missing := [name for name in SUITES if name not in measured | ONLY_WHEN_NAMED]:
+        raise ValueError(f"the last run has no {', '.join(missing)}; only a whole one is accepted")
     texts = {ending: (results / f"latest.{ending}").read_text() for ending in ENDINGS}
     texts["md"] = texts["md"].replace("(latest.svg)", "(accepted.svg)")
     written = [results / f"accepted.{ending}" for ending in ENDINGS]

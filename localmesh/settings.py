@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,11 +68,13 @@ def _place(text: str) -> str:
 
 
 def _places(text: str) -> str:
+    if Path(text).is_dir():  # perhaps with a comma in its name
+        return _place(text)
     return ",".join(_place(each) for each in text.split(","))
 
 
 def _named_places(text: str) -> str:
-    named = (each.partition("=") for each in text.split(","))
+    named = (each.partition("=") for each in re.split(r",(?=\s*[a-z][a-z0-9_-]*=)", text))
     return ",".join(f"{name.strip()}={_place(folder) if folder else ''}" for name, _, folder in named)
 
 

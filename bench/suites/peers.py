@@ -36,10 +36,23 @@ _META = "io.modelcontextprotocol/"
 
 def run(stage: Stage) -> Iterator[Row]:
     """Measure each peer, and ours in turns with the ones that targets name."""
-    yield from _server(stage, MCP_SDK, "mcp_sdk", "mcp")
-    yield from _server(stage, FASTMCP, "fastmcp", "fastmcp")
-    yield from _contextforge(stage)
-    yield _agent_governance()
+    yield from if_it_can_be_had(MCP_SDK, lambda: _server(stage, MCP_SDK, "mcp_sdk", "mcp"))
+    yield from if_it_can_be_had(FASTMCP, lambda: _server(stage, FASTMCP, "fastmcp", "fastmcp"))
+    yield from if_it_can_be_had(CONTEXTFORGE, lambda: _contextforge(stage))
+    yield from if_it_can_be_had(AGENT_GOVERNANCE, _agent_governance)
+
+
+def if_it_can_be_had(case: str, measure: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """Measure a peer; one that cannot be installed or started is left out, and says nothing about the others."""
+    try:
+        yield from measure()
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode() if isinstance(error.stderr, bytes) else error.stderr or ""
+        why = said.strip().splitlines()[-1] if said.strip() else f"exit {error.returncode} of {error.cmd[0]}"
+        yield Row("peers", f"{case} is left out: {why[:200]}")
+    except (AssertionError, OSError) as error:
+        # It did not start, or not in time.
+        yield Row("peers", f"{case} is left out: {str(error)[:200] or type(error).__name__}")
 
 
 def _server(stage: Stage, case: str, name: str, package: str) -> Iterator[Row]:
@@ -129,7 +142,7 @@ _CONTEXTFORGE = (
 )
 
 
-def _agent_governance() -> Row:
+def _agent_governance() -> Iterator[Row]:
     place = environment("peers/agent_governance", PEERS / "agent_governance.lock")
     command = [str(place / "bin" / "python"), str(PEERS / "agent_governance_loop.py"), str(4 * SPAN)]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -138,7 +151,7 @@ def _agent_governance() -> Row:
         "version": _version(place, "agent-governance-toolkit-core"),
         "settings": "govern(), one rule; audit in memory",
     }
-    return Row("peers", AGENT_GOVERNANCE, 1, **figures, more=told)
+    yield Row("peers", AGENT_GOVERNANCE, 1, **figures, more=told)
 
 
 def _version(place: Path, package: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +17,7 @@ class OpsServer:
 
     def __init__(self, listen: Address, ready: Callable[[], bool], detail: Callable[[], str] = str) -> None:
         """`detail` adds lines to the answer of /readyz, for people; only the status decides."""
-        self._http = ThreadingHTTPServer((listen.host, listen.port), _handler(ready, detail))
-        self._http.daemon_threads = True
+        self._http = _Server(listen, _handler(ready, detail))
         # A short poll: stopping waits for the next one.
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="ops", daemon=True)
 
@@ -34,6 +34,14 @@ class OpsServer:
         """Stop answering."""
         self._http.shutdown()
         self._http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, listen: Address, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        super().__init__((listen.host.strip("[]"), listen.port), handler)
 
 
 def _handler(ready: Callable[[], bool], detail: Callable[[], str]) -> type[BaseHTTPRequestHandler]:

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
 S = TypeVar("S", bound=ProcessSettings)
+SPANS_SECONDS = 1.0
 
 
 class Application(Protocol):
@@ -85,7 +87,7 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     code = await _stop(application, settings, log)
     if pusher is not None:
         pusher.cancel()
-    tracing.shutdown()
+    await _send_spans(tracing)
     log.info("stopped")
     return code
 
@@ -116,6 +118,14 @@ async def _stop(application: Application, settings: ProcessSettings, log: Log) -
         log.warning("ended before everything was released")
         return 1
     return 0
+
+
+async def _send_spans(tracing: Tracing) -> None:
+    """Send the last spans, as far as the collector takes them in a moment: one that does not answer must not hold up the end."""
+    # Not one of the loop's own threads, for which the end would wait.
+    sending = threading.Thread(target=tracing.shutdown, name="last-spans", daemon=True)
+    sending.start()
+    await asyncio.to_thread(sending.join, SPANS_SECONDS)
 
 
 def _telemetry(service: str, settings: ProcessSettings, log: Log) -> tuple[Tracing, asyncio.Task[None] | None]:

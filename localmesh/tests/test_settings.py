@@ -114,6 +114,13 @@ def test_paths_begin_where_the_person_is(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert settings_from({"TOOLMESH_DID_RESOLVER": address}).did_resolver == address
 
 
+def test_a_folder_with_a_comma_in_its_name_is_one(tmp_path: Path) -> None:
+    odd = tmp_path / "mine, yours"
+    odd.mkdir()
+    chosen = settings_from({"TOOLMESH_TOOL_PACKS": str(odd), "TOOLMESH_VOLUMES": f"a={odd},b={tmp_path}"})
+    assert (chosen.tool_packs, chosen.volumes) == (str(odd), f"a={odd},b={tmp_path}")
+
+
 def test_children_do_not_hear_how_a_person_reaches_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSSLMODE", "require")
     monkeypatch.setenv("PGOPTIONS", "-c search_path=elsewhere")

@@ -105,7 +105,7 @@ def test_an_empty_log_is_said_on_stderr(toolmesh: Any, log: Any) -> None:
 
 def test_following_goes_on_behind_the_last_record_one_line_each(toolmesh: Any, log: Any) -> None:
     step = audit_service_pb2.WatchRecordsResponse
-    log.answer("WatchRecords", [step(record=record(10)), step(record=record(11)), MeshError(Reason.TOKEN_EXPIRED)])
+    log.answer("WatchRecords", [step(record=record(10)), step(record=record(11)), MeshError(Reason.TOKEN_REVOKED)])
     ran = toolmesh("audit", "tail", "-n", "2", "-f", "--json")
     lines = [json.loads(line) for line in ran.stdout.splitlines()[:4]]
     assert [line["sequence"] for line in lines] == [8, 9, 10, 11]
@@ -115,7 +115,7 @@ def test_following_goes_on_behind_the_last_record_one_line_each(toolmesh: Any, l
 
 def test_following_an_empty_log_begins_where_it_ended_before_the_query(toolmesh: Any, log: Any) -> None:
     log.answer("QueryRecords", audit_service_pb2.QueryRecordsResponse())
-    log.answer("WatchRecords", MeshError(Reason.TOKEN_EXPIRED))
+    log.answer("WatchRecords", MeshError(Reason.TOKEN_REVOKED))
     toolmesh("audit", "tail", "-f")
     assert [call.method for call in log.seen if call.method != "IssueToken"] == [
         *("GetCheckpoint", "QueryRecords"),
@@ -157,7 +157,7 @@ def test_records_are_chosen_by_whom_how_and_when(toolmesh: Any, log: Any) -> Non
 
 
 def test_a_span_reaches_back_from_now_and_holds_while_following(toolmesh: Any, log: Any) -> None:
-    log.answer("WatchRecords", MeshError(Reason.TOKEN_EXPIRED))
+    log.answer("WatchRecords", MeshError(Reason.TOKEN_REVOKED))
     toolmesh("audit", "tail", "--since", "2h", "--status", "timeout", "-f")
     for method in ("QueryRecords", "WatchRecords"):
         asked = log.of(method)[0].request.filter

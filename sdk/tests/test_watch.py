@@ -9,7 +9,7 @@ import grpc
 import pytest
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh_sdk import AuthorizationDeniedError, Reason, RetryPolicy, UpstreamFailureError
-from toolmesh_sdk.errors import error_of
+from toolmesh_sdk.errors import ToolmeshError, error_of
 from toolmesh_sdk.watch import STREAM_SECONDS, Watch
 
 from libs.common.errors import MeshError
@@ -57,6 +57,25 @@ async def test_a_refused_watch_ends_at_once(drive: Any, mesh: Any, serve: Callab
     with pytest.raises(AuthorizationDeniedError):
         await drive(serve()).take("watch_records", from_sequence=0)
     assert len(mesh.seen) == 1
+
+
+async def test_a_stream_that_ended_with_its_token_is_resumed_with_the_next(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    over = MeshError(Reason.TOKEN_EXPIRED)
+    mesh.answer("WatchRecords", [_step(4), over], [_step(5), over], [_step(6)])
+    tokens = iter("abcdef")
+    found = await drive(serve(), token=lambda: next(tokens)).take("watch_records", 3, from_sequence=4)
+    assert [record.sequence for record in found] == [4, 5, 6]
+    assert [call.metadata["authorization"] for call in mesh.seen] == ["Bearer a", "Bearer b", "Bearer c"]
+
+
+async def test_a_watch_whose_token_is_over_for_good_ends(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("WatchRecords", [_step(4), MeshError(Reason.TOKEN_EXPIRED)], MeshError(Reason.TOKEN_EXPIRED))
+    with pytest.raises(ToolmeshError) as caught:
+        await drive(serve(), token="same").take("watch_records", from_sequence=4)
+    assert caught.value.reason is Reason.TOKEN_EXPIRED
+    assert len(mesh.seen) == 2
 
 
 async def test_a_watch_ends_when_its_time_is_over(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:

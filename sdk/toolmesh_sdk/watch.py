@@ -42,6 +42,8 @@ class Watch:
         self._end = math.inf if timeout is None else monotonic() + timeout
         self._attempts = self._fresh()
         self._opened_at = self._lived_at = monotonic()
+        self._renewed = False
+        """True if the last stream ended with its token and the next has shown nothing yet."""
 
     def next_stream(self) -> float | None:
         """Return how long the next stream may last; None when the watch is over."""
@@ -54,7 +56,7 @@ class Watch:
     def saw(self, record: audit_record_pb2.LoggedRecord) -> None:
         """Note a record: the next stream begins behind it."""
         self.request.from_sequence = record.sequence + 1
-        self._attempts = self._fresh()
+        self._attempts, self._renewed = self._fresh(), False
 
     def wait_after(self, error: ToolmeshError | None) -> float:
         """Return how long to wait before the next stream. Raises the error when there must not be one.
@@ -66,8 +68,12 @@ class Watch:
             return 0.0
         if self._monotonic() - self._opened_at > _QUIET_SECONDS:
             # It was open and had nothing to say: that is no reason to lose patience.
-            self._attempts = self._fresh()
+            self._attempts, self._renewed = self._fresh(), False
             self._attempts.begin()
+        if error is not None and error.reason is Reason.TOKEN_EXPIRED and not self._renewed:
+            # A stream ends with its token. Whoever supplies tokens by a function has another one by now; the same one is refused again.
+            self._renewed = True
+            return 0.0
         failure = error or error_of(Reason.SERVICE_UNAVAILABLE, message="The watch was closed.", answered=False)
         wait = self._attempts.wait_after(failure)
         if wait is None:

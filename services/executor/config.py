@@ -24,6 +24,8 @@ from libs.common.settings import (
 )
 
 _VOLUME_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+# A folder's own name may hold a comma; between two there is one before the next name.
+_BETWEEN_VOLUMES = re.compile(r",(?=\s*[a-z][a-z0-9_-]{0,62}=/)")
 
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -35,14 +37,16 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def existing_folders(text: str) -> tuple[Path, ...]:
-    """Parse folders that are there, with commas between them."""
+    """Parse folders that are there, with commas between them; a single one may have commas in its name."""
+    if text and Path(text).is_dir():
+        return (Path(text),)
     return tuple(_named_folder(each.strip()) for each in text.split(","))
 
 
 def named_folders(text: str) -> tuple[tuple[str, Path], ...]:
     """Parse `name=/folder`, with commas between them. A name is lower case letters, digits, dashes and underscores."""
     named: dict[str, Path] = {}
-    for each in text.split(","):
+    for each in _BETWEEN_VOLUMES.split(text):
         name, _, folder = each.strip().partition("=")
         if not _VOLUME_NAME.fullmatch(name) or name in named:
             raise ValueError("is not a list of name=/folder with a different name for each")

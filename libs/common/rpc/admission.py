@@ -24,30 +24,32 @@ class Admission:
         """Return what lets calls of a method in, or raises to refuse."""
         row = self._policy.get(method)
         default = None if row is None else row.deadline
+        # A stream that stays open holds no place, whatever deadline it was given: it would starve the calls that come and go.
+        place = default is not None
 
         def admit(call: Call) -> None:
             now = time.monotonic()
             if call.deadline is None:
                 if default is None:
-                    # A stream that stays open holds no place: it would starve the calls that come and go.
                     return
                 call.deadline = now + default
             remaining = call.deadline - now
             if remaining <= 0:
                 raise MeshError(Reason.DEADLINE_EXCEEDED)
-            if self._under_way >= self._limit:
+            if place and self._under_way >= self._limit:
                 raise MeshError(Reason.OVERLOADED, retry_after=0.1)
             # Ends a little early, so that the answer still reaches a caller who is about to hang up.
             call.timebox = self._timeboxes.open(remaining - margin(remaining), now)
-            self._under_way += 1
+            call.timebox.place = place
+            self._under_way += place
 
         return admit
 
     def leave(self, call: Call, error: BaseException | None) -> BaseException | None:
-        """Give a call's place back; return what it ends with."""
+        """Give a call's place back, if it had one; return what it ends with."""
         box = call.timebox
         if box is None:
             return error
-        self._under_way -= 1
+        self._under_way -= box.place
         self._timeboxes.close(box)
         return box.outcome(error) if box.expired else error

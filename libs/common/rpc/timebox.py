@@ -19,13 +19,15 @@ EXACT_BELOW = 0.1
 class Timebox:
     """The time of one call. When it is over, the task that opened it is cancelled."""
 
-    __slots__ = ("_cancelling", "_task", "end", "expired", "timer")
+    __slots__ = ("_cancelling", "_task", "end", "expired", "place", "timer")
 
     def __init__(self, task: asyncio.Task[Any], end: float) -> None:
         self._task, self._cancelling = task, task.cancelling()
         self.end = end
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
+        self.place = False
+        """Whether its call holds one of the places that there are for calls."""
 
     def expire(self) -> None:
         """Cancel the task, and remember that it was for this reason."""

@@ -30,7 +30,8 @@ class CallIds(IdGenerator):
 def tracer_provider(service: str, instance: str, endpoint: str) -> TracerProvider:
     """Return a provider that sends spans to the endpoint in the background."""
     resource = Resource.create({"service.name": f"toolmesh-{service}", "service.instance.id": instance})
-    provider = TracerProvider(resource=resource, id_generator=CallIds())
+    # The process ends it; at the interpreter's own end it would wait for the collector once more.
+    provider = TracerProvider(resource=resource, id_generator=CallIds(), shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider

@@ -31,6 +31,7 @@ from libs.common.tests.test_dpop import Holder
 
 PREFIX = "/toolmesh.audit.v1.AuditService/"
 PATH = PREFIX + "GetCheckpoint"
+MOST_CALLS = 5
 PEERS = dict.fromkeys(("edge", "orchestrator", "gateway"), for_caller())
 
 
@@ -72,7 +73,7 @@ class Mesh:
 
 @pytest.fixture
 async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Mesh]:
-    settings = load(ProcessSettings, process_environment("audit"))
+    settings = load(ProcessSettings, {**process_environment("audit"), "TOOLMESH_MAX_CONCURRENT_CALLS": str(MOST_CALLS)})
     view = RevocationView(SystemClock())
     view.apply((), policy_set_version="", snapshot=True)
     application = RpcApplication(
@@ -172,3 +173,23 @@ async def test_an_open_stream_ends_when_its_token_is_revoked_and_others_stay_ope
     assert from_rpc_error(caught.value).reason is Reason.TOKEN_REVOKED
     assert not kept.done()
     kept.cancel()
+
+
+async def test_a_stream_with_a_deadline_holds_no_place_either(mesh: Mesh, signer: Any) -> None:
+    token = (("authorization", f"Bearer {signer.mint()}"),)
+    stub = mesh.stub("edge")
+    streams = [stub.WatchRecords(pb.WatchRecordsRequest(), timeout=600, metadata=token) for _ in range(MOST_CALLS)]
+    for stream in streams:
+        await stream.read()
+    await stub.GetCheckpoint(pb.GetCheckpointRequest(), timeout=20, metadata=token)
+    for stream in streams:
+        stream.cancel()
+
+
+async def test_a_stream_ends_at_the_deadline_that_it_was_given(mesh: Mesh, signer: Any) -> None:
+    token = (("authorization", f"Bearer {signer.mint()}"),)
+    stream = mesh.stub("edge").WatchRecords(pb.WatchRecordsRequest(), timeout=0.5, metadata=token)
+    await stream.read()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert from_rpc_error(caught.value).reason is Reason.DEADLINE_EXCEEDED

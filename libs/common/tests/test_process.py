@@ -112,6 +112,33 @@ def test_what_does_not_end_is_ended_at_the_limit(
             stuck.result()
 
 
+def test_a_collector_that_does_not_answer_does_not_hold_up_the_end(
+    environment: dict[str, str], channel: grpc.Channel, tmp_path: Path
+) -> None:
+    (tmp_path / "go").touch()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        telemetry = {
+            "TOOLMESH_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "TOOLMESH_TRACE_SAMPLE_RATIO": "1",
+        }
+        with service({**environment, **telemetry, "TOOLMESH_DRAIN_SECONDS": "0.2"}, tmp_path) as process:
+            wait_for(lambda: answers(f"http://{environment['TOOLMESH_OPS_LISTEN']}/readyz") == 200)
+            rpc.AuditServiceStub(channel).GetCheckpoint(pb.GetCheckpointRequest(), timeout=30)
+            process.send_signal(signal.SIGTERM)
+            # A collector is asked for ten seconds, and more than once.
+            assert process.wait(8) == 0
+
+
+def test_operators_are_answered_over_ipv6_too(environment: dict[str, str], tmp_path: Path) -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as probe:
+            port = probe.getsockname()[1]
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with service({**environment, "TOOLMESH_OPS_LISTEN": f"[::1]:{port}"}, tmp_path):
+        wait_for(lambda: answers(f"http://[::1]:{port}/readyz") == 200)
+
+
 def test_wrong_settings_end_it_at_once_with_their_names(environment: dict[str, str], tmp_path: Path) -> None:
     wrong = {**environment, "TOOLMESH_DRAIN_SECONDS": "forever", "TOOLMESH_LISTNE": "x"}
     with service(wrong, tmp_path) as process:

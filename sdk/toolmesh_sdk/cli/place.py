@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from toolmesh_sdk.trace import SAMPLED, new_traceparent
 if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.connection import Tls
+    from toolmesh_sdk.transport import Token
 
 DEFAULT_STATE = "~/.local/state/toolmesh"
 LOCAL_USER = "did:web:toolmesh.local:users:local"
@@ -59,7 +61,10 @@ def open_client(place: Place, timeout: float, key_secret: str = "") -> Client:
     """Connect through the edge: to the URL if one was given, else to the local mesh."""
     runtime = None if place.url else place.running()
     target = place.url or str((runtime or {})["grpc"]["address"])
-    token = _own_token(place) if place.token is None else place.token
+    token: Token = place.token
+    if token is None:
+        own = _own_token(place)
+        token = LocalTokens(place, own) if own else ""
     return _client(target, _tls(place), token, timeout, key_secret)
 
 
@@ -88,6 +93,20 @@ def local_token(runtime: dict[str, Any]) -> str:
         ) from None
 
 
+class LocalTokens:
+    """Tokens of the person at this machine, each used for half of its time: a command may last longer than one of them."""
+
+    def __init__(self, place: Place, first: str) -> None:
+        self._place, self._token, self._made = place, first, time.monotonic()
+
+    def __call__(self) -> str:
+        """Return the present one, or the next."""
+        if time.monotonic() - self._made > LOCAL_TOKEN_SECONDS / 2:
+            # Of a mesh that is gone for the moment the old one is as good as any.
+            self._token, self._made = _own_token(self._place) or self._token, time.monotonic()
+        return self._token
+
+
 def _own_token(place: Place) -> str:
     # A token of the local mesh is shown to the local mesh only, never to an address that merely was typed.
     runtime = place.runtime()
@@ -102,7 +121,7 @@ def _addresses(runtime: dict[str, Any]) -> set[str]:
     return {url.rpartition("://")[2] for url in urls}
 
 
-def _client(target: str, tls: Tls | None, token: str, timeout: float, key_secret: str) -> Client:
+def _client(target: str, tls: Tls | None, token: Token, timeout: float, key_secret: str) -> Client:
     from toolmesh_sdk.client import Client
 
     # A person who looks at one call wants to find its spans.

@@ -14,6 +14,13 @@ def test_folders_are_listed_with_commas(tmp_path: Path) -> None:
     assert existing_folders(f"{tmp_path}/a, {tmp_path}") == (tmp_path / "a", tmp_path)
 
 
+def test_a_folder_may_have_a_comma_in_its_name(tmp_path: Path) -> None:
+    odd = tmp_path / "mine, yours=ours"
+    odd.mkdir()
+    assert existing_folders(str(odd)) == (odd,)
+    assert named_folders(f"a={odd},b={tmp_path}") == (("a", odd.resolve()), ("b", tmp_path.resolve()))
+
+
 @pytest.mark.parametrize("text", ["/nowhere", "", ",", "/etc/passwd"])
 def test_a_folder_that_is_not_there_is_refused(text: str) -> None:
     with pytest.raises(ValueError):

@@ -8,6 +8,7 @@ import select
 import socket
 import stat
 import threading
+import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_network
@@ -54,6 +55,17 @@ async def test_an_allowed_host_answers_a_plain_request(opened: Open, origin: Ori
     assert origin.received[0].startswith(b"GET /path HTTP/1.1\r\nHost: api.example.com:")
     assert gate.violations == ()
     assert error_of(gate.violations) is None
+
+
+async def test_temporary_files_may_lie_deeper_than_a_socket_can(
+    opened: Open, origin: Origin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / "deep" / ("x" * 100)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port])
+    request = f"GET http://api.example.com:{origin.port}/ HTTP/1.1\r\n\r\n"
+    assert (await through(gate.path, request.encode())).endswith(b"hello")
 
 
 async def test_an_allowed_host_answers_through_a_tunnel(opened: Open, origin: Origin) -> None:

@@ -7,9 +7,12 @@ tunnel. What a server redirects to is for the tool to ask for, and is checked li
 
 from __future__ import annotations
 
+import os
 import secrets
+import tempfile
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from libs.common.errors import MeshError
 from services.executor.adapters.sandbox.addresses import Network, Outside
@@ -18,6 +21,9 @@ from services.executor.adapters.sandbox.folders import OwnFolder
 from services.executor.adapters.sandbox.gates import TRAFFIC_LIMIT, USUAL, Bounds, Gate, Refusal
 from services.executor.adapters.sandbox.names import Reach
 from services.executor.domain.errors import network_forbidden, traffic_exceeded
+
+# The kernel takes 107 bytes for a socket's name, of which a folder and a name of ours need 52.
+_LONGEST_FOLDER = 50
 
 
 class EgressProxy:
@@ -29,7 +35,7 @@ class EgressProxy:
         self._bounds = bounds
         self._names = SystemResolver()
         self._resolve, self._outside = resolve, Outside(internal)
-        self._folder = OwnFolder("egress", mode=0o711)
+        self._folder = OwnFolder("egress", mode=0o711, within=_near())
         self._gates: set[Gate] = set()
 
     async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> Gate:
@@ -48,6 +54,11 @@ class EgressProxy:
             await gate.close()
         self._names.close()
         self._folder.remove()
+
+
+def _near() -> Path | None:
+    """Where sockets lie: with everything else that is temporary, unless the kernel could not take the name of a socket there."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER else Path("/tmp")  # noqa: S108
 
 
 def error_of(refusals: Sequence[Refusal]) -> MeshError | None:

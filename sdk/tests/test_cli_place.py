@@ -1,0 +1,24 @@
+"""Which token the command line shows to which mesh, and for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from toolmesh_sdk.cli import place
+from toolmesh_sdk.cli.place import LOCAL_TOKEN_SECONDS, LocalTokens, Place
+
+
+def test_a_token_of_this_machine_is_replaced_well_before_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, minted = [0.0], iter(["second", "", "third"])
+    monkeypatch.setattr(place.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(place, "_own_token", lambda of: next(minted))
+    tokens = LocalTokens(Place(state=tmp_path), "first")
+    shown = []
+    for _ in range(7):
+        shown.append(tokens())
+        now[0] += LOCAL_TOKEN_SECONDS * 0.3
+    # A mesh that was away for a moment is shown the last one again.
+    assert shown == ["first", "first", "second", "second", "second", "second", "third"]
