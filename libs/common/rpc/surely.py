@@ -136,7 +136,7 @@ def _of_text(bounds: Rules, known: dict[str, Any]) -> str:
             return _UNSURE
         # As the contract means it: classes without letters beyond ASCII, and no line end that may be left out.
         matches = _as_known(re.compile(anchored["whole"], re.ASCII).fullmatch, known)
-        conditions.append(f"{matches}({{v}})")
+        conditions.append(f"{matches}({{v}}) is not None")
     return " and ".join(conditions)
 
 

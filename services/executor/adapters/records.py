@@ -3,10 +3,9 @@ will carry it. What the form looks like is the log's contract; docs/audit.md has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -126,9 +125,12 @@ class RecordWriter:
         if record.cost_micros:
             form["cost_micros"] = record.cost_micros
 
-    def _listed(self, texts: Iterable[str], request: Request) -> list[str]:
-        """Texts that name what a caller or a tool named, without what must not be on record."""
-        return [self._shown(text.strip(), request)[:_MAX_NAME] for text in islice(texts, _MAX_LISTED)]
+    def _listed(self, texts: Sequence[str], request: Request) -> list[str]:
+        """Texts that name what a caller or a tool named, without what must not be on record. Where there are more of them than a record takes,
+        the last says how many more: a list that merely ends would hide them."""
+        fitting = len(texts) if len(texts) <= _MAX_LISTED else _MAX_LISTED - 1
+        listed = [self._shown(text.strip(), request)[:_MAX_NAME] for text in texts[:fitting]]
+        return listed if fitting == len(texts) else [*listed, f"and {len(texts) - fitting} more"]
 
     def _caller(self, caller: Caller) -> orjson.Fragment:
         """Return the caller as it is written. Calls with one token come in rows, so it is remembered."""

@@ -66,6 +66,7 @@ def test_what_an_exception_said_never_reaches_the_caller() -> None:
         {"id": "other", "value": 1},
         {"failed": 1},
         {"failed": {"kind": "surprise"}},
+        {"failed": {"kind": "limit", "message": "patience"}},
         {"value": 1, "notes": []},
         {"value": 1, "notes": {"effects": "x"}},
         {"value": 1, "notes": {"effects": [["a", "explode"]]}},

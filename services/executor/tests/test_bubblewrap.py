@@ -382,3 +382,22 @@ def test_looking_whether_it_works_changes_nothing_of_the_machine() -> None:
     assert before == [
         (Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")
     ]
+
+
+async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblewrap: Bubblewrap) -> None:
+    await (await bubblewrap.start(Plan(("/bin/cat",)))).kill()
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    before = opened()
+    for steps in range(1, 12):
+        starting = asyncio.create_task(bubblewrap.start(Plan(("/bin/cat",))))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    async with asyncio.timeout(20):
+        while opened() != before:  # noqa: ASYNC110  (the ends of pipes tell nobody when they are closed)
+            await asyncio.sleep(0.005)

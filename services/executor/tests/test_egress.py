@@ -7,8 +7,8 @@ import os
 import select
 import socket
 import stat
-import threading
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_network

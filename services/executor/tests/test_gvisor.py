@@ -18,6 +18,7 @@ from services.executor.adapters.sandbox.gvisor import Gvisor
 from services.executor.adapters.sandbox.kin import gone
 from services.executor.adapters.sandbox.tree import descendants
 from services.executor.tests.sandboxes import attempt, missing, python
+from services.executor.tests.waiting import until
 
 MIB = 1 << 20
 # Nothing of what is waited for takes this long; a busy machine may.
@@ -103,6 +104,25 @@ async def test_a_kill_may_come_at_any_moment(gvisor: Gvisor) -> None:
         family = [pid for pid in descendants(os.getpid()) if pid not in others]
         assert (await process.kill()).kind is End.KILLED
         assert await gone(family, _PATIENCE)
+
+
+async def test_whoever_leaves_while_it_is_prepared_leaves_nothing(gvisor: Gvisor) -> None:
+    await attempt(gvisor, Plan(("/bin/true",)))
+    stage = gvisor._stage
+    assert stage is not None
+    made = [stage.folder.path, *(Path(place.folder) for place in stage.hierarchy.parents.values())]
+
+    def prepared() -> list[Path]:
+        return [entry for folder in made for entry in folder.glob("t*/")]
+
+    await until(lambda: prepared() == [])
+    for _ in range(5):
+        starting = asyncio.create_task(gvisor.start(Plan(("/bin/cat",))))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    await until(lambda: prepared() == [])
 
 
 async def test_endless_complaints_are_neither_kept_nor_in_the_way(gvisor: Gvisor) -> None:

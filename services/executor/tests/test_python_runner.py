@@ -144,6 +144,10 @@ async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:
         ("hostile:floods", {}, Reason.RESULT_TOO_LARGE, False),
         ("hostile:devours", {}, Reason.TOOL_OUT_OF_MEMORY, False),
         ("hostile:catches_memory", {}, Reason.TOOL_OUT_OF_MEMORY, False),
+        ("hostile:children", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:threads", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:grows", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:hoards", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
         ("broken:anything", {}, Reason.EXECUTION_FAILED, False),
         ("plain:missing", {}, Reason.EXECUTION_FAILED, False),
         ("plain:TOKEN", {}, Reason.EXECUTION_FAILED, False),
@@ -170,6 +174,14 @@ async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operat
     assert surprise.metadata == {"exception": "ValueError"}
     assert "log" in surprise.message
     assert "secret of the tool" in running.logged
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("children", "processes"), ("threads", "processes"), ("grows", "file_size")]
+)
+async def test_a_limit_is_named(running: Running, name: str, limit: str) -> None:
+    failure = await running.failure(python_tool(f"tricks/hostile:{name}"), work())
+    assert failure.metadata == {"limit": limit}
 
 
 async def test_what_cannot_be_loaded_is_told_in_letters_that_can_be_seen(running: Running) -> None:

@@ -14,6 +14,7 @@ from libs.common.errors import Reason
 from services.executor.adapters.records import RecordWriter
 from services.executor.domain.model import Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
+from services.executor.domain.tool import Effect
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
 from tests.harness.records import read
 
@@ -84,6 +85,18 @@ def test_a_record_carries_all_that_is_known() -> None:
 def test_every_record_keeps_the_contract_of_the_log(event: Event, status: Status) -> None:
     record = a_record(event=event, status=status, decision=a_decision(Verdict.DENY, policies=("p",) * 100))
     protovalidate.validate(written(record))
+
+
+@pytest.mark.parametrize(
+    ("count", "listed", "more"), [(64, 64, []), (65, 63, ["and 2 more"]), (5000, 63, ["and 4937 more"])]
+)
+def test_a_record_says_how_much_it_does_not_list(count: int, listed: int, more: list[str]) -> None:
+    """Nobody hides a change behind others."""
+    made = tuple(Effect(f"file:a/{nth}", "create", observed=True) for nth in range(count))
+    record = written(a_record(effects=made, violations=made))
+    protovalidate.validate(record)
+    for shown in (list(record.side_effects), list(record.violations)):
+        assert shown == [f"create {effect.resource}" for effect in made[:listed]] + more
 
 
 @pytest.mark.parametrize(("version", "shown"), [("", "nobody"), ("^1.2", "nobody@^1.2")])

@@ -357,7 +357,7 @@ class AuditRecord(_message.Message):
 
     @_builtins.property
     def side_effects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The changes that were declared or detected."""
+        """The changes that were declared or detected. Of more than 64, the last entry says how many more there were."""
 
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
@@ -389,7 +389,7 @@ class AuditRecord(_message.Message):
 
     @_builtins.property
     def violations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Changes that were seen and not declared, or made by a tool that may make none."""
+        """Changes that were seen and not declared, or made by a tool that may make none; listed like side_effects."""
 
     def __init__(
         self,

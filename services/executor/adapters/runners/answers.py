@@ -11,6 +11,7 @@ from services.executor.domain import errors
 from services.executor.domain.tool import Effect
 
 _OPERATIONS = ("create", "update", "delete")
+_LIMITS = ("processes", "file_size")
 _MAX_MESSAGE = 500
 _MAX_RESOURCE = 512
 _MAX_NOTES = 1000
@@ -88,6 +89,8 @@ def _failure(failed: Any, notes: dict[str, Any], limit: int) -> Answer:
         return Answer(failure=errors.result_invalid([violation]), detail=detail, lines=lines)
     if kind == "size":
         return Answer(failure=errors.result_too_large(_count(said), limit), lines=lines)
+    if kind == "limit" and said in _LIMITS:
+        return Answer(failure=errors.limit_reached(said), ends_worker=True, detail=detail, lines=lines)
     if kind == "memory":
         return Answer(failure=errors.out_of_memory(), ends_worker=True, lines=lines)
     raise MalformedError

@@ -19,7 +19,7 @@ from services.executor.adapters.sandbox.diagnosis import diagnose
 from services.executor.adapters.sandbox.ground import Ground, GroundMissingError, prepare
 from services.executor.adapters.sandbox.launching import Facts, Launching, spawn
 from services.executor.adapters.sandbox.probe import probe
-from services.executor.adapters.sandbox.streams import open_pipes, reader_of, writer_to
+from services.executor.adapters.sandbox.streams import attached, open_pipes
 from services.executor.domain import errors
 
 
@@ -77,7 +77,7 @@ class Bubblewrap:
         launching = self._launcher()
         (stdin, to_stdin), (from_stdout, stdout) = open_pipes(2)
         try:
-            writer, (reader, transport) = await writer_to(to_stdin), await reader_of(from_stdout)
+            writer, [(reader, transport)] = await attached(to_stdin, from_stdout)
             try:
                 number, facts = await launching.start(plan, stdin, stdout)
             except BaseException:

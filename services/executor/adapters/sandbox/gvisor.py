@@ -19,7 +19,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.contained import Contained, Started
 from services.executor.adapters.sandbox.contract import Confined, Plan
 from services.executor.adapters.sandbox.stage import Entrance, Stage, StageMissingError, hand_over, set_stage
-from services.executor.adapters.sandbox.streams import open_pipes, reader_of, writer_to
+from services.executor.adapters.sandbox.streams import attached, open_pipes
 from services.executor.domain import errors
 
 
@@ -52,10 +52,15 @@ class Gvisor:
     async def start(self, plan: Plan) -> Confined:
         """Start a process. Raises SANDBOX_UNAVAILABLE when it could not be confined as planned; nothing ever runs with less."""
         stage = self._stage or await self._set()
+        preparing = asyncio.ensure_future(asyncio.to_thread(_prepared, stage, plan))
         try:
-            entrance = await asyncio.to_thread(_prepared, stage, plan)
+            entrance = await asyncio.shield(preparing)
         except (OSError, ValueError) as error:
             raise errors.sandbox_failed("the sandbox could not be made") from error
+        except asyncio.CancelledError:
+            # A thread cannot be stopped: what it makes is given back when it is done.
+            preparing.add_done_callback(_give_back)
+            raise
         try:
             process = Contained(await _start(plan, entrance))
         except BaseException as error:
@@ -87,10 +92,15 @@ def _prepared(stage: Stage, plan: Plan) -> Entrance:
     return stage.entrance(plan)
 
 
+def _give_back(preparing: asyncio.Future[Entrance]) -> None:
+    if not preparing.cancelled() and preparing.exception() is None:
+        preparing.get_loop().run_in_executor(None, preparing.result().clear)
+
+
 async def _start(plan: Plan, entrance: Entrance) -> Started:
     (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
     try:
-        writer, read, heard = await writer_to(to_stdin), await reader_of(from_stdout), await reader_of(from_stderr)
+        writer, [read, heard] = await attached(to_stdin, from_stdout, from_stderr)
         try:
             # On this thread, which lives as long as the executor does: the process ends with the thread that started it.
             process = subprocess.Popen(  # noqa: ASYNC220

@@ -7,6 +7,8 @@ import os
 
 from services.executor.adapters.sandbox.pipe_ends import PipeEnd
 
+Reading = tuple[asyncio.StreamReader, asyncio.ReadTransport]
+
 
 def open_pipes(count: int) -> list[tuple[int, int]]:
     """Open pipes, all of them or none, each as the end to read from and the end to write to. Raises OSError."""
@@ -22,7 +24,26 @@ def open_pipes(count: int) -> list[tuple[int, int]]:
     return opened
 
 
-async def reader_of(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+async def attached(writing: int, *reading: int) -> tuple[asyncio.StreamWriter, list[Reading]]:
+    """Write to one pipe and read from others. Whoever is canceled on the way leaves none of them open."""
+    left, attachments = [*reading], list[asyncio.BaseTransport]()
+    try:
+        writer = await writer_to(writing)
+        attachments.append(writer.transport)
+        readers = []
+        while left:
+            readers.append(await reader_of(left.pop(0)))
+            attachments.append(readers[-1][1])
+    except BaseException:
+        for transport in attachments:
+            transport.close()
+        for descriptor in left:
+            os.close(descriptor)
+        raise
+    return writer, readers
+
+
+async def reader_of(descriptor: int) -> Reading:
     """Read from a pipe, which is closed with its transport. Never holds much more than a stream's usual limit in memory."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()

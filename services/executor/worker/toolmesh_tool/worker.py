@@ -90,6 +90,10 @@ def _answer(function: Callable[..., Any], request: dict[str, Any]) -> tuple[byte
         failed = {"kind": "stream", "message": "", "detail": _told(cut.cause), "parts": cut.parts}
     except MemoryError:
         failed, last = {"kind": "memory", "message": ""}, True
+    except (OSError, RuntimeError) as cause:
+        failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _told(cause)}
+        if limit := _limit_behind(cause):
+            failed, last = {**failed, "kind": "limit", "message": limit}, True
     except BaseException as cause:
         failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _told(cause)}
         # It wanted to leave, so it leaves: whatever made it want to may have left more than an exception.
@@ -142,6 +146,17 @@ def _collected(stream: GeneratorType[Any, None, Any]) -> Any:
         if not parts:
             raise
         raise _InterruptedError(cause, len(parts)) from cause
+
+
+def _limit_behind(cause: BaseException) -> str:
+    """Name the limit that an exception tells of: the kernel has no other way to say that there may be no more of something."""
+    import errno
+
+    if isinstance(cause, OSError):
+        return {errno.EAGAIN: "processes", errno.EFBIG: "file_size", errno.ENOSPC: "file_size"}.get(
+            cause.errno or 0, ""
+        )
+    return "processes" if str(cause) == "can't start new thread" else ""
 
 
 def _allow_processor_time(seconds: float) -> None:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 from toolmesh_tool import connect
@@ -164,3 +165,28 @@ def children(arguments, call):
     """Start more than it may."""
     started = [subprocess.Popen(["/usr/bin/sleep", "1000"]) for _ in range(1000)]
     return len(started)
+
+
+def threads(arguments, call):
+    """Start more threads than it may, and end them again."""
+    done = threading.Event()
+    try:
+        for _ in range(1000):
+            threading.Thread(target=done.wait).start()
+    finally:
+        done.set()
+
+
+def grows(arguments, call):
+    """Make one file larger than any may be."""
+    with Path("/tmp/large").open("wb") as file:
+        while True:
+            file.write(b"x" * (1 << 20))
+
+
+def hoards(arguments, call):
+    """Fill its scratch space with small files."""
+    nth = 0
+    while True:
+        Path(f"/tmp/{nth}").write_bytes(b"x" * (1 << 16))
+        nth += 1
