@@ -60,7 +60,7 @@ class RedisBell:
         while True:
             try:
                 await step()
-            except (RedisError, OSError) as error:
+            except Exception as error:
                 if self._answering:
                     self._log.warning("bus does not answer", loop=name, error=type(error).__name__)
                 self._answering = False

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -21,6 +22,8 @@ from libs.common.telemetry.spans import Tracing
 
 S = TypeVar("S", bound=ProcessSettings)
 SPANS_SECONDS = 1.0
+# As many as a process may want at its busiest; the system's own bound, which may be lower, holds all the same.
+_OPEN_FILES = 65_536
 
 
 class Application(Protocol):
@@ -43,12 +46,22 @@ def run(service: str, settings_class: type[S], build: Callable[[S, Log, Tracing]
         for problem in error.problems:
             sys.stderr.write(f"{service}: {problem}\n")
         sys.exit(2)
+    _allow_files()
     log = Log(service, level=settings.log_level)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             sys.exit(runner.run(_live(service, settings, log, build)))
     finally:
         log.flush()
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as it is allowed to ask for: the usual 1,024 are there for programs that cannot count further,
+    and a few tools with many connections would use them up for everybody."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def instance_id(settings: ProcessSettings) -> str:

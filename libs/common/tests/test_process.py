@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -48,8 +49,8 @@ def answers(url: str) -> int:
 
 
 @contextmanager
-def service(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "libs.common.tests.drain_service", str(folder)]
+def service(environment: dict[str, str], folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [*before, sys.executable, "-m", "libs.common.tests.drain_service", str(folder)]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TOOLMESH_")}
     process = subprocess.Popen(
         command, env={**inherited, **environment}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -155,3 +156,11 @@ def test_metrics_are_always_there(environment: dict[str, str], tmp_path: Path) -
         assert answers(f"{base}/livez") == 200
         assert answers(f"{base}/metrics") == 200
         assert answers(f"{base}/nothing") == 404
+
+
+def test_a_process_opens_as_many_files_as_it_may(environment: dict[str, str], tmp_path: Path) -> None:
+    ready = f"http://{environment['TOOLMESH_OPS_LISTEN']}/readyz"
+    few = ("/bin/sh", "-c", 'ulimit -Sn 256; ulimit -Hn 4000; exec "$@"', "sh")
+    with service(environment, tmp_path, *few) as process:
+        wait_for(lambda: answers(ready) == 200)
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (4000, 4000)

@@ -15,7 +15,8 @@ from toolmesh.authz.v1.capability_token_pb2 import ArgumentConstraint
 
 from libs.common import pagetokens
 from libs.common.errors import Reason
-from libs.common.rpc.status import LEFT_OUT, from_rpc_error
+from libs.common.rpc.fitting import LEFT_OUT
+from libs.common.rpc.status import from_rpc_error
 from libs.common.sql.engine import engine_for, transaction
 from services.authz.adapters.tables import policy_documents
 from services.authz.tests.conftest import ALICE

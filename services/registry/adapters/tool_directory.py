@@ -103,6 +103,11 @@ class ToolDirectory:
             except MeshError as error:
                 self._journal.info("tool directory opens its watch again", reason=error.reason.name)
                 await asyncio.sleep(_PAUSE_SECONDS)
+            except Exception as error:
+                # What nobody foresaw, and perhaps half done: all is read anew. An index that merely stopped would be asked for ever.
+                self._journal.error("tool directory reads everything anew", cause=error)
+                token = ""
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _apply(self, event: Event) -> None:
         if isinstance(event, Upserted):

@@ -62,3 +62,5 @@ class CachedTrustScores:
                 await self.refresh()
             except MeshError as error:
                 self._log.warning("trust scores cannot be read", reason=error.reason.name)
+            except Exception as error:
+                self._log.error("trust scores cannot be read", cause=error)

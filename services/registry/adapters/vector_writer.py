@@ -67,6 +67,9 @@ class VectorWriter:
             except (MeshError, LanguageUnavailableError) as error:
                 self._journal.warning("vectors are late", error=type(error).__name__)
                 await asyncio.sleep(self._idle)
+            except Exception as error:
+                self._journal.error("vectors are late", cause=error)
+                await asyncio.sleep(self._idle)
 
     async def _embed_all(self) -> None:
         while claimed := await self._vectors.claim(BATCH):

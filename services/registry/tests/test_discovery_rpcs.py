@@ -13,6 +13,7 @@ from toolmesh.registry.v1 import registry_service_pb2, tool_manifest_pb2, tool_v
 
 from libs.common.errors import Reason
 from libs.common.jsonio import dump
+from services.registry.adapters import tool_directory
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
@@ -63,6 +64,24 @@ async def test_words_find_a_tool_as_soon_as_it_is_registered_and_the_answer_says
     assert found.semantic_pending == 2
     assert not found.pending_providers
     assert not found.HasField("no_match")
+
+
+async def test_discovery_goes_on_after_what_nobody_foresaw(registry: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    await register(registry, reader("acme.find_order", search_hint="order"))
+    await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
+    usual, faults = tool_directory.card, [RuntimeError("unforeseen")]
+
+    def card(*arguments: Any, **more: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(tool_directory, "card", card)
+    await register(registry, translator())
+    found = await until(lambda: search(registry, "translation"), lambda answer: bool(answer.tools))
+    assert names(found) == ["tools/acme.translate_text"]
+    assert "tools/acme.find_order" in names(await search(registry, "order"))
+    assert not faults
 
 
 async def test_meaning_finds_a_tool_once_its_vector_is_there(start: Start) -> None:
