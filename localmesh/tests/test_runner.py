@@ -124,10 +124,27 @@ def test_a_second_ctrl_c_kills_at_once(commands: Commands) -> None:
     assert all_gone(pids(document))
 
 
-def test_ctrl_c_before_anything_runs_is_no_accident(commands: Commands) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever is started hears Ctrl-C, also where the tests themselves run in the background and do not."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.fixture
+def straggler() -> Iterator[int]:
+    """A process that takes its time to end."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_before_anything_runs_is_no_accident(commands: Commands, straggler: int) -> None:
     state = open_state(commands.state)
-    # As if a killed runner had left a child that takes its time: the start waits for it.
-    remember_children(state.children_file, {"authz": os.getpid()})
+    # As if a killed runner had left a child: the start waits for it.
+    remember_children(state.children_file, {"authz": straggler})
     running = commands.start("up")
     eventually(lambda: runner_pid(state) == running.pid)
     eventually(lambda: _catches(running.pid, signal.SIGINT))

@@ -212,7 +212,8 @@ async def test_no_text_of_a_caller_stops_the_counting(idle: Replica, engine: Asy
 async def test_no_number_of_a_writer_stops_the_counting(idle: Replica, engine: AsyncEngine) -> None:
     far = 2**63 - 1
     records = [an_ending(cost_micros=far), an_ending(cost_micros=far), an_ending(attempt=2**31 - 1), an_ending()]
-    records[2].latency.seconds = far // 1_000_000
+    # As long as a Duration can be.
+    records[2].latency.FromSeconds(315_576_000_000)
     records[3].latency.seconds = -5
     records[3].event_time.seconds = -62_135_596_800
     await idle.append(*records)
