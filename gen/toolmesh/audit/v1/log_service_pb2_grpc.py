@@ -147,8 +147,9 @@ class LogServiceServicer:
 
     def CloseShard(self, request, context):
         """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
-        tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
-        is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
+        tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already
+        answers it as it is, so a request may be repeated; a shard that is not there fails with NOT_FOUND, one that is empty with
+        FAILED_PRECONDITION.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

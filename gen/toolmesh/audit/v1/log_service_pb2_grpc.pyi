@@ -59,8 +59,9 @@ class LogServiceStub:
     """
     CloseShard: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.CloseShardRequest, _log_service_pb2.CloseShardResponse]
     """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
-    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
-    is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
+    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already
+    answers it as it is, so a request may be repeated; a shard that is not there fails with NOT_FOUND, one that is empty with
+    FAILED_PRECONDITION.
     """
     ArchiveShard: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ArchiveShardRequest, _log_service_pb2.ArchiveShardResponse]
     """Notes that a closed shard has been exported and, if asked to, drops its records from the database. Callable like CloseShard. May
@@ -118,8 +119,9 @@ class LogServiceAsyncStub(LogServiceStub):
     """
     CloseShard: _aio.UnaryUnaryMultiCallable[_log_service_pb2.CloseShardRequest, _log_service_pb2.CloseShardResponse]  # type: ignore[assignment]
     """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
-    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
-    is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
+    tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already
+    answers it as it is, so a request may be repeated; a shard that is not there fails with NOT_FOUND, one that is empty with
+    FAILED_PRECONDITION.
     """
     ArchiveShard: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ArchiveShardRequest, _log_service_pb2.ArchiveShardResponse]  # type: ignore[assignment]
     """Notes that a closed shard has been exported and, if asked to, drops its records from the database. Callable like CloseShard. May
@@ -210,8 +212,9 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.CloseShardResponse, _abc.Awaitable[_log_service_pb2.CloseShardResponse]]:
         """Closes the open shard and opens the next. Callable by the operator and by callers with scope `audit:admin` that belong to no
-        tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already answers it as it is, so a request may be repeated; a shard that
-        is not there fails with NOT_FOUND, one that is empty with FAILED_PRECONDITION.
+        tenant; others fail with AUTHORITY_EXCEEDED. Guarantees that no record is between the two. Naming a shard that is closed already
+        answers it as it is, so a request may be repeated; a shard that is not there fails with NOT_FOUND, one that is empty with
+        FAILED_PRECONDITION.
         """
 
     @_abc_1.abstractmethod
