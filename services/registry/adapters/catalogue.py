@@ -18,7 +18,7 @@ from services.registry.adapters.rows import HEAD, head_of, manifest_of, tool_of
 from services.registry.adapters.tables import namespaces, tool_names, tool_versions, tools, version_warnings
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
-from services.registry.domain.scan.lookalikes import KnownName
+from services.registry.domain.scan.lookalikes import KnownName, Newcomer
 
 
 class PostgresCatalogue:
@@ -91,7 +91,7 @@ class PostgresCatalogue:
             )
         return owner
 
-    async def similar_names(self, names: Sequence[ToolName]) -> Sequence[KnownName]:
-        """Return the names of tools that these may be taken for."""
+    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
+        """Return the names that a newcomer's may be taken for."""
         async with separately(self._engine) as connection:
-            return await similar_names(connection, names)
+            return await similar_names(connection, newcomer)

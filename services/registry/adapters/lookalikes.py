@@ -5,41 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, any_, func, literal, or_, select, union_all
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from libs.common.names import ToolName
-from services.registry.adapters.tables import namespaces, tools
+from services.registry.adapters.tables import namespaces, tool_names
 from services.registry.domain.scan.confusables import name_skeleton
-from services.registry.domain.scan.lookalikes import KnownName
+from services.registry.domain.scan.lookalikes import KnownName, Newcomer
 
-# Those that are read alike come first, and one of them is enough to refuse. The others are tried for a slip one by one, and of ten
-# thousand tools hundreds may begin like one of these.
-_MOST = 5_000
+# Of each kind. A name has fewer neighbours than this unless somebody registers them on purpose, and one is enough to refuse or to warn.
+_MOST = 1_000
 
 
-async def similar_names(connection: AsyncConnection, names: Sequence[ToolName]) -> Sequence[KnownName]:
-    """Return every taken name that is read as one of these or is one slip away from it, and some that are neither. A namespace is taken
-    from its claim on, before it has a tool; it then comes with an empty id."""
-    tool_id = func.substr(tools.c.name, func.length(tools.c.namespace) + 2)
-    spaces = sorted({name.namespace for name in names})
-    compared: list[tuple[ColumnElement[Any], str]] = [(namespaces.c.namespace, space) for space in spaces]
-    compared += [(tool_id, name.tool_id) for name in names]
-    read_alike = func.coalesce(or_(*(_read_alike(column, name) for column, name in compared)), False)
-    near = or_(*(_near(column, name) for column, name in compared))
-    query = (
-        select(
-            namespaces.c.namespace,
-            func.coalesce(tool_id, "").label("tool_id"),
-            func.coalesce(tools.c.provider, namespaces.c.provider).label("provider"),
-            namespaces.c.owner,
-        )
-        .select_from(namespaces.outerjoin(tools, tools.c.namespace == namespaces.c.namespace))
-        .where(read_alike | near)
-        .order_by(read_alike.desc())
-        .limit(_MOST)
-    )
-    rows = await connection.execute(query)
+async def similar_names(connection: AsyncConnection, newcomer: Newcomer) -> Sequence[KnownName]:
+    """Return every taken name, aliases included, that is read as one of the newcomer's, and those of others that are one slip away from it;
+    some come that are neither. A namespace is taken from its claim on, before it has a tool; it comes with an empty id."""
+    spaces = sorted({name.namespace for name in newcomer.names})
+    ids = [name.tool_id for name in newcomer.names]
+    others = (namespaces.c.provider != newcomer.provider) | (namespaces.c.owner != newcomer.owner)
+    alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, each) for each in ids))
+    near = or_(*(_near(tool_names.c.tool_id, each) for each in ids))
+    # One question for each kind: asked together, the names that are read alike could not be looked up.
+    kinds = [
+        _taken(newcomer).where(alike),
+        _taken(newcomer).where(others, near),
+        _claimed().where(others, or_(*map(_resembles, spaces))),
+    ]
+    rows = await connection.execute(union_all(*(kind.limit(_MOST) for kind in kinds)))
     return [KnownName(ToolName(row.namespace, row.tool_id), row.provider, row.owner) for row in rows]
 
 
@@ -48,13 +41,34 @@ def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.translate(func.replace(func.replace(column, "rn", "m"), "vv", "w"), "01", "ol")
 
 
-def _read_alike(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    return (column != name) & (skeleton(column) == name_skeleton(name))
+def _taken(newcomer: Newcomer) -> Select[Any]:
+    """Names that lead to other tools."""
+    whose = tool_names.join(namespaces, namespaces.c.namespace == tool_names.c.namespace)
+    named = select(tool_names.c.namespace, tool_names.c.tool_id, namespaces.c.provider, namespaces.c.owner)
+    return named.select_from(whose).where(tool_names.c.tool != newcomer.tool.qualified)
+
+
+def _claimed() -> Select[Any]:
+    return select(namespaces.c.namespace, literal("", Text).label("tool_id"), namespaces.c.provider, namespaces.c.owner)
+
+
+def _resembles(space: str) -> ColumnElement[bool]:
+    own = namespaces.c.namespace
+    return _read_alike(own, skeleton(own), space) | _near(own, space)
+
+
+def _read_alike(column: ColumnElement[Any], read_as: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    return (column != name) & (read_as == name_skeleton(name))
 
 
 def _near(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    # One slip leaves either the first half or the second half of a name as it was.
+    # One slip leaves either the first half or the second half of a name as it was: quickly asked, and few are left for the rest.
     half = max(len(name) // 2 - 1, 1)
     length = func.length(column).between(len(name) - 1, len(name) + 1)
     halves = or_(func.left(column, half) == name[:half], func.right(column, half) == name[-half:])
-    return (column != name) & length & halves
+    return (column != name) & length & halves & column.like(any_(literal(_slips(name), ARRAY(Text))))
+
+
+def _slips(name: str) -> list[str]:
+    """Return patterns of what one slip makes of a name: all before some place stays as it was, and all behind the letter after it."""
+    return [f"{name[:place]}%{name[place + 2 :]}".replace("_", r"\_") for place in range(len(name))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Computed, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 
 metadata = MetaData()
@@ -63,6 +63,10 @@ tool_names = Table(
     metadata,
     Column("name", _NAME, primary_key=True),
     Column("tool", _NAME, nullable=False),
+    # The database keeps these itself; they are what other names are compared with.
+    Column("namespace", _NAME, Computed("")),
+    Column("tool_id", _NAME, Computed("")),
+    Column("skeleton", _NAME, Computed("")),
 )
 
 tool_versions = Table(

@@ -17,6 +17,7 @@ from services.registry.domain.conjuncts.schemas import schemas_are_valid
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Registrar, VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
+from services.registry.domain.scan.lookalikes import Newcomer
 from services.registry.domain.scan.policy import ScanPolicy
 from services.registry.domain.scan.scan import scan
 
@@ -62,7 +63,8 @@ async def examine(
     """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
     owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
     names = await _new_names(manifest, heads, catalogue)
-    known = await catalogue.similar_names(names) if names else ()
+    newcomer = Newcomer(manifest.name, tuple(names), manifest.provider, owner)
+    known = await catalogue.similar_names(newcomer) if names else ()
     # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
     found = await asyncio.to_thread(violations, manifest, schemas)
     scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)

@@ -15,7 +15,7 @@ from services.registry.domain.changes import Change, Horizon, Position, Stretch
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ownership import Namespace
-from services.registry.domain.scan.lookalikes import KnownName
+from services.registry.domain.scan.lookalikes import KnownName, Newcomer
 from services.registry.domain.transitions import Transition
 
 
@@ -147,8 +147,8 @@ class Catalogue(Protocol):
         """Return who owns a namespace; None while nobody does."""
         ...
 
-    async def similar_names(self, names: Sequence[ToolName]) -> Sequence[KnownName]:
-        """Return the names of tools that these may be taken for; more than those may come, and no fewer."""
+    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
+        """Return the names that a newcomer's may be taken for; more than those may come, and no fewer."""
         ...
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Text, insert, literal, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from toolmesh.registry.v1 import namespace_service_pb2 as namespace_pb
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
@@ -21,7 +23,7 @@ from libs.common.names import ToolName
 from services.registry.adapters import tables
 from services.registry.adapters.lookalikes import similar_names, skeleton
 from services.registry.domain.scan.confusables import name_skeleton
-from services.registry.domain.scan.lookalikes import KnownName, one_slip
+from services.registry.domain.scan.lookalikes import KnownName, Newcomer, one_slip
 from services.registry.domain.scan.policy import DEFAULT_POLICY, Action, ScanClass, ScanPolicy
 from services.registry.domain.scan.scan import Scanned, scan
 from services.registry.manifests import manifest_of
@@ -292,6 +294,18 @@ async def test_an_alias_that_comes_with_a_later_version_is_compared_too(registry
     assert [(v.path, v.rule) for v in error.violations] == [("manifest.aliases[1]", "scan.homoglyph")]
 
 
+async def test_a_name_is_compared_with_the_aliases_of_others_and_not_with_its_own_tools(registry: Replica) -> None:
+    stub = registry.stub()
+    first = reader("globex.find_order", aliases=["look_it_up", "l00k_it_up"])
+    await stub.RegisterTool(pb.RegisterToolRequest(manifest=first), timeout=PATIENCE)
+    later = reader("globex.find_order", "1.1.0", aliases=["look_it_up", "l00k_it_up", "lo0k_it_up"])
+    await stub.RegisterTool(pb.RegisterToolRequest(manifest=later), timeout=PATIENCE)
+    error = await refusal(
+        stub.RegisterTool(pb.RegisterToolRequest(manifest=reader("acme.l0ok_it_up")), timeout=PATIENCE)
+    )
+    assert {(v.path, v.rule) for v in error.violations} == {("manifest.tool_id", "scan.homoglyph")}
+
+
 async def test_a_namespace_is_taken_from_its_claim_on(registry: Replica, signer: Any) -> None:
     claim = namespace_pb.ClaimNamespaceRequest(namespace="payments", owner="did:web:bank", provider="bank")
     await namespaces(registry).ClaimNamespace(claim, timeout=PATIENCE)
@@ -304,28 +318,44 @@ async def test_a_namespace_is_taken_from_its_claim_on(registry: Replica, signer:
     assert [(v.path, v.rule) for v in (await refusal(call)).violations] == [("manifest.namespace", "scan.homoglyph")]
 
 
-async def test_one_name_is_found_among_many_that_begin_alike(engine: AsyncEngine) -> None:
-    crowd = [f"list_{first}{second}ails" for first in "abcdfghijklno" for second in "abcdefghijklno"]
+async def _registered(connection: AsyncConnection, namespace: str, ids: Iterable[str]) -> None:
     now = datetime.now(UTC)
-    owned = {"namespace": "globex", "provider": "globex", "owner": "did:web:globex", "revision": 1}
-    rows = [
-        {
-            "name": f"globex.{tool_id}",
-            "namespace": "globex",
-            "provider": "globex",
-            "title": "",
-            "tags": [],
-            "aliases": [],
-        }
-        for tool_id in (*crowd[:91], "list_emails", *crowd[91:])
-    ]
+    whose = {"namespace": namespace, "provider": namespace, "owner": f"did:web:{namespace}", "revision": 1}
+    await connection.execute(insert(tables.namespaces), [whose | {"create_time": now, "update_time": now}])
+    tool = {"namespace": namespace, "provider": namespace, "title": "", "tags": [], "aliases": [], "latest_version": ""}
+    times = {"create_time": now, "update_time": now}
+    names = [f"{namespace}.{tool_id}" for tool_id in ids]
+    await connection.execute(insert(tables.tools), [tool | times | {"name": name} for name in names])
+    await connection.execute(insert(tables.tool_names), [{"name": name, "tool": name} for name in names])
+
+
+def _newcomer(*ids: str, namespace: str = "acme") -> Newcomer:
+    names = tuple(ToolName(namespace, tool_id) for tool_id in ids)
+    return Newcomer(names[0], names, "acme", "did:web:acme")
+
+
+async def test_every_name_that_resembles_a_new_one_is_found_among_many_that_begin_and_end_alike(
+    engine: AsyncEngine,
+) -> None:
+    crowd = {f"list_{''.join(letters)}ls" for letters in product("eai1m_", repeat=4)}
     async with engine.begin() as connection:
-        await connection.execute(insert(tables.namespaces), [owned | {"create_time": now, "update_time": now}])
-        times = {"latest_version": "", "create_time": now, "update_time": now}
-        await connection.execute(insert(tables.tools), [row | times for row in rows])
-        found = await similar_names(connection, [ToolName("acme", "list_emai1s")])
-    assert ToolName("globex", "list_emails") == found[0].name
-    assert {ToolName("globex", tool_id) for tool_id in crowd} <= {each.name for each in found}
+        await _registered(connection, "globex", sorted(crowd))
+        for new in ("list_emails", "list_emai1s", "ist_emails", "list_eamils", "list_emailss", "list_emxils"):
+            found = {each.name.tool_id for each in await similar_names(connection, _newcomer("unlike", new))}
+            alike = {each for each in crowd if each != new and name_skeleton(each) == name_skeleton(new)}
+            slipped = {each for each in crowd if one_slip(new, each)}
+            assert alike | slipped <= found
+            assert new not in found
+            # Hardly more than those: whoever registers a tool does not wait for everybody's names.
+            assert len(found) < len(crowd) / 5
+
+
+async def test_a_crowd_of_ones_own_is_not_read_for_slips(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await _registered(connection, "acme", [f"tool_{number:04d}" for number in range(500)])
+        assert not await similar_names(connection, _newcomer("tool_0500"))
+        [read_alike] = await similar_names(connection, _newcomer("tool_o499"))
+    assert read_alike.name.tool_id == "tool_0499"
 
 
 NAMES = ["learn", "leam", "l0g1n", "vvave", "a", "r", "rn", "vvv", "rrn", "01", "send_email", "10rn-vv_01"]

@@ -24,6 +24,16 @@ class KnownName:
 
 
 @dataclass(frozen=True, slots=True)
+class Newcomer:
+    """The names that a manifest would bring to its tool, and whose they would be."""
+
+    tool: ToolName
+    names: tuple[ToolName, ...]
+    provider: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resemblance:
     """A field of the manifest, what is wrong with it, and the name it resembles."""
 
