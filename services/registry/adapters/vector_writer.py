@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from prometheus_client import Counter
@@ -10,12 +11,14 @@ from prometheus_client import Counter
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.registry.domain.changes import Position
-from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Vectors
+from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Unembedded, Vectors
 from services.registry.domain.discovery.text import meaning
 from services.registry.domain.ports import ChangeFeed, ChangeLog
 
 # Small, so that a question waits for little before its turn.
 BATCH = 8
+# Finding out what has no vector means to look at all that have one, so it is asked for more at a time.
+CLAIM = 8 * BATCH
 # After a change, before the model is loaded: tools tend to come in numbers, and the model is loaded once for all.
 SETTLE_SECONDS = 10.0
 # How often work is looked for without a change: somebody may have died with a claim.
@@ -72,15 +75,20 @@ class VectorWriter:
                 await asyncio.sleep(self._idle)
 
     async def _embed_all(self) -> None:
-        while claimed := await self._vectors.claim(BATCH):
+        while claimed := list(await self._vectors.claim(CLAIM)):
             try:
-                vectors = await self._language.embed([meaning(each.manifest) for each in claimed], background=True)
-                await self._vectors.put({each.digest: vector for each, vector in zip(claimed, vectors, strict=True)})
+                while claimed:
+                    await self._embed(claimed[:BATCH])
+                    del claimed[:BATCH]
             except BaseException:
                 with suppress(MeshError):
                     await self._vectors.release([each.digest for each in claimed])
                 raise
-            embedded_total.inc(len(claimed))
+
+    async def _embed(self, some: Sequence[Unembedded]) -> None:
+        vectors = await self._language.embed([meaning(each.manifest) for each in some], background=True)
+        await self._vectors.put({each.digest: vector for each, vector in zip(some, vectors, strict=True)})
+        embedded_total.inc(len(some))
 
     async def _wait_for_change(self, position: Position) -> None:
         try:
