@@ -72,7 +72,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     evidence, issue = _evidence(settings, engine, writer, tail, log)
     append, streams = AppendRecords(MeteredWriter(writer), tail), OpenStreams()
     export = ExportRecords(reader, evidence.shards, evidence.checkpoints, evidence.store, evidence.prove)
-    watch = WatchRecords(reader, tail)
+    watch = WatchRecords(reader, evidence.shards, tail)
     handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin)
 
     usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(engine, tail, log)

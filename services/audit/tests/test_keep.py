@@ -13,8 +13,14 @@ from toolmesh.audit.v1 import shard_pb2 as shard_pb
 
 from libs.common import pagetokens
 from libs.common.errors import MeshError, Reason
+from libs.common.sql.engine import engine_for
+from services.audit.adapters.reader import PostgresReader
+from services.audit.adapters.shards import PostgresShards
+from services.audit.domain.model import RecordFilter
+from services.audit.domain.tail import Tail
+from services.audit.domain.watch_records import WatchRecords
 from services.audit.tests.database import check_shards, sql
-from services.audit.tests.replicas import Replica, reason_of, reply
+from services.audit.tests.replicas import Replica, reason_of, reply, take
 from services.audit.tests.sample import a_record
 from tests.fixtures import owners_url
 
@@ -130,9 +136,9 @@ async def test_an_archived_shard_is_dropped_after_its_time(audit: Replica, super
     await closed(audit)
     await archive(audit)
     superuser(audit.url, "update shards set close_time = now() - interval '7 years 1 minute' where number = 0")
-    dropped = (await archive(audit, drop=True)).shard
-    assert dropped.state == shard_pb.SHARD_STATE_DROPPED
-    assert (await archive(audit, drop=True)).shard == dropped
+    shard = (await archive(audit, drop=True)).shard
+    assert shard.state == shard_pb.SHARD_STATE_DROPPED
+    assert (await archive(audit, drop=True)).shard == shard
     assert sql(audit.url, "select to_regclass('records_0')") == [(None,)]
     said = [form["archival"]["records_dropped"] for form in forms(audit) if form["event_class"] == "shard_archived"]
     assert said == [False, True]
@@ -164,6 +170,40 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
     with pytest.raises(Exception) as caught:
         sql(audit.url, f"select drop_shard({place}, {years})")
     assert caught.value.diag.message_detail == "retention_out_of_range"  # type: ignore[attr-defined]
+
+
+async def dropped(audit: Replica, superuser: Superuser) -> None:
+    """Drop the first shard, which has three records."""
+    await closed(audit)
+    await archive(audit)
+    superuser(audit.url, "update shards set close_time = now() - interval '7 years 1 minute' where number = 0")
+    await archive(audit, drop=True)
+
+
+async def test_a_watch_does_not_pass_over_what_was_dropped(audit: Replica, superuser: Superuser) -> None:
+    await dropped(audit, superuser)
+    for place in (0, 2):
+        with pytest.raises(MeshError) as caught:
+            await take(audit.stub("operator").WatchRecords(audit_pb.WatchRecordsRequest(from_sequence=place)), 1)
+        assert caught.value.reason is Reason.FAILED_PRECONDITION
+        assert caught.value.metadata["next_sequence"] == "3"
+    watch = audit.stub("operator").WatchRecords(audit_pb.WatchRecordsRequest(from_sequence=3))
+    assert [logged.sequence for logged in await take(watch, 3)] == [3, 4, 5]
+    watch.cancel()
+
+
+async def test_a_watch_that_is_behind_ends_when_what_it_has_not_seen_is_dropped(
+    audit: Replica, superuser: Superuser
+) -> None:
+    await dropped(audit, superuser)
+    engine = engine_for(audit.url, schema="audit")
+    watch = WatchRecords(PostgresReader(engine), PostgresShards(engine), Tail())
+    # It began before the shard was dropped, and has come as far as this.
+    with pytest.raises(MeshError) as caught:
+        await anext(watch.follow(1, RecordFilter()))
+    assert caught.value.metadata["condition"] == "dropped"
+    assert (await anext(watch.follow(3, RecordFilter()))).sequence == 3
+    await engine.dispose()
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 0), (2, 3), (0, 1), (1, 0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
@@ -94,7 +95,8 @@ async def _next(records: AsyncIterator[LoggedRecord]) -> LoggedRecord:
 
 async def test_a_commit_of_this_process_wakes_a_watch_that_would_not_look_for_an_hour() -> None:
     log, tail = ListedLog(), Tail()
-    records = WatchRecords(log, tail, poll=3600, pace=0).follow(0, RecordFilter())
+    shards: Any = None  # all of the list is in the open one
+    records = WatchRecords(log, shards, tail, poll=3600, pace=0).follow(0, RecordFilter())
     for size in (1, 2, 5):
         waiting = asyncio.ensure_future(_next(records))
         await asyncio.sleep(0)

@@ -102,7 +102,8 @@ class AuditServiceServicer:
 
     def WatchRecords(self, request, context):
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
-        repetition: resume with the sequence after the last one seen.
+        repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,8 @@ class AuditServiceStub:
     """
     WatchRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
-    repetition: resume with the sequence after the last one seen.
+    repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
     """
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -88,7 +89,8 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """
     WatchRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]  # type: ignore[assignment]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
-    repetition: resume with the sequence after the last one seen.
+    repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
     """
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -145,7 +147,8 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.WatchRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.WatchRecordsResponse]]:
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
-        repetition: resume with the sequence after the last one seen.
+        repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
         """
 
     @_abc_1.abstractmethod

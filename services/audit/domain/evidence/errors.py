@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from libs.common.errors import MeshError, Reason, Violation
+from services.audit.domain.evidence.model import Shard
 
 _UNKNOWN = {"shard_unknown", "hold_unknown", "payload_unknown"}
 _TAKEN = {"hold_exists"}
@@ -20,6 +21,12 @@ def history_changed(shard: int, size: int) -> MeshError:
         Reason.FAILED_PRECONDITION,
         metadata={"condition": "history_changed", "shard": str(shard), "tree_size": str(size)},
     )
+
+
+def records_dropped(shard: Shard) -> MeshError:
+    """The records of this shard are in its archive only; the next ones begin behind it."""
+    metadata = {"condition": "dropped", "shard": str(shard.number), "next_sequence": str(shard.end_sequence)}
+    return MeshError(Reason.FAILED_PRECONDITION, metadata=metadata)
 
 
 def size_out_of_range(size: int) -> MeshError:
