@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from libs.common.auth.identity import Budget, Identity
 from libs.common.names import grant_covers
@@ -150,6 +151,7 @@ _PARTS: Mapping[str, Callable[[Identity, CallFacts], str]] = {
     "caller": lambda caller, call: caller.subject,
     "agent": lambda caller, call: caller.agent,
     "tenant": lambda caller, call: caller.tenant,
-    "session": lambda caller, call: call.session_id or caller.session_id,
+    # Whoever calls names its session; what another tenant calls the same is another one.
+    "session": lambda caller, call: f"{quote(caller.tenant, safe='')}/{call.session_id or caller.session_id}",
     "tool": lambda caller, call: call.tool.qualified,
 }

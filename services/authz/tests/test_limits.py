@@ -32,13 +32,20 @@ def test_without_rules_and_budgets_nothing_is_counted() -> None:
         (["caller"], "limit:r/caller:did:web:a"),
         (["tool"], "limit:r/tool:acme.send_email"),
         (["tenant", "tool"], "limit:r/tenant:t/tool:acme.send_email"),
-        (["agent", "session"], "limit:r/agent:did:web:bot/session:s"),
+        (["agent", "session"], "limit:r/agent:did:web:bot/session:t/s"),
     ],
 )
 def test_what_counts_together(per: list[str], bucket: str) -> None:
     caller = caller_with(tenant="t", agent="did:web:bot")
     [limit] = limits_for(limits_of({**RULE, "per": per}), caller, mail(session_id="s"))
     assert limit == Limit(bucket, window_seconds=60, max_calls=5, source="r")
+
+
+def test_sessions_of_two_tenants_are_two_whatever_they_are_called() -> None:
+    rules = limits_of({**RULE, "per": ["session"]})
+    named = [("t", "s"), ("u", "s"), ("", "t/s"), ("t/s", ""), ("t", "/s"), ("t/", "s")]
+    buckets = [limits_for(rules, caller_with(tenant=tenant), mail(session_id=session)) for tenant, session in named]
+    assert len(set(buckets)) == len(named)
 
 
 @pytest.mark.parametrize(
