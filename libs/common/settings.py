@@ -101,6 +101,21 @@ def existing_file(text: str) -> Path:
     return path
 
 
+def file_of(what: str, read: Callable[[Path], object]) -> Callable[[str], Path]:
+    """Parse the path of a file that can be read as what it is to be, so that what is wrong in it is told with all other problems. Of
+    what is in it nothing is told: it may be a key."""
+
+    def parse(text: str) -> Path:
+        path = existing_file(text)
+        try:
+            read(path)
+        except Exception:
+            raise ValueError(f"does not hold {what}") from None
+        return path
+
+    return parse
+
+
 def existing_folder(text: str) -> Path:
     """Parse the path of a folder that is there."""
     path = Path(text)

@@ -12,6 +12,7 @@ from libs.common.settings import (
     address,
     existing_file,
     existing_folder,
+    file_of,
     number,
     one_of,
     postgres_url,
@@ -19,6 +20,13 @@ from libs.common.settings import (
     setting,
     whole,
 )
+from services.audit.adapters.checkpoint_key import FileCheckpointKey
+from services.audit.domain.evidence.cosignature import WitnessKey, witness_keys
+
+
+def known_witnesses(path: Path) -> list[WitnessKey]:
+    """Return the keys in a file of verifier keys, one in a line. Raises ValueError for anything else."""
+    return witness_keys(path.read_text().splitlines())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +35,7 @@ class Settings(ProcessSettings):
 
     database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
     authz_address: Address = setting("AUTHZ_ADDRESS", address)
-    checkpoint_key: Path = setting("CHECKPOINT_KEY", existing_file)
+    checkpoint_key: Path = setting("CHECKPOINT_KEY", file_of("an Ed25519 private key in PEM", FileCheckpointKey))
     # The role that owns the log; without it the service's own role must, and could then undo its own guards.
     migration_database_url: str = setting("MIGRATION_DATABASE_URL", postgres_url, default="", secret=True)
     shard_records: int = setting("SHARD_RECORDS", whole(1, 1_000_000_000), default=10_000_000)
@@ -35,7 +43,9 @@ class Settings(ProcessSettings):
     checkpoint_records: int = setting("CHECKPOINT_RECORDS", whole(1, 1_000_000_000), default=10_000)
     checkpoint_seconds: float = setting("CHECKPOINT_SECONDS", number(0.1, 86_400), default=60.0)
     # A file of verifier keys, one in a line.
-    witness_keys: Path | None = setting("WITNESS_KEYS", existing_file, default=None)
+    witness_keys: Path | None = setting(
+        "WITNESS_KEYS", file_of("verifier keys of witnesses, one in a line", known_witnesses), default=None
+    )
     anchor_folder: Path | None = setting("ANCHOR_FOLDER", existing_folder, default=None)
     retention_years: int = setting("RETENTION_YEARS", whole(1, 7), default=7)
     relay: str = setting("RELAY", one_of("none", "redis", "kafka"), default="none")

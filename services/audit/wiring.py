@@ -35,12 +35,12 @@ from services.audit.adapters.trees import PostgresTrees
 from services.audit.adapters.usage_book import PostgresBook
 from services.audit.adapters.usage_reader import PostgresUsageReader
 from services.audit.adapters.writer import PostgresWriter
-from services.audit.config import Settings
+from services.audit.config import Settings, known_witnesses
 from services.audit.convert.index import entry_again
 from services.audit.convert.log import RecordScribe
 from services.audit.domain.append_records import AppendRecords
 from services.audit.domain.evidence.checkpoints import Checkpoints
-from services.audit.domain.evidence.cosignature import Witnesses, witness_keys
+from services.audit.domain.evidence.cosignature import Witnesses
 from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
 from services.audit.domain.evidence.keep import Keep
 from services.audit.domain.evidence.model import ShardLimits
@@ -139,7 +139,7 @@ def _evidence(
     rhythm = CheckpointRhythm(settings.checkpoint_records, settings.checkpoint_seconds)
     anchor = FolderAnchor(settings.anchor_folder) if settings.anchor_folder else None
     issue = IssueCheckpoints(checkpoints, shards, tail, EvidenceMeter(log), rhythm, anchor)
-    known = witness_keys(settings.witness_keys.read_text().splitlines()) if settings.witness_keys else []
+    known = known_witnesses(settings.witness_keys) if settings.witness_keys else []
     years = settings.retention_years
     handlers = LogHandlers(
         checkpoints,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from libs.common.settings import SettingsError, describe, load
 from services.audit.config import Settings
@@ -31,6 +35,26 @@ def test_a_log_grows_and_is_kept_by_sensible_defaults(audit_environment: dict[st
     assert (settings.shard_records, settings.shard_days) == (10_000_000, 31)
     assert (settings.checkpoint_records, settings.checkpoint_seconds) == (10_000, 60)
     assert (settings.retention_years, settings.witness_keys, settings.anchor_folder) == (7, None, None)
+
+
+@pytest.mark.parametrize("name", ["TOOLMESH_CHECKPOINT_KEY", "TOOLMESH_WITNESS_KEYS"])
+@pytest.mark.parametrize("content", [b"-----BEGIN PRIVATE KEY-----\nhunter2\n", b"\xff\x00", "rsa"])
+def test_a_file_that_is_not_what_it_is_to_be_is_named_and_not_shown(
+    audit_environment: dict[str, str], tmp_path: Path, name: str, content: bytes | str
+) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(_rsa_key() if isinstance(content, str) else content)
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, {**audit_environment, name: str(file)})
+    [problem] = caught.value.problems
+    assert problem.startswith(f"{name}:")
+    assert "hunter2" not in problem
+
+
+def _rsa_key() -> bytes:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
 @pytest.mark.parametrize(
