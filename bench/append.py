@@ -1,5 +1,5 @@
-"""Writers of evidence, in a process of their own: streams of batches to the log, or the plain INSERT and COMMIT they are
-measured against. Prints one JSON object."""
+"""Writers of evidence, in a process of their own: streams of batches to the log, the log's own statement without the log, or the plain
+INSERT and COMMIT they are measured against. Prints one JSON object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2
 from toolmesh.common.v1 import caller_pb2
 
+from services.audit.adapters.commit import connect, read_head
+from services.audit.adapters.commit import insert as insert_group
 from services.audit.convert.audit import entry_of
+from services.audit.domain.append_records import GROUP_RECORDS
 
 APPEND = "/toolmesh.audit.v1.AuditService/AppendRecords"
 _STAMP = b"STAMP-00000000-0000-0000-000000000000"
@@ -160,9 +163,31 @@ def insert(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]
     return sum(counts), time.perf_counter() - begin
 
 
+def commit(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]:
+    """Make the log's commits, as large as it makes them, one after the other and without it: nobody sends the records, nobody reads or
+    checks them, and only their ids are new."""
+    entry, count, begin = entry_of(sample("x" * 36), "executor"), 0, time.perf_counter()
+    with connect(options.target) as connection:
+        head = read_head(connection)
+        while time.perf_counter() - begin < options.seconds:
+            entries = [entry._replace(record_id=f"{os.getpid():07d}-{count + n:028d}") for n in range(GROUP_RECORDS)]
+            start = time.perf_counter()
+            made = insert_group(connection, head, entries)
+            waits.append(time.perf_counter() - start)
+            if made is None:
+                # The log had something to record itself.
+                head = read_head(connection)
+                continue
+            head, count = made[0], count + len(entries)
+    return count, time.perf_counter() - begin
+
+
+_WAYS = {"insert": insert, "commit": commit}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("way", choices=["append", "insert"])
+    parser.add_argument("way", choices=["append", *_WAYS])
     parser.add_argument("target")
     parser.add_argument("--pki", default="")
     parser.add_argument("--writers", type=int, default=1)
@@ -171,7 +196,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     waits: list[float] = []
-    count, seconds = uvloop.run(append(options, waits)) if options.way == "append" else insert(options, waits)
+    if options.way == "append":
+        count, seconds = uvloop.run(append(options, waits))
+    else:
+        count, seconds = _WAYS[options.way](options, waits)
     waits.sort()
     at = {f"p{q}_ms": round(waits[min(len(waits) - 1, len(waits) * q // 100)] * 1000, 3) for q in (50, 95, 99)}
     print(json.dumps({"records": count, "seconds": seconds, **at}))

@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
 
 from bench.append import FLOOR
+from bench.generator import SPAN, in_turns
 from bench.machine import cpu_seconds
 from bench.rows import Row
 from bench.stage import Stage
@@ -28,22 +30,33 @@ def run(stage: Stage) -> Iterator[Row]:
     """Measure throughput, waiting time and weight."""
     with psycopg.connect(stage.database(), autocommit=True) as connection:
         connection.execute(FLOOR)
-        alone = insert(stage, "audit", writers=1)
+        alone, many = in_turns(
+            partial(insert, stage, "audit", writers=1, seconds=2.0 * SPAN),
+            partial(
+                append, stage, f"durable append in batches of {BATCH}", writers=WRITERS, batch=BATCH, seconds=2.5 * SPAN
+            ),
+            rounds=5,
+            by="rps",
+        )
         yield alone
+        yield many.against(alone).aimed("rps", ">=", 10)
         crowd = insert(stage, "audit", writers=WRITERS)
         yield crowd
-        single = append(stage, "one record, acknowledged", writers=1, batch=1)
-        yield single.against(alone)
-        many = append(stage, f"durable append in batches of {BATCH}", writers=WRITERS, batch=BATCH)
-        yield many.against(alone).aimed("rps", ">=", 10)
         yield dataclasses.replace(many, case=f"{many.case}, against as many INSERTs at once").against(crowd)
+        yield _database_alone(stage).against(alone)
+        yield append(stage, "one record, acknowledged", writers=1, batch=1).against(alone)
         yield _weight(connection)
 
 
-def insert(stage: Stage, suite: str, *, writers: int) -> Row:
+def insert(stage: Stage, suite: str, *, writers: int, seconds: float = 5.0) -> Row:
     """What PostgreSQL does by itself: every row its own INSERT and COMMIT."""
     row = _measure(
-        stage, "INSERT and COMMIT, one row each", ["insert", stage.database()], ["postgres"], writers=writers
+        stage,
+        "INSERT and COMMIT, one row each",
+        ["insert", stage.database()],
+        ["postgres"],
+        writers=writers,
+        seconds=seconds,
     )
     return dataclasses.replace(row, suite=suite)
 
@@ -52,6 +65,13 @@ def append(stage: Stage, case: str, *, writers: int, batch: int, records: int = 
     """Append for so long, or so many records, from as many streams as there are writers."""
     way = ["append", stage.parts["audit"][0], "--pki", str(stage.pki), "--batch", str(batch), "--records", str(records)]
     return _measure(stage, case, way, ["audit", "postgres"], writers=writers, seconds=seconds)
+
+
+def _database_alone(stage: Stage) -> Row:
+    """The most that any log could append with this statement: what PostgreSQL has to do, and nothing of what the service does."""
+    return _measure(
+        stage, "the log's own statement, without the log", ["commit", stage.database()], ["postgres"], writers=1
+    )
 
 
 def _measure(stage: Stage, case: str, way: list[str], parts: list[str], *, writers: int, seconds: float = 5.0) -> Row:
