@@ -16,6 +16,8 @@ from libs.common.errors import MeshError, Reason
 
 # What the driver itself refuses has no state; the others are what the server says of the null character, in a text and inside JSON.
 _NOT_STORABLE = (None, "22021", "22P05")
+# What a server says that is only a copy, or was made one while another took its place.
+_READ_ONLY = "25006"
 
 
 def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
@@ -42,12 +44,18 @@ def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
 async def separately(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Run statements each by itself: to read, or to make a change that is one statement.
 
-    A database that cannot be reached, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may try again. A value
-    that no column can hold, such as a text with the null character, raises INVALID_REQUEST.
+    A database that cannot be reached or takes no changes now, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may
+    try again. A value that no column can hold, such as a text with the null character, raises INVALID_REQUEST.
     """
     with _available():
         async with engine.connect() as connection:
-            yield connection
+            try:
+                yield connection
+            except DBAPIError as error:
+                if _state(error) == _READ_ONLY:
+                    # The next one connects anew: the address may lead to the right server by then.
+                    await connection.invalidate(error)
+                raise
 
 
 @asynccontextmanager
@@ -66,15 +74,21 @@ def _available() -> Iterator[None]:
     except (PoolTimeout, OperationalError) as error:
         raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
     except DataError as error:
-        if getattr(error.orig, "sqlstate", "") in _NOT_STORABLE:
+        if _state(error) in _NOT_STORABLE:
             raise MeshError(
                 Reason.INVALID_REQUEST, message="a value cannot be stored, such as a text with the null character"
             ) from error
         raise
     except DBAPIError as error:
-        if error.connection_invalidated:
+        if error.connection_invalidated or _state(error) == _READ_ONLY:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
         raise
+
+
+def _state(error: DBAPIError) -> str | None:
+    """Return what the server calls the error; None if the driver itself made it, nothing if it has no such name at all."""
+    state: str | None = getattr(error.orig, "sqlstate", "")
+    return state
 
 
 def _still_there(connection: Any, record: object, proxy: object) -> None:

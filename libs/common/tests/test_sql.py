@@ -136,6 +136,23 @@ async def test_a_used_up_pool_and_a_dead_server_are_unavailable(database: Callab
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
+@pytest.mark.parametrize("using", [separately, transaction])
+async def test_a_server_that_only_reads_is_unavailable_and_left(
+    database: Callable[..., str], using: Callable[..., Any]
+) -> None:
+    engine = engine_for(database("approval", empty=True), schema="approval", size=1)
+    async with separately(engine) as connection:
+        # What every connection to a copy is like, also after another server has taken over.
+        await connection.execute(text("set default_transaction_read_only = on"))
+    with pytest.raises(MeshError) as caught:
+        async with using(engine) as connection:
+            await connection.execute(text("create table approval.things (id int)"))
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+    async with using(engine) as connection:
+        await connection.execute(text("create table approval.things (id int)"))
+    await engine.dispose()
+
+
 @pytest.mark.parametrize(("kind", "value"), [("text", "a\0b"), ("jsonb", '"a\\u0000b"')])
 async def test_what_no_column_can_hold_is_the_callers_mistake(
     database: Callable[..., str], kind: str, value: str

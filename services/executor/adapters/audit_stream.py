@@ -55,9 +55,9 @@ class Entry:
     kept: bool = False
     """True if it is durable elsewhere too, and whoever keeps it wants to know once the log has it or refused it."""
     stored: bool = False
-    """True if the log has it and the one who waited had left by then."""
+    """True once the log has it. Who waited may have left in the very moment in which it was told so."""
     refused: bool = False
-    """True if the log will not have it and the one who waited had left by then."""
+    """True once the log has said that it will not have it."""
 
 
 class AuditStream:
@@ -304,11 +304,9 @@ class AuditStream:
         self._acknowledged += len(sent)
         self._doubtful = max(0, self._doubtful - len(sent))
         for entry in sent:
-            waiter = entry.waiter
+            entry.stored, waiter = True, entry.waiter
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
-            else:
-                entry.stored = True
             if entry.kept:
                 self._settled(entry.record_id, True)
         if self._queue:
@@ -327,10 +325,9 @@ class AuditStream:
             return
         self._doubtful = max(0, self._doubtful - 1)
         refused = self._sent.pop()
+        refused.refused = True
         self._log.error("record refused by the log", record_id=refused.record_id)
         if refused.waiter is not None and not refused.waiter.done():
             refused.waiter.set_exception(errors.record_refused())
-        else:
-            refused.refused = True
         if refused.kept:
             self._settled(refused.record_id, False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from services.executor.adapters.claim_rows import ClaimRows
 from services.executor.domain.model import Claim
@@ -33,6 +33,7 @@ class ClaimLeases:
         self._holds: dict[str, _Hold] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Future[set[str]]] = set()
         self._loosened: Callable[[str], None] = lambda invocation_id: None
         self._failed: Callable[[Exception], None] = lambda cause: None
 
@@ -82,8 +83,7 @@ class ClaimLeases:
         if not due:
             return
         try:
-            async with asyncio.timeout(self._beat):
-                kept = await self._rows.renew(list(due), self._lease)
+            kept = await self._renewed(list(due))
         except Exception as cause:
             # The database is away or slow. Nobody else can take the keys over there either, but it may come back to others first.
             self._failed(cause)
@@ -94,6 +94,24 @@ class ClaimLeases:
             if claim.invocation_id in kept:
                 hold.until, hold.loosened = since + self._lease, False
         self._doubt({claim: hold for claim, hold in due.items() if claim.invocation_id not in kept}, gone=True)
+
+    async def _renewed(self, claims: Sequence[Claim]) -> set[str]:
+        """Return the invocations that still hold their keys. Raises TimeoutError after a beat, without waiting for the driver to give up:
+        with a server that says nothing it takes longer for that than a lease lasts, and runs must be told before theirs ends."""
+        asking = asyncio.ensure_future(self._rows.renew(claims, self._lease))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked)
+        try:
+            async with asyncio.timeout(self._beat):
+                return await asyncio.shield(asking)
+        finally:
+            asking.cancel()
+
+    def _asked(self, asking: asyncio.Future[set[str]]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            # Seen by whoever renews if it still waits; otherwise it was told that nobody answered.
+            asking.exception()
 
     def _known(self) -> list[tuple[Claim, _Hold]]:
         """Return what is held for calls that still know of it, and forget the rest: there is nobody left to tell."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -69,28 +70,22 @@ class PostgresClaims:
     async def settle(self, claim: Claim, settled: Settled) -> None:
         """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""
         failed = isinstance(settled.outcome, MeshError)
-        try:
+        with self._letting_go(claim):
             sealed = self._sealed(claim, settled.outcome)
             state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
             kept = await self._rows.settle(claim, state, **stored)
-        finally:
-            self._let_go(claim)
         if not kept:
             raise Overtaken(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
         """Give the key back, if this call still holds it. What an earlier owner may have done stays in doubt."""
-        try:
+        with self._letting_go(claim):
             await self._rows.release(claim)
-        finally:
-            self._let_go(claim)
 
     async def abandon(self, claim: Claim) -> None:
         """Let go of the key, if this call still holds it, without knowing whether its effect happened: whoever asks next decides."""
-        try:
+        with self._letting_go(claim):
             await self._rows.abandon(claim)
-        finally:
-            self._let_go(claim)
 
     async def sweep(self) -> int:
         """Forget keys whose window is over, a bounded number at a time; return how many."""
@@ -165,6 +160,19 @@ class PostgresClaims:
         if row.state == FAILED:
             return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
         return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
+
+    @contextmanager
+    def _letting_go(self, claim: Claim) -> Iterator[None]:
+        """Hold the key no longer once the table has heard why. While it cannot hear, or does not in time, the key stays held for as long
+        as anybody remembers the claim: whoever means to say it again must not be taken for dead meanwhile."""
+        try:
+            yield
+        except (MeshError, asyncio.CancelledError):
+            raise
+        except Exception:
+            self._let_go(claim)
+            raise
+        self._let_go(claim)
 
     def _let_go(self, claim: Claim) -> None:
         self._leases.end(claim)

@@ -82,7 +82,8 @@ class Outbox:
         """Return once the record is durable here. Raises SERVICE_UNAVAILABLE when the database does not take it."""
         fragment = self._writer.fragment(record) if entry is None else entry.fragment
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if entry is not None and not entry.stored:
+        # What the stream is done with it does not mention again: it is delivered from here, and refused here if it must be.
+        if entry is not None and not entry.stored and not entry.refused:
             entry.kept = True
             self._on_their_way.add(record.record_id)
         self._pending.append((record.record_id, fragment, done))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
+from services.executor.domain.again import may_pass, say_again
 from services.executor.domain.evidence import ending, outcome_record
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Record, Settled
@@ -37,10 +39,14 @@ _UNCERTAIN = frozenset(
         Reason.EXTERNAL_TIMEOUT,
         Reason.BUDGET_EXHAUSTED,
         Reason.INTERNAL,
+        # Of a run: it was stopped because its key might soon be somebody else's, or could be for a moment.
+        Reason.SERVICE_UNAVAILABLE,
     }
 )
 # How long whoever left is still held by effects that are just becoming real. Bounded, because the end of the process may wait for it.
 STAY_SECONDS = 5.0
+# How long a database that was away when a key was to be settled is told again: as long as it takes it to restart, or to be replaced.
+SETTLE_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -68,7 +74,7 @@ class Closing:
     async def keep_and_conclude(self, invocation: Invocation, claim: Claim, outcome: Settled, record: Record) -> None:
         """Settle the key, then record: if the log fails now, a retry must find the result and not run the tool again."""
         try:
-            await self._quietly(self._claims.settle(claim, outcome))
+            await self._quietly(invocation, partial(self._claims.settle, claim, outcome))
         except Overtaken:
             # What ran is on record as what it was, also where somebody else answers for the key.
             await self.conclude(record, until=invocation.deadline.answer_by)
@@ -128,27 +134,34 @@ class Closing:
         kept: MeshError | None = None
         uncertain = invocation.attempts and (error.reason in _UNCERTAIN or not self._claims.sure(claim))
         if uncertain and tool.uncertain is UncertainOutcome.QUERY_STATUS:
-            await self._quietly(self._claims.abandon(claim))
+            await self._quietly(invocation, partial(self._claims.abandon, claim))
             return
         if uncertain:
             kept = None if tool.repeatable else errors.outcome_unknown(invocation.invocation_id)
         elif invocation.attempts and not error.row.retryable:
             kept = error
         if kept is None:
-            await self._quietly(self._claims.release(claim))
+            await self._quietly(invocation, partial(self._claims.release, claim))
         else:
             with suppress(Overtaken):
-                await self._quietly(self._claims.settle(claim, Settled(invocation.invocation_id, kept)))
+                settled = Settled(invocation.invocation_id, kept)
+                await self._quietly(invocation, partial(self._claims.settle, claim, settled))
 
-    async def _quietly(self, step: Coroutine[Any, Any, None]) -> None:
-        """Take a step whose failure changes nothing for this caller: the claim's lease then speaks for itself."""
+    async def _quietly(self, invocation: Invocation, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step whose failure changes nothing for this caller. For everybody who comes after it is taken again, as long as the database
+        may come back; after that the claim's lease speaks for itself."""
+        claim = invocation.claim
         try:
             async with asyncio.timeout(self._audit_wait):
-                await step
+                await step()
         except Overtaken:
             raise
         except Exception as cause:
             self._observer.unforeseen(cause)
+            # Not where the key was never held: a database that comes back is not asked once more by everybody whom it could not serve.
+            held = invocation.attempts or (claim is not None and self._claims.sure(claim))
+            if held and may_pass(cause):
+                self._begun(say_again(step, each=self._audit_wait, within=SETTLE_SECONDS))
 
     def _begun(self, step: Awaitable[T]) -> asyncio.Future[T]:
         task = asyncio.ensure_future(step)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
+from services.executor.domain.again import may_pass, say_again
 from services.executor.domain.deadlines import Limit
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision, Reservation
@@ -16,6 +20,8 @@ from services.executor.domain.ports import Observer, Spending
 LEASE_MARGIN = 5.0
 # How long a call waits for the count at most; without it nothing limited runs.
 PATIENCE = 1.0
+# A store that comes back is not asked once more by everybody whom it could not serve.
+MOST_SETTLING = 1000
 _REFUSED = frozenset({Reason.RATE_LIMITED, Reason.BUDGET_EXHAUSTED})
 
 
@@ -52,7 +58,7 @@ class Accounts:
         self._begin_to_settle(invocation, 0.0)
 
     def settle(self, invocation: Invocation) -> None:
-        """Begin to give back what the call did not take. Goes on if the caller leaves; what fails ends with the lease."""
+        """Begin to give back what the call did not take. Goes on if the caller leaves, and again if the store is away."""
         ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
         self._begin_to_settle(invocation, ran)
 
@@ -75,9 +81,9 @@ class Accounts:
         reservation, invocation.reservation = invocation.reservation, None
         if reservation is None:
             return
-        task = invocation.settling = asyncio.create_task(self._settle(reservation, ran))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        invocation.settling = self._begun(
+            self._settle(partial(self._spending.settle, reservation, ran=ran), reservation)
+        )
 
     async def settled(self, invocation: Invocation) -> None:
         """Wait until it is given back, so that the caller's next call finds it; not beyond the time to answer."""
@@ -85,11 +91,25 @@ class Accounts:
             left = invocation.deadline.answer_by - self._clock.monotonic()
             await asyncio.wait({invocation.settling}, timeout=max(min(left, PATIENCE), 0.0))
 
-    async def _settle(self, reservation: Reservation, ran: float | None) -> None:
+    async def _settle(self, step: Callable[[], Awaitable[None]], reservation: Reservation) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._spending.settle(reservation, ran=ran)
+                await step()
         except Exception as cause:
+            self._observer.unforeseen(cause)
+            if may_pass(cause) and len(self._settling) < MOST_SETTLING:
+                # Nobody waits for it any more. What is under way would end with its lease; running time that was not used would be gone for good.
+                self._begun(say_again(step, each=PATIENCE, within=reservation.lease))
+
+    def _begun(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(step)
+        self._settling.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._settling.discard(task)
+        if not task.cancelled() and isinstance(cause := task.exception(), Exception):
             self._observer.unforeseen(cause)
 
 

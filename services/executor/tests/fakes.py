@@ -232,6 +232,8 @@ class MemorySpending:
         self.failure: Exception | None = None
         self.waiting: asyncio.Event | None = None
         self.seconds: float | None = None
+        self.deaf: Exception | None = None
+        """What settling fails with."""
 
     async def reserve(self, reservation: Reservation) -> float:
         self.reserved.append(reservation)
@@ -242,6 +244,8 @@ class MemorySpending:
         return reservation.seconds if self.seconds is None else self.seconds
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
+        if self.deaf is not None:
+            raise self.deaf
         self.settled.append((reservation, ran))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -162,6 +164,30 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     await bench.later(LEASE / 4)
     assert bench.leases.sure(claim)
     assert {type(cause) for cause in bench.failures} == {MeshError}
+
+
+async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_long_the_driver_waits(
+    bench: Bench,
+) -> None:
+    answers = asyncio.Event()
+
+    async def says_nothing(claims: Sequence[Claim], lease: float) -> set[str]:
+        with suppress(asyncio.CancelledError):
+            await answers.wait()
+        # As a driver does that first wants to hear that its statement was given up.
+        await answers.wait()
+        return set()
+
+    claim = await bench.hold()
+    bench.table.renew = says_nothing  # type: ignore[method-assign]
+    bench.leases._beat = 0.01
+    bench.clock.now += LEASE - 0.01
+    renewing = asyncio.ensure_future(bench.leases._renew())
+    await until(lambda: bench.loosened)
+    await renewing
+    assert (bench.loosened, [type(cause) for cause in bench.failures]) == ([claim.invocation_id], [TimeoutError])
+    answers.set()
+    await until(lambda: not bench.leases._asking)
 
 
 async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:

@@ -216,6 +216,30 @@ async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresCl
     assert not here.sure(claim)
 
 
+async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
+    here: PostgresClaims, there: PostgresClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, result = a_claim(), a_result()
+    await here.acquire(claim)
+
+    async def away(*anything: Any, **more: Any) -> bool:
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    with monkeypatch.context() as patch:
+        for verb in ("settle", "release", "abandon"):
+            patch.setattr(here._rows, verb, away)
+        for step in (
+            here.settle(claim, Settled(claim.invocation_id, result)),
+            here.release(claim),
+            here.abandon(claim),
+        ):
+            assert (await refusal(step)).reason is Reason.SERVICE_UNAVAILABLE
+            assert here.sure(claim)
+    await here.settle(claim, Settled(claim.invocation_id, result))
+    assert not here.sure(claim)
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+
+
 async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:

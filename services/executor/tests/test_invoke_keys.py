@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.model import Event, Source, Verdict
+from services.executor.domain.model import Claim, Event, Settled, Source, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
@@ -202,6 +202,44 @@ async def test_a_memory_that_fails_after_the_run_does_not_take_the_result_from_i
     result = await world.invoke(a_request(idempotency_key="k"))
     assert result.content == b'{"said":"hello"}'
     assert world.watcher.seen.causes == [world.claims.failure]
+
+
+async def test_a_memory_that_comes_back_is_told_how_the_call_ended() -> None:
+    world = World(a_write_tool())
+    world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    first = await world.invoke(a_request(idempotency_key="k"))
+    world.claims.failure = None
+    again = await asyncio.wait_for(world.invoke(a_request(idempotency_key="k", deadline=None)), 20)
+    assert (again.replayed, again.result_id) == (True, first.result_id)
+    assert len(world.runner.calls) == 1
+
+
+async def test_a_memory_that_comes_back_is_told_of_a_failure_too() -> None:
+    world = World(a_write_tool())
+
+    async def fails(arguments: dict[str, Any]) -> Any:
+        raise errors.execution_failed("it broke")
+
+    world.runner.behave = fails
+    world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    await world.failure(a_request(idempotency_key="k"))
+    world.claims.failure = None
+    error = await asyncio.wait_for(world.failure(a_request(idempotency_key="k", deadline=None)), 20)
+    assert error.reason is Reason.EXECUTION_FAILED
+    assert len(world.runner.calls) == 1
+
+
+async def test_a_memory_that_could_not_be_asked_for_a_key_is_not_told_again_and_again() -> None:
+    world = World(a_write_tool())
+
+    async def away(claim: Claim) -> Settled | None:
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    world.claims.acquire = away  # type: ignore[method-assign]
+    world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    world.claims.sure = lambda claim: False  # type: ignore[method-assign]
+    await world.failure(a_request(idempotency_key="k"))
+    assert world.parts.closing._ending == set()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from services.executor.domain.model import Event, Source, SpendingLimit, Verdict
 from services.executor.domain.preview import Preview
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
+from services.executor.tests.waiting import until
 
 LIMITS = (
     SpendingLimit("limit:mine", window=60, max_calls=1),
@@ -98,6 +99,18 @@ async def test_a_canceled_run_is_settled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     [(_, ran)] = world.spending.settled
+    assert ran is not None
+
+
+async def test_what_a_store_did_not_hear_is_said_again_when_it_is_back() -> None:
+    world = a_limited_world()
+    world.spending.deaf = errors.spending_uncounted()
+    await world.invoke(a_request())
+    assert world.watcher.seen.causes == [world.spending.deaf]
+    world.spending.deaf = None
+    await until(lambda: world.spending.settled)
+    [(reservation, ran)] = world.spending.settled
+    assert reservation is world.spending.reserved[0]
     assert ran is not None
 
 

@@ -241,3 +241,19 @@ async def test_a_run_whose_key_slips_away_is_stopped_unless_nobody_would_repeat_
     error = await call
     assert (error.reason, error.row.retryable) == (Reason.SERVICE_UNAVAILABLE, True)
     assert world.runner.stopped.is_set()
+
+
+async def test_a_run_that_is_stopped_before_its_key_slips_away_is_asked_about_by_the_next() -> None:
+    world = Doubtful(UncertainOutcome.QUERY_STATUS)
+    world.runner.behave = never_ends
+    call = asyncio.ensure_future(world.failure(a_request(idempotency_key="k", deadline=None)))
+    await world.runner.started.wait()
+    [(claim, _)] = world.claims.held.values()
+    world.parts.serving.overtaken(claim.invocation_id)
+    await call
+    # The key was still its own when it was stopped, and what it had done by then is unknown all the same.
+    world.runner.calls.clear()
+    world.runner.behave = world._answer
+    world.status = {"happened": True, "result": {"said": "hello"}}
+    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert world.ran == ["status"]

@@ -302,6 +302,54 @@ async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
     await set_aside(engines[0], one, record)
 
 
+@pytest.mark.parametrize("refused", [True, False])
+async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_that_waits_for_ever(
+    replica: MakeReplica,
+    audit: AuditPeer,
+    engines: tuple[AsyncEngine, AsyncEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    refused: bool,
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id} if refused else set()
+    said = "_broken" if refused else "_acknowledge"
+    take_note = getattr(one.stream, said)
+
+    def and_leave(what: Any) -> None:
+        take_note(what)
+        # It was told, and not woken yet: what it was told is lost to it.
+        concluding.cancel()
+
+    monkeypatch.setattr(one.stream, said, and_leave)
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
+    await asyncio.wait([concluding])
+    assert concluding.cancelled()
+    await until(lambda: not one.trail._keeping)
+    if refused:
+        await set_aside(engines[0], one, record)
+    else:
+        assert (audit.ids, await waiting(engines[0])) == ([record.record_id], [])
+
+
+async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_aside(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    entry = one.stream.take(record)
+    assert entry.waiter is not None
+    # Whoever waited for the log has given up, and turns to the outbox in the moment in which the log refuses.
+    entry.waiter.cancel()
+    await until(lambda: entry.refused)
+    await one.outbox.keep(record, entry)
+    async with asyncio.timeout(20):
+        while (await one.outbox._rows.standing()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
+            await asyncio.sleep(0.01)
+    await set_aside(engines[0], one, record)
+
+
 async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_aside(
     replica: MakeReplica, audit: AuditPeer, quiet: Log
 ) -> None:
