@@ -75,6 +75,14 @@ def test_a_failed_step_shows_its_reason(toolmesh: Any, log: Any) -> None:
     assert "PERMISSION_DENIED" in toolmesh("audit", "tail").stdout
 
 
+def test_an_erased_record_says_so_and_when_the_log_took_it(toolmesh: Any, mesh: Any) -> None:
+    erased = pb.LoggedRecord(sequence=3, log_time=Timestamp(seconds=1_800_000_000), erased_by=16)
+    mesh.answer("QueryRecords", audit_service_pb2.QueryRecordsResponse(records=[erased]))
+    [line] = toolmesh("audit", "tail").stdout.splitlines()
+    assert all(word in line for word in ("3", "2027-01-15", "erased", "16"))
+    assert "1970" not in line
+
+
 def test_a_preview_is_told_apart_from_a_call(toolmesh: Any, log: Any) -> None:
     shown = audit_service_pb2.QueryRecordsResponse(records=[record(6, preview=True), record(5)])
     log.answer("QueryRecords", shown)

@@ -187,7 +187,11 @@ def test_the_local_meshs_own_address_gets_its_token(toolmesh: Any, mesh: Any, lo
         ["call", "echo", "--via", "sideways"],
         ["call", "echo", "--url", "mesh.example:80"],
         ["call", "echo", "--ca", "/no/such/file"],
+        ["call", "echo", "--ca", __file__, "--url", "https://127.0.0.1:1"],
         ["call", "echo", "--timeout", "0"],
+        ["call", "echo", "--timeout", "inf"],
+        # A variable of the shell that was never set: nobody meant a call without the key, or of any version.
+        *(["call", "echo", f"--{option}", ""] for option in ("key", "step", "session", "version", "digest")),
         ["nosuch"],
     ],
 )
@@ -229,6 +233,24 @@ def test_arguments_come_from_json_stdin_and_pairs(toolmesh: Any, mesh: Any) -> N
     )
     expected = {"n": 3, "keep": True, "text": "a=b", "id": "3"}
     assert json.loads(mesh.of("Invoke")[0].request.arguments) == expected
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "[" * 100_000, "9" * 5_000], ids=lambda text: text[:9])
+def test_what_is_no_json_is_text(text: str) -> None:
+    assert read_arguments("", [f"name={text}"]) == {"name": text}
+
+
+@pytest.mark.parametrize("arguments", [['{"n": NaN}'], ["--arg", 'o={"a": 1, "a": 2}']], ids=["no number", "key twice"])
+def test_arguments_of_which_something_would_be_lost_are_two(toolmesh: Any, mesh: Any, arguments: list[str]) -> None:
+    assert toolmesh("call", "echo", *arguments).exit_code == 2
+    assert mesh.of("Invoke") == []
+
+
+@pytest.mark.parametrize(
+    "command", [("call", "echo"), ("group",), ("tools", "register"), ("token", "inspect")], ids=" ".join
+)
+def test_input_that_is_no_text_is_two(toolmesh: Any, command: tuple[str, ...]) -> None:
+    assert toolmesh(*command, "-", stdin=b'{"text": "\xff"}').exit_code == 2
 
 
 def test_integers_of_the_command_line_keep_their_digits() -> None:

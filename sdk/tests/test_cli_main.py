@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,29 @@ def test_a_group_without_a_command_shows_its_help(arguments: list[str]) -> None:
     ran = run(*arguments)
     assert ran.exit_code == 2
     assert "Commands:" in ran.output
+
+
+def program(*arguments: str | bytes, **more: Any) -> Any:
+    environment = {**os.environ, "TOOLMESH_STATE": "/nowhere"}
+    command = [sys.executable, "-m", "toolmesh_sdk", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False, **more)
+
+
+def test_an_argument_that_is_no_text_is_two_without_a_trace(local_mesh: Path, mesh: Any) -> None:
+    ran = program("call", b"ech\xff", "{}", "--state", str(local_mesh))
+    assert (ran.returncode, ran.stdout, mesh.of("Invoke")) == (2, b"", [])
+    assert b"Traceback" not in ran.stderr
+
+
+def test_letters_that_have_no_form_are_shown_by_their_number() -> None:
+    claims = base64.urlsafe_b64encode(rb'{"sub": "\ud800"}').decode()
+    ran = program("token", "inspect", f"a.{claims}.c", "--offline", "--json")
+    assert (ran.returncode, json.loads(ran.stdout)["claims"]) == (0, {"sub": "\ud800"})
+
+
+def test_streams_that_are_closed_stop_nothing() -> None:
+    for closed in (1, 2):
+        assert program("version", preexec_fn=partial(os.close, closed)).returncode == 0
 
 
 def test_what_nobody_foresaw_is_one_line(tmp_path: Path) -> None:

@@ -54,6 +54,45 @@ def test_a_folder_is_put_as_its_documents(toolmesh: Any, mesh: Any, folder: Path
     assert "authorization" not in call.metadata
 
 
+def test_a_document_is_put_byte_for_byte(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    """What ends a line for Cedar and for hardly any reader is for the mesh to refuse; it must see it."""
+    hidden = b"// harmless\rpermit (principal, action, resource);\r\n"
+    (tmp_path / "hidden.cedar").write_bytes(hidden)
+    mesh.answer("PutPolicy", pb.PutPolicyResponse(policy_set=a_set()))
+    assert toolmesh("policy", "put", str(tmp_path / "hidden.cedar")).exit_code == 0
+    assert mesh.of("PutPolicy")[0].request.documents[0].text.encode() == hidden
+
+
+def test_a_set_is_shown_line_by_line_as_cedar_counts_them(toolmesh: Any, mesh: Any) -> None:
+    text = "// one\N{LINE SEPARATOR}still one\r\n// two\n"
+    mesh.answer("GetPolicySet", pb.GetPolicySetResponse(policy_set=a_set(a_cedar=text, b_cedar="// three")))
+    shown = toolmesh("policy", "show").stdout.split("\n")[1:]
+    assert shown == [
+        "",
+        "--- a.cedar",
+        "// one\N{LINE SEPARATOR}still one",
+        "// two",
+        "",
+        "--- b.cedar",
+        "// three",
+        "",
+    ]
+
+
+def test_as_many_sets_are_listed_as_were_asked_for(toolmesh: Any, mesh: Any) -> None:
+    pages = [pb.ListPolicySetsResponse(policy_sets=[a_set(4), a_set(3)], next_page_token="p2")]
+    pages.append(pb.ListPolicySetsResponse(policy_sets=[a_set(2), a_set(1)]))
+    mesh.answer("ListPolicySets", *pages)
+    listed = json.loads(toolmesh("policy", "list", "-n", "3", "--json").stdout)["policy_sets"]
+    assert [each["name"] for each in listed] == ["policySets/4", "policySets/3", "policySets/2"]
+    assert [call.request.page_token for call in mesh.of("ListPolicySets")] == ["", "p2"]
+
+
+def test_an_expectation_that_says_nothing_is_not_taken_for_none(toolmesh: Any, mesh: Any) -> None:
+    assert toolmesh("policy", "activate", "2", "--expect", "").exit_code == 2
+    assert mesh.of("ActivatePolicySet") == []
+
+
 def test_replacing_leaves_out_what_is_not_given(toolmesh: Any, mesh: Any, folder: Path) -> None:
     mesh.answer("GetPolicySet", pb.GetPolicySetResponse(policy_set=a_set(1, a_cedar="x", old_cedar="y")))
     mesh.answer("PutPolicy", pb.PutPolicyResponse(policy_set=a_set()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -152,6 +153,8 @@ def test_remarks_are_on_stderr_and_do_not_touch_the_terminal(toolmesh: Any, mesh
     assert json.loads(ran.stdout) == {}
     assert all(words in ran.stderr for words in ("create file:a.md", "/n", "coercion", "mind the", "acme.undo"))
     assert "/filled" not in ran.stderr
+    [undo] = [shlex.split(line) for line in ran.stderr.splitlines() if "acme.undo" in line]
+    assert undo[-6:] == ["toolmesh", "call", "acme.undo", '{"id": "it\'s"}', "--key", f"undo-{CHANGED.invocation_id}"]
     assert "\x1b" not in ran.stderr
 
 

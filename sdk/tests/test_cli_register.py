@@ -56,8 +56,24 @@ def test_warnings_go_to_stderr_and_into_the_document(toolmesh: Any, mesh: Any, t
     path = write(tmp_path, "m.json", MANIFEST)
     assert "/description" in toolmesh("tools", "register", path).stderr
     ran = toolmesh("tools", "register", path, "--json")
-    document = json.loads(ran.stdout)
+    [document] = json.loads(ran.stdout)["registered"]
     assert (document["created"], document["warnings"][0]["path"], ran.stderr) == (True, "/description", "")
+
+
+def test_several_are_one_document_and_a_refusal_hides_none_of_those_before(
+    toolmesh: Any, mesh: Any, tmp_path: Path
+) -> None:
+    files = [write(tmp_path, f"{name}.json", {**MANIFEST, "tool_id": name}) for name in ("shout", "whisper", "sing")]
+    mesh.answer("RegisterTool", answer(), answer(created=False), answer())
+    done = json.loads(toolmesh("tools", "register", *files, "--json").stdout)["registered"]
+    assert [each["created"] for each in done] == [True, False, True]
+    mesh.answer("RegisterTool", answer(), MeshError(Reason.TOOL_MANIFEST_INVALID), answer())
+    ran = toolmesh("tools", "register", *files, "--json")
+    document = json.loads(ran.stdout)
+    assert (ran.exit_code, len(document["registered"]), document["error"]["reason"]) == (
+        *(1, 1),
+        "TOOL_MANIFEST_INVALID",
+    )
 
 
 def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:

@@ -144,7 +144,12 @@ def test_a_minted_token_carries_every_bound_that_was_said(toolmesh: Any, mesh: A
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--arguments", "echo"], ["--arguments", "echo=[1]"], ["--arguments", "e=@/no"], ["--proof", "kid:x"]]
+    "wrong",
+    [
+        *(["--arguments", "echo"], ["--arguments", "echo=[1]"], ["--arguments", "e=@/no"], ["--proof", "kid:x"]),
+        *(["--calls", "9" * 20], ["--cost-micros", "9" * 20], ["--ttl", "9" * 20], ["--running", "9" * 5_000 + "d"]),
+    ],
+    ids=lambda wrong: " ".join(wrong)[:30],
 )
 def test_bounds_that_cannot_be_read_are_wrong_usage(toolmesh: Any, wrong: list[str]) -> None:
     assert toolmesh("token", "mint", *wrong).exit_code == 2

@@ -120,6 +120,39 @@ def test_no_witness_is_demanded_in_vain_of_a_running_mesh(tmp_path: Path, monkey
     assert run("verify", "--state", tmp_path, "--witness", Witnessed().witness_key).exit_code == 2
 
 
+def test_a_key_or_a_witness_that_says_nothing_is_not_taken_for_none(
+    tmp_path: Path, export: Path, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of the shell that was never set must not turn a demand into none."""
+    monkeypatch.setattr("toolmesh_sdk.cli.verify._online", lambda *asked: Report(subject="a log", key_id="a key"))
+    assert run("verify", export, "--key", key.text, "--witness", "").exit_code == 2
+    assert run("verify", "--state", tmp_path, "--key", " ").exit_code == 2
+    assert run("archive", export, "--state", tmp_path, "--key", "").exit_code == 2
+    monkeypatch.setenv("TOOLMESH_AUDIT_KEY", "")
+    assert run("verify", "--state", tmp_path).exit_code == 2
+
+
+def program(*arguments: Any, **more: Any) -> Any:
+    command = [sys.executable, "-m", "toolmesh_sdk", "audit", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, **more)
+
+
+def test_what_goes_wrong_here_accuses_nobody(export: Path, key: Key) -> None:
+    with Path("/dev/full").open("wb") as full:
+        assert program("verify", export, "--key", key.text, stdout=full).wait(60) == 2
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_the_verdict_stands_when_nobody_reads_it(export: Path, key: Key, form: tuple[str, ...]) -> None:
+    good = program("verify", export, "--key", key.text, *form, stdout=subprocess.PIPE)
+    good.stdout.close()
+    assert (good.wait(60), good.stderr.read()) == (0, b"")
+    change_lines(export, lambda lines: [*lines[:7], *lines[8:]])
+    bad = program("verify", export, "--key", key.text, *form, stdout=subprocess.PIPE)
+    bad.stdout.close()
+    assert (bad.wait(60), bad.stderr.read()) == (1, b"")
+
+
 def test_a_part_is_enough_unless_the_whole_is_demanded(tmp_path: Path, key: Key) -> None:
     part = write(tmp_path / "part", key, a_log(12)[0], end=7)
     ran = run("verify", part, "--key", key.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,13 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@pytest.mark.parametrize("timeout", [1e10, math.inf])
+async def test_whoever_waits_for_ever_waits(drive: Any, mesh: Any, serve: Callable[..., str], timeout: float) -> None:
+    """gRPC takes a time beyond its clock for one that is over."""
+    mesh.answer("Invoke", DONE)
+    assert (await drive(serve()).do("call", "echo", timeout=timeout)).content == {"ok": True}
 
 
 def test_every_attempt_has_what_is_left_of_the_one_timeout() -> None:

@@ -11,6 +11,8 @@ from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.errors import ToolmeshError
 
+# gRPC takes a timeout that leads beyond what its clock can say for one that is over; nobody waits for ten years.
+_LONGEST = 10 * 365 * 86_400.0
 # A tool that used up its own time would use it up again. Whoever called may try with less work, or later.
 _USED_UP = frozenset({Reason.TOOL_TIMEOUT})
 
@@ -44,7 +46,7 @@ class Attempts:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy, self._repeatable, self._monotonic = policy, repeatable, monotonic
-        self._deadline = monotonic() + timeout
+        self._deadline = monotonic() + min(timeout, _LONGEST)
         self.made = 0
 
     def begin(self) -> float:

@@ -158,6 +158,10 @@ def _line(logged: pb.LoggedRecord) -> Any:
     from toolmesh_sdk.cli.documents import moment
 
     record = logged.record
+    if logged.erased_by:
+        # All that it said is gone, the time of the event included.
+        told = f"{logged.sequence:>6}  {moment(logged.log_time)}  "
+        return output.text((told, "dim"), ("erased", "yellow"), f"; record {logged.erased_by} says by whom and why")
     outcome, style = _outcome(record)
     return output.text(
         (f"{logged.sequence:>6}  {moment(record.event_time)}  ", "dim"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolmesh_sdk.cli import options
 from toolmesh_sdk.cli.claims import listed, seconds_of
 from toolmesh_sdk.cli.given import json_file, json_from
 
@@ -19,9 +20,9 @@ _ARGUMENTS = "--arguments"
 
 def said(text: str | None) -> str | None:
     """Refuse an option that was given and says nothing, as a variable of the shell does that was never set: a token that was meant to be
-    bound would not be. What was not given is None."""
+    bound, or a call that was meant to be pinned, would not be. What was not given is None."""
     if text is not None and not listed(text):
-        raise typer.BadParameter("it is given and says nothing; leave it out where nothing is to be bound")
+        raise typer.BadParameter("it is given and says nothing; leave it out where nothing is to be said")
     return text
 
 
@@ -35,8 +36,10 @@ Constraints = Annotated[
         help="What arguments must satisfy: TOOL=JSON-SCHEMA, or TOOL=@file. Repeatable; all that are said of a tool hold.",
     ),
 ]
-Calls = Annotated[int | None, typer.Option(min=0, help="How many calls it may make in all.")]
-Cost = Annotated[int | None, typer.Option("--cost-micros", min=0, help="What its calls may cost in all.")]
+Calls = Annotated[int | None, typer.Option(min=0, max=options.MOST, help="How many calls it may make in all.")]
+Cost = Annotated[
+    int | None, typer.Option("--cost-micros", min=0, max=options.MOST, help="What its calls may cost in all.")
+]
 Running = Annotated[str | None, typer.Option(help="How long its calls may run in all: 90s, 15m, 1h.", callback=said)]
 Session = Annotated[str | None, typer.Option(help="The session it is bound to.", callback=said)]
 Proof = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.bounds import said
 from toolmesh_sdk.cli.exits import exit_code
 from toolmesh_sdk.cli.failures import report, reported
 from toolmesh_sdk.cli.given import read_arguments
@@ -39,25 +40,34 @@ def call(
             help="One argument; repeatable. A value that reads as JSON is JSON (n=3, 'id=\"3\"'), any other is text.",
         ),
     ] = None,
-    version: Annotated[str, typer.Option(help="Which version: 1.2.3, latest, ^1.2, ~1.2, 1.x.")] = "",
+    version: Annotated[
+        str | None, typer.Option(callback=said, help="Which version: 1.2.3, latest, ^1.2, ~1.2, 1.x.")
+    ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Say what the call would do, and do nothing.")] = False,
     preview_token: Annotated[
         str, typer.Option(help="Shows that this very call was previewed; --preview prints it.", show_default=False)
     ] = "",
     key: Annotated[
-        str,
-        typer.Option(help="The idempotency key: in one --session (or with one token), it never repeats the effect."),
-    ] = "",
+        str | None,
+        typer.Option(
+            callback=said,
+            help="The idempotency key: in one --session (or with one token), it never repeats the effect.",
+        ),
+    ] = None,
     step: Annotated[
-        str,
-        typer.Option(help="Instead of --key: which step of --session this is; the key is derived from both."),
-    ] = "",
+        str | None,
+        typer.Option(
+            callback=said, help="Instead of --key: which step of --session this is; the key is derived from both."
+        ),
+    ] = None,
     key_secret: options.KeySecret = "",
-    session: Annotated[str, typer.Option(help="The session that the call belongs to.")] = "",
+    session: Annotated[str | None, typer.Option(callback=said, help="The session that the call belongs to.")] = None,
     priority: Annotated[
         int, typer.Option(min=0, max=10, help="How urgent, 1 to 10, beside calls that wait; 0 is the tool's own.")
     ] = 0,
-    digest: Annotated[str, typer.Option(help="The digest of the version that is meant; see `tools schema`.")] = "",
+    digest: Annotated[
+        str | None, typer.Option(callback=said, help="The digest of the version that is meant; see `tools schema`.")
+    ] = None,
     via: Annotated[Way, typer.Option(help="Through the edge, or straight to the local executor.")] = Way.EDGE,
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     timeout: options.Timeout = 30.0,
@@ -73,15 +83,16 @@ def call(
     call made or how to undo it, is on stderr.
     """
     given = read_arguments(arguments, arg or [])
-    check_step(step, key=key, session=session, key_secret=key_secret)
-    asked = {"version": version, "session_id": session, "tool_digest": digest, "priority": priority}
+    check_step(step or "", key=key or "", session=session or "", key_secret=key_secret)
+    pinned = {"version": version or "", "tool_digest": digest or ""}
+    asked = {**pinned, "session_id": session or "", "priority": priority}
     place = Place(url=url, token=token, state=state, ca=ca)
     opened = open_direct if via is Way.DIRECT else open_client
     with opened(place, timeout, key_secret) as client:
         if preview:
-            _foretell(client, tool, given, asked, as_json, key=key, step=step)
+            _foretell(client, tool, given, asked, as_json, key=key or "", step=step or "")
         else:
-            asked |= {"idempotency_key": key or None, "step": step or None, "preview_token": preview_token}
+            asked |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
             _make(client, tool, given, asked, max_bytes, as_json)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+# As far as a Duration of the contract reaches, ten thousand years.
+_LONGEST = 315_576_000_000
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -28,10 +30,13 @@ def claims_of(token: str) -> dict[str, Any]:
 
 def seconds_of(text: str, option: str, *, least: int = 1) -> int:
     """Read a span of time: `90`, `90s`, `15m`, `1h`, `2d`. A lifetime lasts a second at least; a budget may be none."""
-    match = re.fullmatch(r"([0-9]+)([smhd]?)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,100})([smhd]?)", text.strip())
     if match is None or int(match.group(1)) < least:
         raise typer.BadParameter(f"{text} is not a span of time; write 90s, 15m, 1h or 2d", param_hint=option)
-    return int(match.group(1)) * _UNITS[match.group(2)]
+    seconds = int(match.group(1)) * _UNITS[match.group(2)]
+    if seconds > _LONGEST:
+        raise typer.BadParameter(f"{text} is longer than anything lasts", param_hint=option)
+    return seconds
 
 
 def listed(text: str | None) -> list[str]:

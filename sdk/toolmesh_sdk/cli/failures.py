@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
@@ -41,6 +43,13 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
             raise typer.Exit(exit_code(error)) from None
 
     return run
+
+
+def report_unforeseen(error: Exception) -> None:
+    """Print what nobody foresaw as one line on stderr; TOOLMESH_DEBUG=1 shows where it came from instead."""
+    if os.environ.get("TOOLMESH_DEBUG"):
+        raise error
+    sys.stderr.write(f"toolmesh failed: {type(error).__name__}: {error} (TOOLMESH_DEBUG=1 shows more)\n")
 
 
 def report(error: ToolmeshError, *, as_json: bool) -> None:

@@ -24,8 +24,13 @@ Hold = Annotated[str, typer.Argument(metavar="ID", help="The hold: lower-case le
 def place(
     hold: Hold,
     reason: Why,
-    begin: Annotated[int, typer.Option("--from", min=0, help="The first sequence that it covers.")] = 0,
-    end: Annotated[int, typer.Option("--to", min=0, help="The sequence behind the last.", show_default="no end")] = 0,
+    begin: Annotated[
+        int, typer.Option("--from", min=0, max=options.MOST, help="The first sequence that it covers.")
+    ] = 0,
+    end: Annotated[
+        int,
+        typer.Option("--to", min=0, max=options.MOST, help="The sequence behind the last.", show_default="no end"),
+    ] = 0,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.bounds import said
 from toolmesh_sdk.cli.claims import seconds_of
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place
@@ -24,7 +25,7 @@ Name = Annotated[
 ]
 Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version, such as echo@1.2.0.")]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for people; recorded, and shown to who is refused.")]
-Etag = Annotated[str, typer.Option(help="Only if the version is still the one with this etag.", show_default=False)]
+Etag = Annotated[str | None, typer.Option(callback=said, help="Only if the version is still the one with this etag.")]
 
 _NEEDS_REASON = {"SunsetVersion", "DisableTool", "QuarantineTool", "ReleaseTool", "MarkRequiresSetup"}
 
@@ -48,7 +49,11 @@ def add_to(app: typer.Typer) -> None:
             "Take a version out of use until its credentials, or whatever it needs, are there.",
         ),
         ("setup-done", "CompleteSetup", "Say that what a version waited for, such as its credentials, is there."),
-        ("defer", "DeferVersion", "Hide the schema of a version until it is asked for; calls go on as before."),
+        (
+            "defer",
+            "DeferVersion",
+            "Hide the schema of a version until it is asked for; calls then need --digest, which `tools schema` shows.",
+        ),
         ("load", "LoadVersion", "Show the schema of a deferred version to everyone again."),
     ):
         app.command(name, help=text)(_verb(rpc))
@@ -62,7 +67,7 @@ def deprecate(
     successor: Annotated[str, typer.Option(help="What to use instead, such as echo@2.0.0.")] = "",
     guide: Annotated[str, typer.Option(help="Where the migration is described.")] = "",
     grace: Annotated[str, typer.Option(help="How long its name is kept after the sunset.")] = "30d",
-    etag: Etag = "",
+    etag: Etag = None,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -77,7 +82,7 @@ def deprecate(
     request = pb.DeprecateVersionRequest(
         name=version_name(name),
         reason=reason,
-        etag=etag,
+        etag=etag or "",
         sunset_time=_stamp(_moment(sunset)),
         grace_period=_grace(grace),
         successor=version_name(successor) if successor else "",
@@ -93,7 +98,7 @@ def remove(
     name: Version,
     reason: Reason,
     force: Annotated[bool, typer.Option("--force", help="Wait neither for the grace period nor for callers.")] = False,
-    etag: Etag = "",
+    etag: Etag = None,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -110,7 +115,7 @@ def remove(
 
     from toolmesh_sdk.cli.documents import document, moment
 
-    request = pb.RemoveVersionRequest(name=version_name(name), reason=reason, etag=etag, force=force)
+    request = pb.RemoveVersionRequest(name=version_name(name), reason=reason, etag=etag or "", force=force)
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
         stub = LifecycleServiceStub(transport.channel)
         answer = transport.unary(stub.RemoveVersion, request, None, repeatable=False)
@@ -171,7 +176,7 @@ def _verb(rpc: str) -> Callable[..., None]:
     def run(
         name: Name,
         reason: Reason = "",
-        etag: Etag = "",
+        etag: Etag = None,
         timeout: options.Timeout = 30.0,
         url: options.Url = "",
         token: options.Token = None,
@@ -185,7 +190,7 @@ def _verb(rpc: str) -> Callable[..., None]:
         if rpc in _NEEDS_REASON and not reason:
             raise typer.BadParameter("say why; others will read it", param_hint="--reason")
         named = tool_or_version(name) if rpc.endswith("Tool") else version_name(name)
-        request = getattr(pb, f"{rpc}Request")(name=named, reason=reason, etag=etag)
+        request = getattr(pb, f"{rpc}Request")(name=named, reason=reason, etag=etag or "")
         with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
             method = getattr(LifecycleServiceStub(transport.channel), rpc)
             answer: Any = transport.unary(method, request, None, repeatable=False)
@@ -257,7 +262,4 @@ def _from_now(seconds: int) -> datetime:
 def _grace(text: str) -> Duration:
     from google.protobuf.duration_pb2 import Duration
 
-    try:
-        return Duration(seconds=seconds_of(text, "--grace"))
-    except ValueError:
-        raise typer.BadParameter(f"{text} is longer than anything lasts", param_hint="--grace") from None
+    return Duration(seconds=seconds_of(text, "--grace"))

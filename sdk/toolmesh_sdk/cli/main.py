@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ import typer
 from toolmesh_sdk.cli import audit, namespace, policy, token, tools, usage
 from toolmesh_sdk.cli.call import call
 from toolmesh_sdk.cli.doctor import doctor_for
-from toolmesh_sdk.cli.exits import EPILOG, FAILED
+from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
+from toolmesh_sdk.cli.failures import report_unforeseen
 from toolmesh_sdk.cli.group import group
 from toolmesh_sdk.cli.plugins import load_plugins
 from toolmesh_sdk.cli.result import result
@@ -51,18 +53,28 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
 
 def run() -> None:
     """Run the command line. What nobody foresaw is one line on stderr; TOOLMESH_DEBUG=1 shows where it came from."""
-    for stream in (sys.stdout, sys.stderr):
-        if not (stream.encoding or "").lower().startswith("utf"):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    _open_streams()
     # gRPC's own log lines tell a person nothing that the failure does not.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         build()(prog_name="toolmesh")
+    except UnicodeEncodeError:
+        # What is printed is never the reason: the streams take anything.
+        sys.stderr.write("Error: an argument is not text in UTF-8\n")
+        sys.exit(USAGE)
     except Exception as error:
-        if os.environ.get("TOOLMESH_DEBUG"):
-            raise
-        sys.stderr.write(f"toolmesh failed: {type(error).__name__}: {error} (TOOLMESH_DEBUG=1 shows more)\n")
+        report_unforeseen(error)
         sys.exit(FAILED)
+
+
+def _open_streams() -> None:
+    """Have both streams take any character, those that UTF-8 has no form for included, and have them at all where they were closed."""
+    sys.stdout, sys.stderr = (
+        Path(os.devnull).open("w") if stream is None else stream  # noqa: SIM115  (for as long as the program lasts)
+        for stream in (sys.stdout, sys.stderr)
+    )
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _show_version(wanted: bool) -> None:

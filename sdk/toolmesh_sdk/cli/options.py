@@ -10,6 +10,10 @@ import typer
 
 STDIN = "-"
 TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of one, not one)
+KEY_VARIABLE = "TOOLMESH_AUDIT_KEY"
+# The largest whole number of the contract.
+MOST = 2**63 - 1
+_LONGEST_SECONDS = 366 * 86_400
 # What a terminal or a pipe is given without being asked, and what one fetches at most on purpose.
 SHOWN_BYTES, FETCHED_BYTES = 8 * 1024 * 1024, 64 * 1024 * 1024
 
@@ -31,6 +35,15 @@ def token_given(value: str | None) -> str | None:
         return None
     if not (value or "").strip():
         raise typer.BadParameter(f"the token is empty; leave --token out and {TOKEN_VARIABLE} unset to use your own")
+    return value
+
+
+def key_given(value: str | None) -> str | None:
+    """Refuse a log's key that is empty: whoever meant to demand one must not have the log believed about its own key instead."""
+    if value is None:
+        value = os.environ.get(KEY_VARIABLE)
+    if value is not None and not value.strip():
+        raise typer.BadParameter(f"the key is empty; leave --key out and {KEY_VARIABLE} unset to demand none")
     return value
 
 
@@ -62,7 +75,15 @@ Ca = Annotated[
         show_default=False,
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds for the whole call, retries included.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        max=_LONGEST_SECONDS,
+        help="Seconds for the whole call, retries included; a year at most.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="The largest stored result that is fetched.")]
 KeySecret = Annotated[

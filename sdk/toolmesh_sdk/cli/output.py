@@ -16,10 +16,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _UPPER_CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
-def print_json(document: Any, *, lines: bool = False) -> None:
+def print_json(document: Any, *, lines: bool = False, flush: bool = False) -> None:
     """Print one JSON document to stdout, indented, or on one line where many follow each other."""
     sys.stdout.write(_json_text(document, None if lines else 2) + "\n")
-    if lines:
+    if lines or flush:
         sys.stdout.flush()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from toolmesh_sdk.cli.failures import no_mesh
+from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.trace import SAMPLED, new_traceparent
 
 if TYPE_CHECKING:
@@ -102,8 +104,9 @@ class LocalTokens:
     def __call__(self) -> str:
         """Return the present one, or the next."""
         if time.monotonic() - self._made > LOCAL_TOKEN_SECONDS / 2:
-            # Of a mesh that is gone for the moment the old one is as good as any.
-            self._token, self._made = _own_token(self._place) or self._token, time.monotonic()
+            # Of a mesh that is gone for the moment, or starts, the old one is as good as any; the next call asks again.
+            with suppress(ToolmeshError, typer.BadParameter):
+                self._token, self._made = _own_token(self._place) or self._token, time.monotonic()
         return self._token
 
 
@@ -137,10 +140,17 @@ def _client(target: str, tls: Tls | None, token: Token, timeout: float, key_secr
 def _tls(place: Place) -> Tls | None:
     if place.ca is None:
         return None
+    import ssl
+
     from toolmesh_sdk.connection import Tls
 
-    if not place.ca.is_file():
-        raise typer.BadParameter(f"{place.ca} is not a file", param_hint="--ca")
+    try:
+        # gRPC would find out at the first call, and then say that nobody can be reached.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(place.ca)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{place.ca} holds no certificate that can be read: {error}", param_hint="--ca"
+        ) from None
     return Tls(ca=place.ca)
 
 

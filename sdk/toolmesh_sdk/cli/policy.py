@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.bounds import said
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.policy_text import (
     Sources,
     changes_between,
     left_out_of,
+    lines_of,
     print_problems,
     problems_of,
     read_documents,
@@ -37,7 +40,9 @@ Set = Annotated[str, typer.Argument(metavar="SET", help="The set: its number, or
 Base = Annotated[str, typer.Option("--base", help="The set to begin with; without it, the active one.")]
 Remove = Annotated[list[str], typer.Option("--remove", help="A document of that set to leave out; may be repeated.")]
 Whole = Annotated[bool, typer.Option("--replace", help="Leave out everything that is not among the paths.")]
-Expected = Annotated[str, typer.Option("--expect", help="Only if this set is still the active one.")]
+Expected = Annotated[
+    str | None, typer.Option("--expect", callback=said, help="Only if this set is still the active one.")
+]
 
 
 @app.command()
@@ -125,8 +130,7 @@ def list_sets(
     from toolmesh_sdk.cli.documents import document, moment
 
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        request = pb.ListPolicySetsRequest(page_size=min(number, 1000))
-        found = transport.unary(_stub(transport).ListPolicySets, request, None, repeatable=True).policy_sets
+        found = list(islice(_sets(transport, pb.ListPolicySetsRequest(page_size=min(number, 1000))), number))
     if as_json:
         output.print_json({"policy_sets": [document(each) for each in found]})
         return
@@ -165,8 +169,9 @@ def show(
         return
     _print_set(found, as_json=False)
     for each in found.documents:
-        output.out().print(output.text((f"\n--- {each.name}", "bold")))
-        for line in each.text.splitlines():
+        output.out().print()
+        output.out().print(output.text((f"--- {each.name}", "bold")))
+        for line in lines_of(each.text):
             output.out().print(output.text(line))
 
 
@@ -174,7 +179,7 @@ def show(
 @reported
 def activate(
     name: Set,
-    expect: Expected = "",
+    expect: Expected = None,
     timeout: options.Timeout = 60.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -188,7 +193,7 @@ def activate(
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
         before, after = _get(transport, "active"), _get(transport, name)
         # Whoever activates has seen what changes; if that is no longer true, somebody else was faster.
-        request = pb.ActivatePolicySetRequest(name=after.name, expected_active=_set_name(expect) or before.name)
+        request = pb.ActivatePolicySetRequest(name=after.name, expected_active=_set_name(expect or "") or before.name)
         answer = transport.unary(_stub(transport).ActivatePolicySet, request, None, repeatable=True)
     _print_change(before, after, answer.policy_set, as_json)
 
@@ -196,7 +201,7 @@ def activate(
 @app.command()
 @reported
 def rollback(
-    expect: Expected = "",
+    expect: Expected = None,
     timeout: options.Timeout = 60.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -209,7 +214,7 @@ def rollback(
 
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
         before = _get(transport, "active")
-        request = pb.RollbackPolicySetRequest(expected_active=_set_name(expect) or before.name)
+        request = pb.RollbackPolicySetRequest(expected_active=_set_name(expect or "") or before.name)
         answer = transport.unary(_stub(transport).RollbackPolicySet, request, None, repeatable=False)
         after = _get(transport, answer.policy_set.name)
     _print_change(before, after, answer.policy_set, as_json)
@@ -298,6 +303,15 @@ def _get(transport: Transport, name: str) -> policy_pb.PolicySet:
 
     request = pb.GetPolicySetRequest(name=_set_name(name))
     return transport.unary(_stub(transport).GetPolicySet, request, None, repeatable=True).policy_set
+
+
+def _sets(transport: Transport, request: policy_pb.ListPolicySetsRequest) -> Iterator[policy_pb.PolicySet]:
+    while True:
+        page = transport.unary(_stub(transport).ListPolicySets, request, None, repeatable=True)
+        yield from page.policy_sets
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return
 
 
 def _left_out(transport: Transport, sources: Sources, base: str, remove: Sequence[str], *, whole: bool) -> list[str]:

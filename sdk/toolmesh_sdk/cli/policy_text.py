@@ -42,7 +42,8 @@ def read_documents(paths: Sequence[Path]) -> Sources:
         if path.name in found.texts:
             raise typer.BadParameter(f"there are two documents {path.name}", param_hint="PATH")
         try:
-            found.texts[path.name] = path.read_text(encoding="utf-8")
+            # Byte for byte: to read a lone carriage return as an end of line would hide it from the mesh, which refuses it.
+            found.texts[path.name] = path.read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint="PATH") from None
         found.files[path.name] = path
@@ -98,9 +99,14 @@ def changes_between(before: policy_pb.PolicySet, after: policy_pb.PolicySet) -> 
         if old.get(name) == new.get(name):
             continue
         yield " ", name
-        lines = difflib.unified_diff(old.get(name, "").splitlines(), new.get(name, "").splitlines(), n=0, lineterm="")
+        lines = difflib.unified_diff(lines_of(old.get(name, "")), lines_of(new.get(name, "")), n=0, lineterm="")
         # The first two lines name the files, and others say where a change begins.
         yield from ((line[0], line[1:]) for line in list(lines)[2:] if line[0] in "+-")
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a document as Cedar counts them: other characters that end a line elsewhere end none here."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _files(path: Path) -> list[Path]:
@@ -113,5 +119,5 @@ def _files(path: Path) -> list[Path]:
 
 
 def _line(text: str, number: int) -> str | None:
-    lines = text.split("\n")
-    return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else None
+    lines = lines_of(text)
+    return lines[number - 1] if 0 < number <= len(lines) else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.exits import exit_code
 from toolmesh_sdk.cli.failures import reported
 from toolmesh_sdk.cli.given import json_file
 from toolmesh_sdk.cli.place import Place
@@ -42,19 +43,31 @@ def register(
 ) -> None:
     """Register versions of tools: each is admitted as a whole or refused with everything that is wrong with it.
 
-    What was registered before with the same content is left as it is, so the command can be repeated.
+    What was registered before with the same content is left as it is, so the command can be repeated. The first that is refused ends
+    it, and those before it stay. With --json: {"registered": [...]}, beside the error where there is one.
     """
     from toolmesh.registry.v1.registry_service_pb2 import RegisterToolRequest
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
+    from toolmesh_sdk.cli.documents import document
+
     read = [_manifest(path) for path in manifests]
     with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
-        stub = RegistryServiceStub(transport.channel)
+        stub, done = RegistryServiceStub(transport.channel), []
         for manifest in read:
             request = RegisterToolRequest(manifest=manifest, draft=draft)
-            with _in_its_own_terms():
-                answer = transport.unary(stub.RegisterTool, request, None, repeatable=True)
-            _tell(answer, as_json)
+            try:
+                with _in_its_own_terms():
+                    done.append(transport.unary(stub.RegisterTool, request, None, repeatable=True))
+            except ToolmeshError as error:
+                if not as_json:
+                    raise
+                output.print_json({"registered": [document(each) for each in done], "error": error.to_dict()})
+                raise typer.Exit(exit_code(error)) from None
+            if not as_json:
+                _tell(done[-1])
+    if as_json:
+        output.print_json({"registered": [document(each) for each in done]})
 
 
 @contextmanager
@@ -76,12 +89,7 @@ def _manifest(path: Path) -> tool_manifest_pb2.ToolManifest:
     return manifest_from(json_file(path, "MANIFEST"))
 
 
-def _tell(answer: registry_service_pb2.RegisterToolResponse, as_json: bool) -> None:
-    from toolmesh_sdk.cli.documents import document
-
-    if as_json:
-        output.print_json(document(answer))
-        return
+def _tell(answer: registry_service_pb2.RegisterToolResponse) -> None:
     said = "registered" if answer.created else "was registered already"
     output.out().print(output.text(f"{short(answer.version.name)} {said}"))
     for finding in answer.warnings:

@@ -141,12 +141,14 @@ def _changes(result: Result) -> list[str]:
         if each.source != "default"
     ]
     undo = result.compensation
-    return [*arguments, *effects, *([f"to undo it: {_undo_command(undo)}"] if undo is not None else [])]
+    undone = [] if undo is None else [f"to undo it: {_undo_command(undo, result.invocation_id)}"]
+    return [*arguments, *effects, *undone]
 
 
-def _undo_command(undo: Compensation) -> str:
-    words = ["toolmesh", "call", short(undo.tool)]
-    return shlex.join(words if undo.arguments is None else [*words, json.dumps(undo.arguments, ensure_ascii=False)])
+def _undo_command(undo: Compensation, invocation_id: str) -> str:
+    given = [] if undo.arguments is None else [json.dumps(undo.arguments, ensure_ascii=False)]
+    # What undoes a change is a change itself, and mostly asks for a key; one call is undone once.
+    return shlex.join(["toolmesh", "call", short(undo.tool), *given, "--key", f"undo-{invocation_id}"])
 
 
 def _fetch_command(part: Stored) -> str:

@@ -70,14 +70,15 @@ def archive(
         bool, typer.Option("--drop", help="Drop the records from the database, too; the export is then all there is.")
     ] = False,
     key: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--key",
-            envvar="TOOLMESH_AUDIT_KEY",
+            envvar=options.KEY_VARIABLE,
+            callback=options.key_given,
             help="The log's verifier key, or a file that holds it.",
             show_default="the one that the log names",
         ),
-    ] = "",
+    ] = None,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -111,7 +112,7 @@ def archive(
 
 @reported
 def erase(
-    sequence: Annotated[int, typer.Argument(min=0, help="The record's place in the log.")],
+    sequence: Annotated[int, typer.Argument(min=0, max=options.MOST, help="The record's place in the log.")],
     reason: Why,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",

@@ -13,6 +13,7 @@ import typer
 from toolmesh_sdk.cli import bounds, options, output
 from toolmesh_sdk.cli.claims import claims_of, listed, seconds_of
 from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.given import stdin_text
 from toolmesh_sdk.cli.place import LOCAL_SCOPES, LOCAL_USER, Place, open_client
 from toolmesh_sdk.cli.token_report import token_rows
 from toolmesh_sdk.errors import ToolmeshError
@@ -251,7 +252,7 @@ def _add_part(
 
 
 def _token_text(token: str) -> str:
-    return (sys.stdin.read() if token == options.STDIN else token).strip()
+    return (stdin_text("TOKEN") if token == options.STDIN else token).strip()
 
 
 def _token_id(what: str) -> str:

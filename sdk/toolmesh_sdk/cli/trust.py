@@ -9,13 +9,16 @@ import typer
 
 from toolmesh_sdk.cli import options, output
 from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.lifecycle import Name, Reason, Version
+from toolmesh_sdk.cli.lifecycle import Reason, Version
 from toolmesh_sdk.cli.place import Place
 from toolmesh_sdk.cli.steward import as_caller, as_steward, short, version_name
 from toolmesh_sdk.cli.vouching import audited, verify
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import trust_service_pb2 as pb
+
+
+Tool = Annotated[str, typer.Argument(metavar="NAME", help="The tool as a whole, such as echo or acme.send_email.")]
 
 
 class Stage(StrEnum):
@@ -35,7 +38,7 @@ def add_to(app: typer.Typer) -> None:
 
 @reported
 def trust(
-    name: Name,
+    name: Tool,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,
@@ -89,7 +92,7 @@ def rate(
 
 @reported
 def promote(
-    name: Name,
+    name: Tool,
     reason: Reason = "",
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
@@ -111,7 +114,7 @@ def promote(
 
 @reported
 def demote(
-    name: Name,
+    name: Tool,
     stage: Annotated[Stage, typer.Argument(help="The earlier stage to go back to.")],
     reason: Reason,
     timeout: options.Timeout = 30.0,
@@ -135,7 +138,7 @@ def demote(
 
 @reported
 def revoke(
-    name: Name,
+    name: Tool,
     reason: Reason,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
@@ -157,7 +160,7 @@ def revoke(
 
 @reported
 def reinstate(
-    name: Name,
+    name: Tool,
     reason: Reason,
     timeout: options.Timeout = 30.0,
     state: options.State = None,

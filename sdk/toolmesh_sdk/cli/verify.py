@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
 from toolmesh_sdk.cli import options, output
+from toolmesh_sdk.cli.bounds import said
 from toolmesh_sdk.cli.failures import report as report_failure
+from toolmesh_sdk.cli.failures import report_unforeseen
 from toolmesh_sdk.cli.place import Place, open_client
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
     from toolmesh_sdk.audit import Finding, Note, Report, VerifierKey
 
+Parameters = ParamSpec("Parameters")
 _CANNOT_VERIFY = 2
 _SHOWN = 10
 
 
+def _accusing_nobody(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Keep exit code 1 for evidence of tampering: whatever else goes wrong, such as a full disk, is no verdict about the log."""
+
+    @wraps(command)
+    def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except Exception as error:
+            report_unforeseen(error)
+            raise typer.Exit(_CANNOT_VERIFY) from None
+
+    return run
+
+
+@_accusing_nobody
 def verify(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="An export; without one, the log of a running mesh.")
     ] = None,
     key: Annotated[
-        str, typer.Option("--key", envvar="TOOLMESH_AUDIT_KEY", help="The log's verifier key, or a file that holds it.")
-    ] = "",
+        str | None,
+        typer.Option(
+            "--key",
+            envvar=options.KEY_VARIABLE,
+            callback=options.key_given,
+            help="The log's verifier key, or a file that holds it.",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that you kept, as a file; may be repeated.")
     ] = None,
     witness: Annotated[
-        str, typer.Option(help="The key of a witness that must have co-signed, or a file that holds it; for an export.")
-    ] = "",
+        str | None,
+        typer.Option(
+            callback=said,
+            help="The key of a witness that must have co-signed, or a file that holds it; for an export.",
+            show_default=False,
+        ),
+    ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Demand whole shards, and from the first on if several; for an export.")
     ] = False,
@@ -71,11 +107,20 @@ def verify(
         except ToolmeshError as error:
             report_failure(error, as_json=as_json)
             raise typer.Exit(_CANNOT_VERIFY) from None
-    if as_json:
-        output.print_json(report.to_dict())
-    else:
-        _show(report)
+    _print(report, as_json=as_json)
     raise typer.Exit(report.exit_code)
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    """Print the report. Whoever stops reading it, as `head` does, changes nothing about the verdict."""
+    try:
+        if as_json:
+            output.print_json(report.to_dict(), flush=True)
+        else:
+            _show(report)
+    except (BrokenPipeError, SystemExit):
+        # Rich has said so by the latter; what is still buffered would be complained about when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _online(
@@ -96,7 +141,10 @@ def _online(
         )
         report = check.run()
     if report.exit_code == 0 and check.key is not None:
-        save(path, Kept(check.key.text, {**remembered.notes, **check.newest}))
+        try:
+            save(path, Kept(check.key.text, {**remembered.notes, **check.newest}))
+        except OSError as error:
+            report.problems.append(f"{path} cannot be written, so the next time has nothing to compare with: {error}")
     return report
 
 
