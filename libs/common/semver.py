@@ -96,6 +96,14 @@ class Constraint:
         core = version.core
         return any(low <= core and (end is None or core < end) for low, end in self.releases)
 
+    def means(self, version: Version) -> bool:
+        """Say whether a version is accepted and, where a build is named, has that build: precedence ignores builds, but who names one
+        means it."""
+        if "+" not in self.text:
+            return self.accepts(version)
+        parts = (part.strip().partition("+") for part in self.text.split("||"))
+        return any(_alternative(rest).accepts(version) and build in ("", version.build) for rest, _, build in parts)
+
     def within(self, other: Constraint) -> bool:
         """Say whether everything that this accepts is accepted by the other one too."""
         return self.prereleases <= other.prereleases and all(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from libs.common.clock import Clock
 from libs.common.errors import MeshError
 from libs.common.names import ToolName
-from libs.common.semver import Constraint, Version
+from libs.common.semver import Constraint
 from services.executor.adapters.versions import Entry
 from services.executor.domain import errors
 from services.executor.domain.tool import Tool
@@ -135,8 +135,5 @@ def _facts(entry: Entry) -> tuple[str, str, str]:
 
 def _meant(entries: Iterable[Entry], constraint: str) -> list[Entry]:
     """The versions that a constraint accepts, the highest first."""
-    accepts = Constraint.parse(constraint).accepts
-    # Precedence ignores builds, but who names a build means that build.
-    build = Version.parse(constraint.strip()).build if "+" in constraint else ""
-    found = [entry for entry in entries if accepts(entry.version) and build in ("", entry.version.build)]
-    return sorted(found, key=lambda entry: entry.version, reverse=True)
+    meant = Constraint.parse(constraint).means
+    return sorted((entry for entry in entries if meant(entry.version)), key=lambda entry: entry.version, reverse=True)

@@ -93,6 +93,7 @@ def test_an_alias_leads_to_its_tool_and_never_hides_one() -> None:
 def test_who_names_a_build_means_that_build() -> None:
     made = catalog(("1.0.0+a", "AVAILABLE"), ("1.0.0+b", "AVAILABLE"))
     assert made.resolve("say", "1.0.0+a").version == "1.0.0+a"
+    assert made.resolve("say", "2.x || 1.0.0+b").version == "1.0.0+b"
     assert refused(made, "say", "1.0.0+c").reason is Reason.TOOL_VERSION_NOT_FOUND
 
 

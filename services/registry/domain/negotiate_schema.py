@@ -16,6 +16,7 @@ from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.jsonio import JsonValue
 from services.registry.domain.compatibility.budget import OverBudgetError
+from services.registry.domain.compatibility.comparison import called_with
 from services.registry.domain.compatibility.differences import (
     UNSHOWN,
     ChangeKind,
@@ -101,7 +102,7 @@ def _missing(manifest: Manifest, expectations: Expectations, schemas: SchemaChec
     diff = SchemaDiff(schemas)
     found: list[Difference] = []
     if isinstance(expectations.input, dict) and expectations.asks_input:
-        found += _not_accepted(diff, expectations.input, closed(manifest.input["schema"]))
+        found += _not_accepted(diff, expectations.input, called_with(manifest, schemas))
     if isinstance(expectations.output, dict) and expectations.asks_output:
         found += _not_returned(diff, expectations.output, manifest.output["schema"])
     return found
@@ -133,10 +134,10 @@ def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
         }
     for gap in _gaps(diff, offered, least):
         yield _told("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
-    shape = SchemaShape(offered)
+    declared = SchemaShape(offered).below()
     for name in optional:
         field = {**_definitions(expected), "properties": {name: expected["properties"][name]}}
-        if not shape.declares(f"/{escape(name)}") or _gaps(diff, offered, field):
+        if ("properties", escape(name)) not in declared or _gaps(diff, offered, field):
             gap = Gap("/properties", "gone", name)
             yield _told("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
 

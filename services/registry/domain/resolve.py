@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from libs.common.names import ToolName
-from libs.common.semver import Constraint, Version
+from libs.common.semver import Constraint
 from services.registry.domain.errors import version_may_not_run, version_not_found, version_past_sunset
 from services.registry.domain.model import LifecycleState, VersionHead
 
@@ -46,10 +46,8 @@ def latest_for_new_work(heads: Sequence[VersionHead]) -> VersionHead | None:
 
 def matches(heads: Sequence[VersionHead], constraint: str) -> list[VersionHead]:
     """Return the versions that a constraint accepts, the highest last. Nonsense raises INVALID_REQUEST."""
-    accepts = Constraint.parse(constraint).accepts
-    asked_build = _build_of(constraint)
-    found = [h for h in heads if accepts(h.version) and asked_build in ("", h.version.build)]
-    return sorted(found, key=lambda head: head.version)
+    meant = Constraint.parse(constraint).means
+    return sorted((head for head in heads if meant(head.version)), key=lambda head: head.version)
 
 
 def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
@@ -67,8 +65,3 @@ def _choose(matching: Sequence[VersionHead], now: datetime) -> VersionHead | Non
             if effective_state(head, now) in wanted:
                 return head
     return None
-
-
-def _build_of(constraint: str) -> str:
-    # Precedence ignores builds, so the parser would let `1.0.0+a` mean `1.0.0+b`; who names a build means that build.
-    return Version.parse(constraint.strip()).build if "+" in constraint else ""

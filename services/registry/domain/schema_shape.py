@@ -62,19 +62,24 @@ class SchemaShape:
         any index, `-` or `*`."""
         level = [self.root]
         for token in pointer.split("/")[1:]:
-            wanted = {("properties", token)}
+            wanted = [("properties", token)]
             if token in ("-", "*") or token.isdigit():
-                wanted |= {("items", ""), ("prefixItems", token)}
-            level = [
-                child
-                for schema in self.in_place(*level)
-                for keyword, key, child in _children(schema)
-                # A property of schema `false` is forbidden, not declared.
-                if (keyword, key) in wanted and child is not _NOTHING
-            ]
+                wanted += [("items", ""), ("prefixItems", token)]
+            below = self.below(*level)
+            level = [child for step in wanted for child in below.get(step, ())]
             if not level:
                 return False
         return True
+
+    def below(self, *starts: Schema) -> Mapping[tuple[str, str], list[Schema]]:
+        """Return what schemas, and all that apply to the same value, hold: by keyword and escaped key."""
+        found: dict[tuple[str, str], list[Schema]] = {}
+        for schema in self.in_place(*starts):
+            for keyword, key, child in _children(schema):
+                # A property of schema `false` is forbidden, not declared.
+                if child is not _NOTHING:
+                    found.setdefault((keyword, key), []).append(child)
+        return found
 
     def evaluations(self, limit: int) -> int:
         """Return how many subschemas one evaluation visits with every reference followed, or `limit` if it is more.

@@ -239,6 +239,19 @@ def test_a_schema_with_too_many_parts_is_refused() -> None:
     assert broken(message) == {("output.schema", "schema.size")}
 
 
+def test_an_example_may_leave_out_what_the_mesh_fills_in_and_nothing_else() -> None:
+    def asking(default: Any, policy: Any) -> pb.ToolManifest:
+        message = reader()
+        properties = {**INPUT["properties"], "unit": {"type": "string", "default": default}}  # type: ignore[dict-item]
+        input_schema({**INPUT, "properties": properties, "required": ["text", "unit"]})(message)
+        message.input.mutation_policy = policy
+        return message
+
+    assert broken(asking("m", pb.INPUT_MUTATION_POLICY_DEFAULTS)) == set()
+    assert broken(asking(5, pb.INPUT_MUTATION_POLICY_DEFAULTS)) == {("input.examples[0].arguments", "example.required")}
+    assert broken(asking("m", pb.INPUT_MUTATION_POLICY_NONE)) == {("input.examples[0].arguments", "example.required")}
+
+
 def test_nested_free_form_objects_are_not_arguments_and_stay_allowed() -> None:
     schema = {"type": "object", "properties": {"labels": {"type": "object", "additionalProperties": True}}}
     message = reader()

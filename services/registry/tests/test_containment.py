@@ -12,6 +12,9 @@ from services.registry.domain.compatibility.budget import MAX_STEPS, Budget, Ove
 from services.registry.domain.compatibility.containment import Proof, containment_gaps
 from services.registry.domain.compatibility.places import Document, Place
 from services.registry.domain.compatibility.sameness import Sameness
+from services.registry.domain.compatibility.schemas import SchemaDiff, removed_fields
+from services.registry.domain.conjuncts.schemas import schema_violations
+from services.registry.domain.negotiate_schema import _not_accepted, _not_returned
 from services.registry.tests.truth import shown_contained
 
 STR, INT, NUM, OBJ = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "object"}
@@ -234,6 +237,47 @@ def test_the_gap_says_where_and_which() -> None:
         ("/properties/a", "type", ""),
         ("/properties/deep/properties/x", "maxLength", ""),
     }
+
+
+def chain(end: Any, length: int = 95) -> Any:
+    """A schema whose references lead deep, within what is admitted."""
+    parts = {f"a{n}": obj(x={"$ref": f"#/$defs/a{n + 1}"}) for n in range(length)}
+    return {"$ref": "#/$defs/a0", "$defs": {**parts, f"a{length}": end}}
+
+
+def test_references_may_lead_deeper_than_the_stack_goes() -> None:
+    assert list(schema_violations("", chain(STR), JsonSchemaChecker())) == []
+    assert shown_contained(chain(STR), chain(STR))
+    assert not shown_contained(chain(STR), chain(INT))
+
+
+class Watched(dict[str, Any]):
+    """Properties that count how often they are read through."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.read = 0
+
+    def items(self) -> Any:
+        self.read += 1
+        return super().items()
+
+
+def test_fields_of_a_schema_that_refers_to_itself_are_compared_in_bounded_work() -> None:
+    properties = Watched({f"p{n}": {"$ref": "#"} for n in range(1_900)})
+    tree = {"type": "object", "properties": properties}
+    removed = [difference.path for difference in removed_fields("", tree, obj(**{**properties, "p7": False}))]
+    assert removed[0] == "#/p7"
+    assert properties.read < 200
+
+
+@pytest.mark.parametrize("compared", [_not_accepted, _not_returned])
+def test_many_expectations_of_a_large_schema_are_compared_in_bounded_work(compared: Any) -> None:
+    offered = Watched({f"p{n}": STR for n in range(1_000)})
+    expected = obj(**{f"q{n}": STR for n in range(1_000)})
+    missing = list(compared(SchemaDiff(JsonSchemaChecker()), expected, shut({"type": "object", "properties": offered})))
+    assert len(missing) >= 1_000
+    assert offered.read < 500
 
 
 def many_choices() -> tuple[Any, Any]:

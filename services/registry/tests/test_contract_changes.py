@@ -100,6 +100,7 @@ CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("output.sensitive_fields", add("output.sensitive_fields", "/echoed"), MINOR, MAJOR),
     ("output.paginated", put("output.paginated", True), MAJOR, MAJOR),
     ("input.argument_mode", put("input.argument_mode", pb.ARGUMENT_MODE_TEXT), MAJOR, MAJOR),
+    ("input.mutation_policy", put("input.mutation_policy", pb.INPUT_MUTATION_POLICY_DEFAULTS), MINOR, MAJOR),
     ("title", put("title", "Another title"), PATCH, PATCH),
     ("description", put("description", "Says the same in other words."), PATCH, PATCH),
     ("execution.entry_point", put("execution.entry_point", "https://two.example.com"), PATCH, PATCH),
@@ -166,6 +167,42 @@ def test_a_required_argument_with_a_default_breaks_nobody_where_the_mesh_fills_i
     properties["unit"] = {"type": "string", "default": 5}
     new.input.schema = dump({**INPUT, "properties": properties, "required": ["text", "unit"]})
     assert found(reader(), new)[0] is MAJOR
+
+
+def completed(required: list[str], *, more: dict[str, Any] | None = None, **properties: Any) -> pb.ToolManifest:
+    """A tool whose arguments the mesh completes."""
+    message = reader()
+    message.input.mutation_policy = pb.INPUT_MUTATION_POLICY_DEFAULTS
+    message.input.schema = dump(
+        {**INPUT, "properties": {**INPUT["properties"], **properties}, "required": required, **(more or {})}
+    )  # type: ignore[dict-item]
+    return message
+
+
+UNIT = {"type": "string", "default": "m"}
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        completed(["text", "unit"], unit={"type": "string"}),
+        completed(["text", "unit"], unit={"type": "string", "default": 5}),
+        completed(["text"], unit={"type": "string", "default": 5}),
+        completed(["text"], unit=UNIT, more={"dependentRequired": {"unit": ["times"]}}),
+    ],
+    ids=["no default", "a wrong one", "a wrong one that nobody asks for", "something beside it"],
+)
+@pytest.mark.parametrize("unit", [UNIT, {"$ref": "#/$defs/unit"}], ids=["its own", "referred to"])
+def test_who_leaves_an_argument_to_its_default_may_go_on_doing_so(unit: dict[str, Any], new: pb.ToolManifest) -> None:
+    old = completed(["text", "unit"], unit=unit, more={"$defs": {"unit": UNIT}})
+    assert found(old, old)[0] is Bump.NONE
+    assert found(old, new)[0] is MAJOR
+
+
+def test_a_default_that_comes_or_goes_is_a_change_of_what_happens() -> None:
+    without, within = completed(["text"], unit={"type": "string"}), completed(["text"], unit=UNIT)
+    assert found(without, within) == (MINOR, {("input.schema#/properties/unit", "additive")})
+    assert found(within, without) == (MINOR, {("input.schema#/properties/unit", "additive")})
 
 
 def test_another_default_is_a_change_of_what_happens() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from toolmesh.registry.v1 import registry_service_pb2 as pb
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
 from libs.common.jsonio import dump
 from services.registry.tests.calls import PATIENCE, refusal
 from services.registry.tests.conftest import Replica
-from services.registry.tests.manifests import reader
+from services.registry.tests.manifests import INPUT, reader
 
 FULL, PARTIAL, NOT = pb.SCHEMA_MATCH_FULL, pb.SCHEMA_MATCH_PARTIAL, pb.SCHEMA_MATCH_INCOMPATIBLE
 TEXT, COUNT = {"type": "string", "maxLength": 10}, {"type": "integer", "minimum": 1}
@@ -70,6 +71,16 @@ async def test_the_version_is_the_one_that_the_constraint_means(registry: Replic
     assert answer.version.endswith("/versions/1.0.0")
     error = await refusal(negotiate(stub, version_constraint="^3"))
     assert error.reason is Reason.TOOL_VERSION_NOT_FOUND
+
+
+async def test_what_the_mesh_fills_in_is_not_asked_of_the_agent(registry: Replica) -> None:
+    stub, manifest = registry.stub(), reader()
+    properties = {**INPUT["properties"], "unit": {"type": "string", "default": "m"}}  # type: ignore[dict-item]
+    manifest.input.schema = dump({**INPUT, "properties": properties, "required": ["text", "unit"]})
+    manifest.input.mutation_policy = mpb.INPUT_MUTATION_POLICY_DEFAULTS
+    await stub.RegisterTool(pb.RegisterToolRequest(manifest=manifest), timeout=PATIENCE)
+    assert (await negotiate(stub, expected(["text"], text=TEXT))).match == FULL
+    assert (await negotiate(stub, expected(["unit"], unit={"type": "string"}))).match == NOT
 
 
 async def test_an_expectation_that_is_no_schema_is_refused(registry: Replica) -> None:

@@ -108,6 +108,9 @@ def test_who_names_a_build_means_that_build() -> None:
     assert outcome(heads, "1.0.0") == "1.0.0+linux"
     assert outcome(heads, "1.0.0+linux") == "1.0.0+linux"
     assert outcome(heads, "1.0.0+other") is Reason.TOOL_VERSION_NOT_FOUND
+    assert outcome(heads, "1.0.0+linux || ^2") == "1.0.0+linux"
+    assert outcome(heads, "1.0.0+other || ^2") is Reason.TOOL_VERSION_NOT_FOUND
+    assert outcome([*heads, head("2.1.0+any")], "1.0.0+other || ^2") == "2.1.0+any"
 
 
 def test_a_deprecated_version_ends_at_its_sunset_also_before_anyone_marks_it() -> None:

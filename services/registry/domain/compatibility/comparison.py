@@ -12,9 +12,9 @@ from services.registry.domain.compatibility.numbers import Bump, smallest_bump
 from services.registry.domain.compatibility.schemas import SchemaDiff, closed, with_defaults_filled
 from services.registry.domain.manifest import Document, Manifest
 from services.registry.domain.ports import SchemaChecker
+from services.registry.domain.schema_shape import Schema
 
 _ORDER = {ChangeKind.BREAKING: 0, ChangeKind.ADDITIVE: 1, ChangeKind.NEUTRAL: 2}
-_FILLING = ("defaults", "hooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ def compare(old: Manifest, new: Manifest, checker: SchemaChecker) -> Comparison:
 
 def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[Difference]:
     diff = SchemaDiff(checker)
-    before, after = closed(old.input["schema"]), closed(new.input["schema"])
-    if new.input.get("mutation_policy") in _FILLING:
-        after = with_defaults_filled(after, checker)
+    before, after = called_with(old, checker), called_with(new, checker)
     yield from diff.differences("manifest.input.schema", Side.INPUT, before, after)
     if "runtime_schema" in old.input or "runtime_schema" in new.input:
         before, after = closed(_runtime(old.input)), closed(_runtime(new.input))
@@ -47,6 +45,14 @@ def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[D
     if "error_schema" in old.output or "error_schema" in new.output:
         errors = (old.output.get("error_schema", {}), new.output.get("error_schema", {}))
         yield from diff.differences("manifest.output.error_schema", Side.OUTPUT, *errors)
+
+
+def called_with(manifest: Manifest, checker: SchemaChecker) -> Schema:
+    """Return the schema of what callers send: nothing undeclared, and not what the mesh fills in for them."""
+    schema = closed(manifest.input["schema"])
+    return (
+        with_defaults_filled(schema, checker) if manifest.input.get("mutation_policy") in contract.FILLING else schema
+    )
 
 
 def _runtime(part: Document) -> Any:

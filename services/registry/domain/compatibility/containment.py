@@ -34,7 +34,10 @@ _CONDITION = ("if", "then", "else")
 def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
     """Return where the proof stops that whatever one whole schema accepts another one does; nothing when it is proven.
     Raises OverBudgetError when the search takes too long."""
+    # Before they are read: whoever asks again and again about parts of one schema has it read as often.
+    budget.spend()
     given, goal = Document(narrower), Document(wider)
+    budget.spend((given.size + goal.size) // 16)
     if given.circular or goal.circular:
         return (Gap("", "$ref"),)
     return Proof(checker, budget).gaps((given.whole,), goal.whole)

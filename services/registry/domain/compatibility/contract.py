@@ -66,6 +66,8 @@ CLAIMS = (
 )
 # Demands on the caller or on a person.
 DEMANDS = ("interface.safety.requires_user_interaction", "scheduling.context_modifiers_allowed")
+# Where the mesh fills in defaults and reads texts as their declared types.
+FILLING = frozenset({"defaults", "hooks"})
 # Parts whose every change is a change of what happens.
 FIXED = ("input.argument_mode", "output.paginated")
 # Parts that say nothing about what a call does: text, addresses, and what this comparison is about.
@@ -122,6 +124,14 @@ def _single(old: Document, new: Document) -> Iterator[Difference]:
     if before != after:
         kind = _BREAKING if before and not after else _ADDITIVE
         yield _told("compensation_tool", kind, "is another one" if after else "is not there any more")
+    filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
+    if filled != fills:
+        kind = _ADDITIVE if fills else _BREAKING
+        yield _told(
+            "input.mutation_policy",
+            kind,
+            "arguments are completed now" if fills else "arguments are not completed any more",
+        )
     rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
     if rise:
         yield _told("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")

@@ -33,6 +33,11 @@ class Document:
         self._pointers = {id(schema): pointer for pointer, schema in self._shape.places.items()}
 
     @property
+    def size(self) -> int:
+        """How many subschemas there are."""
+        return len(self._shape.places)
+
+    @property
     def circular(self) -> bool:
         """True if what the schema means is anyone's guess."""
         return self._shape.circular()

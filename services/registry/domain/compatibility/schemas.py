@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from services.registry.domain.compatibility.budget import Budget, OverBudgetError
@@ -17,11 +18,15 @@ from services.registry.domain.compatibility.differences import (
     breaking,
 )
 from services.registry.domain.compatibility.gaps import Gap
+from services.registry.domain.compatibility.values import identity
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.schema_shape import Schema, SchemaShape, escape
 
 _MOST_FIELDS = 2_000
+# A schema that refers to itself declares without end, and every field of it may hold thousands.
+_MOST_LOOKED_AT = 50_000
 _DEEPEST_FIELD = 8
+_MOST_ROUNDS = 10
 
 
 @dataclass
@@ -63,53 +68,41 @@ class SchemaDiff:
 
 def removed_fields(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
     """Yield fields that results declared and do not any more: who reads one finds nothing, though no schema is broken."""
-    shape, gone = SchemaShape(new), set[str]()
-    for pointer in declared(SchemaShape(old)):
-        parent = pointer.rpartition("/")[0]
-        if parent in gone:
-            gone.add(pointer)
-        elif not shape.declares(pointer):
-            gone.add(pointer)
+    for pointer, kept in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
+        if not kept:
             yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is not declared any more")
 
 
-def declared(shape: SchemaShape) -> Iterator[str]:
-    """Yield the JSON Pointers of values that a schema declares, parents first; `-` stands for every item of an array."""
-    level: list[tuple[str, Schema]] = [("", shape.root)]
-    told = set[str]()
+def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
+    """Yield the JSON Pointers of values that the old schema declares, the outer ones first, and whether the new one does; `-` stands
+    for every item of an array. Nothing is said about what is below a field that is gone."""
+    level: list[tuple[str, list[Schema], list[Schema]]] = [("", [old.root], [new.root])]
+    looked = 0
     for _ in range(_DEEPEST_FIELD):
-        below: list[tuple[str, Schema]] = []
-        for pointer, schema in level:
-            for part in shape.in_place(schema):
-                below.extend(_fields(pointer, part))
-        level = [(pointer, schema) for pointer, schema in below if pointer not in told][:_MOST_FIELDS]
-        for pointer, _schema in level:
-            if pointer not in told:
-                told.add(pointer)
-                yield pointer
-        if len(told) >= _MOST_FIELDS:
-            return
-
-
-def _fields(pointer: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    properties = schema.get("properties")
-    for name, child in (properties if isinstance(properties, dict) else {}).items():
-        if isinstance(child, dict) or child is True:
-            yield f"{pointer}/{escape(name)}", child if isinstance(child, dict) else {}
-    if isinstance(schema.get("items"), dict):
-        yield f"{pointer}/-", schema["items"]
+        inner: list[tuple[str, list[Schema], list[Schema]]] = []
+        for pointer, before, after in level:
+            had, has = old.below(*before), new.below(*after)
+            looked += 1 + len(had) + len(has)
+            if looked > _MOST_LOOKED_AT:
+                return
+            for (keyword, key), parts in had.items():
+                if keyword == "properties" or (keyword == "items" and any(parts)):
+                    field, kept = f"{pointer}/{key if keyword == 'properties' else '-'}", has.get((keyword, key), [])
+                    yield field, bool(kept)
+                    inner += [(field, parts, kept)] if kept else []
+        level = inner
 
 
 def changed_defaults(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
     """Yield defaults that are not what they were: nothing is refused, and what happens may differ."""
-    before, after = _defaults(old), _defaults(new)
+    before, after = SchemaShape(old).places, SchemaShape(new).places
     for pointer in sorted(before.keys() & after.keys()):
-        if before[pointer] != after[pointer]:
+        if _default(before[pointer]) != _default(after[pointer]):
             yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default is another one")
 
 
-def _defaults(schema: Schema) -> dict[str, Any]:
-    return {pointer: part["default"] for pointer, part in SchemaShape(schema).places.items() if "default" in part}
+def _default(schema: Schema) -> Hashable:
+    return identity(schema["default"]) if "default" in schema else None
 
 
 def closed(schema: Schema) -> Schema:
@@ -119,19 +112,46 @@ def closed(schema: Schema) -> Schema:
 
 
 def with_defaults_filled(schema: Schema, checker: SchemaChecker) -> Schema:
-    """Return an input schema that asks only for what a caller has to send, where the mesh fills in valid defaults."""
-    properties = schema.get("properties", {})
-    filled = {
-        name
-        for name, part in properties.items()
-        if isinstance(part, dict)
-        and "default" in part
-        and not checker.value_findings(_alone(schema, name), part["default"])
-    }
-    required = [name for name in schema.get("required", ()) if name not in filled]
-    return {**schema, "required": required}
+    """Return an input schema that asks for what a caller has to send where the mesh fills in defaults: not for what has a valid one,
+    but for what has an invalid one, and for what has to be there beside what is filled in."""
+    found = _top_defaults(schema)
+    invalid = _invalid(schema, found, checker)
+    filled = found.keys() - invalid
+    chains = schema.get("dependentRequired", {})
+    beside = (needed for name in sorted(filled) for needed in chains.get(name, ()))
+    needed = dict.fromkeys([*schema.get("required", ()), *sorted(invalid), *beside])
+    return {**schema, "required": [name for name in needed if name not in filled]}
 
 
-def _alone(schema: Schema, name: str) -> dict[str, Any]:
-    definitions = {word: schema[word] for word in ("$defs", "definitions") if word in schema}
-    return {**schema["properties"][name], **definitions}
+def _invalid(schema: Schema, defaults: Mapping[str, Any], checker: SchemaChecker) -> set[str]:
+    """Return which arguments have a default that they do not accept."""
+    alone = {word: schema[word] for word in ("$defs", "definitions", "properties") if word in schema}
+    found = set[str]()
+    for _ in range(_MOST_ROUNDS):
+        left = {name: value for name, value in defaults.items() if name not in found}
+        # All at once, because each time the schema is compiled; a checker names a few problems at a time.
+        findings = checker.value_findings(alone, left)
+        if not findings:
+            return found
+        wrong = {finding.pointer.split("/")[1] for finding in findings if finding.pointer}
+        found |= {name for name in left if escape(name) in wrong}
+    # Whoever has so many wrong ones is not believed about the others.
+    return set(defaults)
+
+
+def _top_defaults(schema: Schema) -> dict[str, Any]:
+    """Return the defaults of arguments, each its own or that of what it refers to."""
+    shape, found = SchemaShape(schema), dict[str, Any]()
+    for name, part in schema.get("properties", {}).items():
+        for said in _chain(shape, part):
+            if "default" in said:
+                found.setdefault(name, said["default"])
+    return found
+
+
+def _chain(shape: SchemaShape, part: Any) -> Iterator[Schema]:
+    """Yield a schema and what it refers to, one after the other. No reference leads back: such schemas are not admitted."""
+    while isinstance(part, Mapping):
+        yield part
+        reference = part.get("$ref")
+        part = shape.target(reference) if isinstance(reference, str) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.jsonio import JsonValue
+from services.registry.domain.compatibility.comparison import called_with
 from services.registry.domain.conjuncts.patterns import MAX_WEIGHT, weight
 from services.registry.domain.manifest import Manifest
 from services.registry.domain.ports import Finding, SchemaChecker
@@ -84,7 +85,7 @@ def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violat
     """Every example passes the tool's own contract, as strictly as a call would. Without valid schemas none is tried."""
     if any(schemas_are_valid(manifest, checker)):
         return
-    strict = _strict(manifest.input["schema"])
+    strict = called_with(manifest, checker)
     for index, example in enumerate(manifest.examples):
         path = f"manifest.input.examples[{index}]"
         for finding in checker.value_findings(strict, example.arguments):
@@ -142,12 +143,6 @@ def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, st
     named = schema.get("patternProperties")
     for pattern in named if isinstance(named, dict) else ():
         yield f"{pointer}/patternProperties", pattern
-
-
-def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
-        return schema
-    return {**schema, "unevaluatedProperties": False}
 
 
 def _inside(path: str, kind: str, finding: Finding) -> Violation:

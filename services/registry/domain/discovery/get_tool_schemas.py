@@ -32,8 +32,9 @@ class Unloaded(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A version with its manifest, and what a context is told of it."""
+    """A version with its manifest, as what it was asked for, and what a context is told of it."""
 
+    asked: str
     version: ToolVersion
     manifest: Manifest
     text: str
@@ -93,7 +94,7 @@ async def get_tool_schemas(wanted: Wanted, *, catalogue: Catalogue, counter: Tok
         if (wanted.budget and spent + tokens > wanted.budget) or (loaded and size + found.head.size > ANSWER_BYTES):
             left.append(Left(reference, Unloaded.OVER_BUDGET, tokens))
             continue
-        loaded.append(Loaded(found, manifest, text, tokens))
+        loaded.append(Loaded(reference, found, manifest, text, tokens))
         spent, size = spent + tokens, size + found.head.size
     return await _counted(wanted, loaded, left, tokenizer, counter)
 
@@ -107,7 +108,7 @@ async def _counted(
         if not loaded or not wanted.budget or total <= wanted.budget:
             return Schemas(wanted.tier, loaded, left, total, tokenizer)
         dropped = loaded.pop()
-        left.append(Left(dropped.version.head.name, Unloaded.OVER_BUDGET, dropped.tokens))
+        left.append(Left(dropped.asked, Unloaded.OVER_BUDGET, dropped.tokens))
 
 
 async def _version(
