@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import string
 from collections.abc import Iterator
 
 from libs.common.redaction.arithmetic import entropy
@@ -51,8 +52,10 @@ _KEYS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 )
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{10,4096}+\.eyJ[A-Za-z0-9_-]{4,16384}+(?:\.[A-Za-z0-9_-]{0,4096}+)?")
 _ENCODED = re.compile(r"[A-Za-z0-9_-]+")
-_PEM = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_PEM = re.compile(r"-----(BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = "-----END "
+# What stands between the first and the last line of one, with the ends of its lines also as JSON writes them.
+_PEM_BODY = string.ascii_letters + string.digits + "+/=\\ \t\r\n"
 _BEARER = re.compile(r"\b(bearer|basic)[ :]{1,2}([A-Za-z0-9._~+/-]{8,4096}+={0,2})", re.I)
 _AUTHORIZATION = re.compile(r"authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?\Z", re.I)
 _URL_LOGIN = re.compile(r"://([^\s/:@\"'<>]{0,128}):([^\s/@\"'<>]{1,256})@(?=[\w.\[-])")
@@ -96,7 +99,7 @@ _ASSIGNED_STEMS = ("pass", "pwd", "cookie", "secret", "key", "token", "sig", "pi
 
 def find_credentials(text: str, lowered: str) -> Iterator[Span]:
     """Yield the secrets in a text, the surest first."""
-    if "-----BEGIN " in text:
+    if "-----BEGIN " in text or _PEM_END in text:
         yield from _private_keys(text)
     if "eyJ" in text:
         yield from _tokens(text)
@@ -146,6 +149,11 @@ def _private_keys(text: str) -> Iterator[Span]:
     end = 0
     for found in _PEM.finditer(text):
         if found.start() < end:
+            continue
+        if found[1] == "END":
+            # Its beginning was cut off, as that of whatever is long when only its last part is kept.
+            start, end = end + len(text[end : found.start()].rstrip(_PEM_BODY)), found.end()
+            yield Span(start, end, PRIVATE_KEY)
             continue
         close = text.find(_PEM_END, found.end())
         line = text.find("-----", close + len(_PEM_END)) if close >= 0 else -1

@@ -43,8 +43,15 @@ class Declared:
 
     @staticmethod
     def covers(place: Place) -> bool:
-        """Say whether the place itself is sensitive."""
-        return () in place.pointers or any(MARK in schema for schema in place.schemas)
+        """Say whether the place itself is sensitive. A text that holds JSON is as soon as any of that is: nobody reads it here."""
+        return () in place.pointers or any(
+            MARK in schema or _marked_anywhere(schema.get("contentSchema")) for schema in place.schemas
+        )
+
+    def covers_names(self, place: Place) -> bool:
+        """Say whether the names of the members of an object are sensitive."""
+        named = [schema["propertyNames"] for schema in place.schemas if "propertyNames" in schema]
+        return any(MARK in schema for schema in self._applicable(named))
 
     def below_key(self, place: Place, key: str) -> Place:
         """Return what is declared about a member of an object."""
@@ -53,6 +60,19 @@ class Declared:
     def below_index(self, place: Place, index: int) -> Place:
         """Return what is declared about an element of an array."""
         return Place(self._applicable(_below_index(place.schemas, index)), _below(place.pointers, str(index)))
+
+    def named(self, pointer: str) -> str:
+        """Return a JSON Pointer without names that are sensitive: it ends where they begin."""
+        place, shown = self.root(), ""
+        for token in _tokens(pointer):
+            if self.covers(place) or self.covers_names(place):
+                break
+            shown += "/" + token.replace("~", "~0").replace("/", "~1")
+            # A pointer does not tell whether a number is a name or a place in a list.
+            below = _below_key(place.schemas, token)
+            below += _below_index(place.schemas, int(token)) if token.isdecimal() and len(token) < 10 else []
+            place = Place(self._applicable(below), _below(place.pointers, token))
+        return shown
 
     def _applicable(self, schemas: Sequence[Any]) -> tuple[dict[str, Any], ...]:
         """Every schema that may speak about the same place, followed through references and combinations."""

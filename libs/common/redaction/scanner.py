@@ -129,9 +129,14 @@ class _Walk:
 
     def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Place | None) -> dict[str, Any]:
         copied: dict[str, Any] = {}
+        repeated: dict[str, int] = {}
         told = self._told(value)
+        hides_names = place is not None and self._declared is not None and self._declared.covers_names(place)
         for key, item in value.items():
-            shown = self._key(key, path, copied)
+            # The name of a member is shown as well, so it is examined as well.
+            spans = [Span(0, len(key), DECLARED)] if hides_names else self._found(key)
+            shown = _untaken(replaced(key, spans) if spans else key, copied, repeated)
+            self.findings.extend(Finding(_pointer((*path, shown)), span.kind) for span in spans)
             below, under = (*path, shown), self._at_key(place, key)
             kind = self._scanner.names.means(key, item) or (told if key == "value" else "")
             # What is declared says so, whatever its name would have said.
@@ -149,25 +154,18 @@ class _Walk:
                 return kind
         return ""
 
-    def _key(self, key: str, path: tuple[str, ...], taken: dict[str, Any]) -> str:
-        """The name of a member is shown as well, so it is examined as well."""
-        if len(key) < _SHORTEST or not self._scanner.suspects(key) or not (spans := self._scanner.find(key)):
-            return key
-        shown = replaced(key, spans)
-        while shown in taken:
-            shown += "'"
-        self.findings.extend(Finding(_pointer((*path, shown)), span.kind) for span in spans)
-        return shown
-
     def _text(self, text: str, path: tuple[str, ...]) -> str:
         self._characters -= len(text)
         if self._characters < 0:
             return self._removed(path, UNEXAMINED)
-        spans = self._scanner.find(text) if len(text) >= _SHORTEST and self._scanner.suspects(text) else []
+        spans = self._found(text)
         if not spans:
             return text
         self.findings.extend(Finding(_pointer(path), span.kind) for span in spans)
         return replaced(text, spans)
+
+    def _found(self, text: str) -> list[Span]:
+        return self._scanner.find(text) if len(text) >= _SHORTEST and self._scanner.suspects(text) else []
 
     def _removed(self, path: tuple[str, ...], kind: str) -> str:
         self.findings.append(Finding(_pointer(path), kind))
@@ -194,6 +192,15 @@ class _PlainCharacters(dict[int, int]):
 
 
 _PLAIN = _PlainCharacters()
+
+
+def _untaken(name: str, taken: dict[str, Any], repeated: dict[str, int]) -> str:
+    """Return a name that no other member has. They are numbered, so that of very many none is compared with all the others."""
+    free = name
+    while free in taken:
+        repeated[name] = nth = repeated.get(name, 0) + 1
+        free = f"{name}'{nth}" if nth > 1 else f"{name}'"
+    return free
 
 
 def _pointer(path: tuple[str, ...]) -> str:

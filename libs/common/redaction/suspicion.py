@@ -27,7 +27,7 @@ _OPTION = rf"--[a-z0-9-]{{0,34}}(?:{_STEMS})[a-z-]{{0,12}}\s"
 # Between groups of digits that lie apart, also as JSON writes it.
 _APART = r"(?:[\t\n]|\r\n|  |(?:\\r)?\\[tn])"
 _KEYS = (
-    r"@| -u |eyJ|-----BEGIN |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_|_live_|_test_|whsec_|npm_"
+    r"@| -u |eyJ|-----BEGIN |-----END |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_|_live_|_test_|whsec_|npm_"
     r"|dop_v1_|shpat_|xox[abeoprs][-.]|xapp-|GOCSPX-|glpat-|pypi-|sk-"
 )
 # A long run, a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.

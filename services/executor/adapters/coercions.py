@@ -16,6 +16,7 @@ import jsonschema_rs
 from libs.common.canonical import canonical
 from libs.common.errors import Violation
 from libs.common.jsonio import MAX_DEPTH, parse_object
+from services.executor.adapters.schemas import has_many_parts
 from services.executor.domain.coercion import Unread, reading
 from services.executor.domain.inputs import COERCION
 from services.executor.domain.intake import Coerced
@@ -80,7 +81,7 @@ class Coercer:
         """A value read again and again until there is nothing more to read, every edit, and what would be lost. `base` is where it stands."""
         made: dict[Path, Edit] = {}
         for _ in range(_MAX_ROUNDS):
-            if not budget.take():
+            if not budget.take() or has_many_parts(value):
                 break
             edits, losses = self._edits(validator.iter_errors(value), value, base, budget)
             if losses:

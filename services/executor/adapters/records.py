@@ -13,7 +13,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.book import ScannerBook
 from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
-from services.executor.domain.tool import Effect
+from services.executor.domain.tool import Effect, Tool
 
 WRITER = "executor"
 _EVENTS = {event: event.value.lower() for event in Event}
@@ -111,7 +111,7 @@ class RecordWriter:
         if record.preview:
             form["preview"] = True
         if record.changes:
-            told = [f"{change.source} {change.path} {change.reason}" for change in record.changes]
+            told = [f"{change.source} {_place(record.tool, change.path)} {change.reason}" for change in record.changes]
             form["argument_changes"] = self._listed(told, record.request)
         if record.hooks:
             form["hooks"] = self._listed(record.hooks, record.request)
@@ -172,6 +172,12 @@ def _add_outcome(form: dict[str, Any], record: Record) -> None:
         form["error_reason"] = f"E{int(reason)} {reason.name}"
     if record.latency is not None:
         form["latency_us"] = int(record.latency * 1e6)
+
+
+def _place(tool: Tool | None, pointer: str) -> str:
+    """Where arguments were changed. What is declared sensitive is so with all the names in it."""
+    declared = None if tool is None else tool.input.declared
+    return pointer if declared is None else declared.named(pointer)
 
 
 def _effects(effects: Iterable[Effect]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -16,6 +16,8 @@ from services.executor.domain.tool import Contract, Default
 
 # Enough to repair a call; a caller that breaks more rules than this will come back anyway.
 _MAX_VIOLATIONS = 100
+# All that is wrong is found and written out before the first of it is seen. For more parts than this that would hold up everybody else.
+MANY_PARTS = 10_000
 # The words of a schema that lead to defaults, and how many references are followed one after the other.
 _SAYING = ("default", "properties", "items", "prefixItems")
 _MAX_REFERENCES = 8
@@ -94,13 +96,34 @@ def _checker(schema: dict[str, Any]) -> Any:
             # A tool inside the process may return anything: what is no JSON satisfies no schema.
             return (Violation("", "json", "has no JSON form"),)
         found: list[Violation] = []
-        for error in validator.iter_errors(value):
+        for error in _first(validator, value) if has_many_parts(value) else validator.iter_errors(value):
             found.extend(_violations(error))
             if len(found) >= _MAX_VIOLATIONS:
                 break
         return found[:_MAX_VIOLATIONS]
 
     return violations
+
+
+def has_many_parts(value: Any) -> bool:
+    """Say whether a value has so many parts that nobody can be told of everything that is wrong with it."""
+    waiting, left = [value], MANY_PARTS
+    while waiting:
+        present = waiting.pop()
+        parts = present.values() if isinstance(present, dict) else present if isinstance(present, list) else ()
+        left -= len(parts)
+        if left < 0:
+            return True
+        waiting.extend(part for part in parts if isinstance(part, dict | list))
+    return False
+
+
+def _first(validator: Any, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    """Yield the first thing that is wrong, and look for no other."""
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
 
 
 def _violations(error: jsonschema_rs.ValidationError) -> Iterable[Violation]:
@@ -112,7 +135,10 @@ def _violations(error: jsonschema_rs.ValidationError) -> Iterable[Violation]:
         jsonschema_rs.ValidationErrorKind.UnevaluatedProperties
         | jsonschema_rs.ValidationErrorKind.AdditionalProperties,
     ):
-        return [Violation(_pointer([*path, name]), kind.name, "is not declared") for name in kind.unexpected]
+        return [
+            Violation(_pointer([*path, name]), kind.name, "is not declared")
+            for name in kind.unexpected[:_MAX_VIOLATIONS]
+        ]
     return [Violation(_pointer(path), kind.name, error.message[:300])]
 
 

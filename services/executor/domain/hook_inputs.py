@@ -74,12 +74,15 @@ def _restored(answered: Any, shown: Any, whole: Any) -> Any:
 
 
 def _hidden(whole: Any, shown: Any) -> Iterator[str]:
-    """Every text and number that is not shown as it is; those of a letter or two say nothing, and would be found everywhere."""
+    """Every text, number and name that is not shown as it is; those of a letter or two say nothing, and would be found everywhere."""
     if _equal(whole, shown):
         return
     if isinstance(whole, dict):
         for key, member in whole.items():
-            yield from _hidden(member, shown.get(key) if isinstance(shown, dict) else None)
+            there = isinstance(shown, dict) and key in shown
+            if isinstance(shown, dict) and not there and len(key) >= _SHORTEST_HIDDEN:
+                yield key
+            yield from _hidden(member, shown[key] if there else None)
     elif isinstance(whole, list):
         for place, entry in enumerate(whole):
             there = isinstance(shown, list) and place < len(shown)

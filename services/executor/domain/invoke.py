@@ -22,7 +22,7 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Ran, Request, Result, Settled, Source
 from services.executor.domain.parts import Parts
 from services.executor.domain.replaying import replay
-from services.executor.domain.room import few_changes, few_effects, few_places
+from services.executor.domain.room import few_changes, few_effects, few_places, few_texts
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 from services.executor.domain.uncertain import Doubted, Overtaken, Uncertain, overtaken
@@ -188,7 +188,7 @@ class Invoke:
             deprecation=tool.deprecation,
             evidence=tuple(invocation.evidence),
             policies=invocation.decision.policies if invocation.decision else (),
-            context=invocation.context,
+            context=few_texts(invocation.context),
             effects=few_effects(invocation.effects),
             effect_count=len(invocation.effects),
             costs=invocation.costs,

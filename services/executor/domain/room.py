@@ -18,6 +18,7 @@ EFFECTS_BYTES = 256 * 1024
 UNDO_BYTES = 256 * 1024
 CHANGES_BYTES = 192 * 1024
 PLACES_BYTES = 64 * 1024
+CONTEXT_BYTES = 128 * 1024
 _INDEX = re.compile(r"/[0-9]+(?=/|$)")
 # What Protobuf writes around each of them, at most.
 _AROUND = 16
@@ -27,6 +28,11 @@ T = TypeVar("T")
 def few_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """Return the first effects, as many as there is room for."""
     return _first(effects, _effect_size, EFFECTS_BYTES)
+
+
+def few_texts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the first of what hooks have to say to the model, as many texts as there is room for."""
+    return _first(texts, _place_size, CONTEXT_BYTES)
 
 
 def few_places(pointers: Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Request, Result, Settled, Source
 from services.executor.domain.ports import Claims, ToolView
-from services.executor.domain.room import few_places
+from services.executor.domain.room import few_places, few_texts
 from services.executor.domain.storing import UNAVAILABLE
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 from services.executor.domain.verify import Answer
@@ -144,7 +144,7 @@ class Uncertain:
             sandbox="",
             trace_id=status.trace_id,
             changed=few_places(invocation.changed),
-            context=invocation.context,
+            context=few_texts(invocation.context),
             deprecation=tool.deprecation,
             evidence=status.evidence,
             replayed=True,

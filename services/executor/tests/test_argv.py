@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
-from services.executor.adapters.runners.argv import MAX_ELEMENT_BYTES, argv_of
+from services.executor.adapters.runners.argv import MAX_BYTES, MAX_ELEMENT_BYTES, argv_of
 
 HOSTILE = ["; rm -rf /", "$(id)", "`id`", "a b", "a\nb", "'\"", "*", "~", "a&&b", "|", "\\", "", "{other}", "}}"]
 
@@ -68,6 +68,14 @@ def test_what_no_program_can_be_given_is_refused(value: Any) -> None:
         return
     with pytest.raises(MeshError) as caught:
         argv_of(["--v={v}"], {"v": value})
+    assert caught.value.reason is Reason.INJECTION_DETECTED
+
+
+def test_elements_that_are_too_long_together_are_refused() -> None:
+    element = "x" * (MAX_BYTES // 16)
+    assert argv_of(["{v}"] * 16, {"v": element}) == (element,) * 16
+    with pytest.raises(MeshError) as caught:
+        argv_of(["{v}"] * 17, {"v": element})
     assert caught.value.reason is Reason.INJECTION_DETECTED
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from libs.common.canonical import canonical
 from libs.common.jsonio import dump
 from services.executor.adapters.coercions import Coercer, Edit, applied
+from services.executor.adapters.schemas import MANY_PARTS
 from services.executor.domain.model import Change
 from services.executor.domain.pointers import places, steps_of
 from services.executor.tests.generated import keeping
@@ -253,3 +254,12 @@ def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
     again = SHAPED(once.value)
     assert again.changes == ()
     assert canonical(again.value) == canonical(once.value)
+
+
+def test_of_very_many_values_none_is_read() -> None:
+    read = Coercer(dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}}))
+    few, many = {"list": ["1"] + [1] * 1000}, {"list": ["1"] + [1] * MANY_PARTS}
+    assert [change.path for change in read(few).changes] == ["/list/0"]
+    assert (read(many).value, read(many).changes) == (many, ())
+    within = read({"list": dump(many["list"]).decode()})
+    assert (within.value, [change.path for change in within.changes]) == (many, ["/list"])

@@ -54,6 +54,12 @@ def scratch_left() -> list[Path]:
     return [each for each in Path(tempfile.gettempdir()).glob("toolmesh-runners-*/volumes/*") if each.exists()]
 
 
+async def test_a_module_that_ends_its_process_is_heard_in_the_log(running: Running) -> None:
+    assert (await running.failure(writer("dying:anything"), asked())).reason is Reason.TOOL_CRASHED
+    assert "last words of the module" in running.logged
+    assert (await running.failure(python_tool("tricks/dying:anything"), work())).reason is Reason.TOOL_CRASHED
+
+
 async def test_what_a_run_did_is_seen_and_then_kept(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "sub/b.txt", text="b"), step("remove", "a.txt")))
     assert ran.effects == (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Reason
+from services.executor.adapters.runners.argv import MAX_BYTES
 from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import MIB, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
@@ -44,6 +45,11 @@ async def test_programs_of_the_system_can_be_used(running: Running) -> None:
 
 async def test_evidence_names_the_pack(running: Running) -> None:
     assert str(running.sandbox_for(command_tool(SPEAK))).startswith("process/bubblewrap command tricks@sha256:")
+
+
+async def test_as_much_as_a_program_may_be_given_starts_one(running: Running) -> None:
+    tool = command_tool(SPEAK, "say", "1", *["{text}"] * 15)
+    assert await running.value(tool, work(text="x" * (MAX_BYTES // 16))) == 1
 
 
 async def test_what_could_be_an_option_never_starts(running: Running) -> None:

@@ -197,6 +197,43 @@ async def test_a_tunnel_in_which_nothing_moves_is_closed(opened: Open, origin: O
     assert status_of(answer) == 200
 
 
+@pytest.mark.parametrize("method", ["CONNECT", "POST"])
+async def test_who_only_listens_or_only_speaks_may_do_so_for_as_long_as_something_moves(
+    opened: Open, stack: AsyncExitStack, method: str
+) -> None:
+    """A download in a tunnel, and an upload that is answered at its end: each is silent in one direction."""
+    idle = 1.0
+
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        clock = asyncio.get_running_loop().time
+        ends = clock() + 2 * idle
+        while clock() < ends:
+            writer.write(b"1\r\nx\r\n")
+            await asyncio.sleep(idle / 50)
+        writer.write(b"0\r\n\r\n")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if method == "CONNECT":
+            await slowly(writer)
+        else:
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.write(b"the end")
+        writer.close()
+
+    server = await stack.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
+    port = server.sockets[0].getsockname()[1]
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [port], bounds=Bounds(idle_seconds=idle))
+    reader, writer = await asyncio.open_unix_connection(gate.path)
+    if method == "CONNECT":
+        writer.write(f"CONNECT api.example.com:{port} HTTP/1.1\r\n\r\n".encode())
+    else:
+        url = f"http://api.example.com:{port}/"
+        writer.write(f"POST {url} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        await slowly(writer)
+    assert (await reader.read()).endswith(b"the end")
+    writer.close()
+
+
 async def test_there_are_only_so_many_connections_at_once(opened: Open, stack: AsyncExitStack) -> None:
     gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], bounds=Bounds(connections=2))
     held = [await asyncio.open_unix_connection(gate.path) for _ in range(2)]
@@ -218,6 +255,18 @@ async def test_more_than_the_account_holds_ends_the_connection_and_is_typed(open
     error = error_of(gate.violations)
     assert error is not None
     assert (error.reason, error.metadata["limit"]) == (Reason.RESOURCE_LIMIT_EXCEEDED, "traffic")
+
+
+async def test_a_connection_that_is_kept_spends_what_the_call_has_that_uses_it(opened: Open, origin: Origin) -> None:
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], bounds=Bounds(traffic_bytes=1000))
+    reader, writer = await asyncio.open_unix_connection(gate.path)
+    writer.write(f"CONNECT api.example.com:{origin.port} HTTP/1.1\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    for call in range(1, 4):
+        writer.write(b"x" * 600)
+        await until(lambda sent=call * 600: len(b"".join(origin.received)) >= sent)  # type: ignore[misc]
+        assert gate.take() == ()
+    writer.close()
 
 
 async def test_a_violation_names_the_host_and_belongs_to_one_call(opened: Open) -> None:

@@ -53,6 +53,15 @@ async def test_nesting_is_bounded() -> None:
         await receive(stream(len(body).to_bytes(4, "big") + body), 1000)
 
 
+async def test_what_stands_in_a_text_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "MAX_VALUES", 100)
+    value = {"csv": '1,"[{,' * 200, "rows": ["\\", ",,,"]}
+    assert await receive(stream(framed(value)), 10_000) == value
+    many = {"a": [","] * 200}
+    with pytest.raises(FrameError):
+        await receive(stream(framed(many)), 10_000)
+
+
 async def test_many_small_values_are_refused_before_they_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_VALUES", 100)
     body = b'{"a":[' + b"[]," * 200 + b"0]}"

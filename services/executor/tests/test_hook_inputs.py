@@ -83,6 +83,12 @@ def test_a_mark_that_the_caller_wrote_itself_is_just_a_text() -> None:
     assert with_what_was_hidden(answered, sight(whole)) == {**whole, "more": 1}
 
 
+def test_a_text_tells_no_name_that_is_hidden() -> None:
+    people = Declared.of({"properties": {"people": {"propertyNames": {"x-sensitivity": "pii"}}}}, ())
+    seen = Sight.of({"people": {"ada": 17}}, people, Scanner())
+    assert seen.words("ada is too young", Scanner()) == "[redacted:declared] is too young"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [

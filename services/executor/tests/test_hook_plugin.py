@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -26,6 +27,20 @@ async def crashing(event: dict[str, Any]) -> Any:
 
 async def timing_out(event: dict[str, Any]) -> Any:
     raise TimeoutError
+
+
+async def giving_up(event: dict[str, Any]) -> Any:
+    waited_for = asyncio.get_running_loop().create_future()
+    waited_for.cancel()
+    return await waited_for
+
+
+async def leaving(event: dict[str, Any]) -> Any:
+    raise SystemExit(1)
+
+
+async def waiting(event: dict[str, Any]) -> Any:
+    event["waits"] = await asyncio.Event().wait()
 
 
 async def talking(event: dict[str, Any]) -> Any:
@@ -68,6 +83,8 @@ async def test_nothing_is_too_large_or_too_deep_to_be_shown() -> None:
     [
         (crashing, "crashed"),
         (timing_out, "crashed"),
+        (giving_up, "crashed"),
+        (leaving, "crashed"),
         (talking, "answer_invalid"),
         (babbling, "answer_invalid"),
     ],
@@ -76,6 +93,17 @@ async def test_whatever_it_does_wrong_is_a_failure_of_the_hook(function: Any, ki
     with pytest.raises(HookFailedError) as caught:
         await plugin(function).ask({"phase": "pre"})
     assert caught.value.kind == kind
+
+
+async def test_a_call_that_ends_ends_its_hook() -> None:
+    asked = asyncio.create_task(plugin(waiting).ask({"phase": "pre"}))
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await plugin(waiting).ask({"phase": "pre"})
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,20 @@ async def test_a_call_tells_and_is_told(running: Running) -> None:
     assert "a line for the operator" in running.logged
 
 
+async def test_a_call_may_speak_of_names_that_are_no_text(running: Running) -> None:
+    tool = python_tool("tricks/plain:stutters")
+    ran = await running(tool, work(fails=False))
+    assert (ran.value, ran.effects, ran.costs) == ({}, (Effect("caf?", "update"),), (("caf?", 1),))
+    error = await running.failure(tool, work(fails=True))
+    assert (error.reason, error.message) == (Reason.EXECUTION_FAILED, "caf?")
+    assert "caf?" in running.logged
+
+
+async def test_all_that_a_call_may_say_has_room_beside_the_smallest_result(running: Running) -> None:
+    tool = python_tool("tricks/plain:talks", persists=False, max_result_bytes=2)
+    assert len((await running(tool, work())).effects) == 1000
+
+
 async def test_a_pack_brings_its_libraries(running: Running) -> None:
     assert await running.value(python_tool("tricks/plain:vendored"), work()) == 42
 
@@ -112,7 +126,8 @@ MESS = python_tool("tricks/plain:mess")
 async def test_what_a_call_leaves_is_gone_before_the_next(running: Running) -> None:
     left = await running.value(MESS, work(do="litter"))
     found = await running.value(MESS, work(do="found"))
-    assert found == {"token": left["token"], "tmp": [], "environment": False, "folder": "/tmp", "others": []}
+    nothing = {"tmp": [], "environment": False, "timer": 0, "folder": "/tmp", "others": []}
+    assert found == {"token": left["token"], **nothing}
 
 
 async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:

@@ -11,10 +11,11 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2 as cpb
 
 from libs.common.errors import Reason
+from libs.common.redaction.declared import Declared
 from services.executor.adapters.records import RecordWriter
-from services.executor.domain.model import Event, Payload, Record, Status, Verdict
+from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
-from services.executor.domain.tool import Effect
+from services.executor.domain.tool import Contract, Effect
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
 from tests.harness.records import read
 
@@ -135,3 +136,16 @@ def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -
         caller.session_id,
         caller.peer,
     )
+
+
+def test_changes_are_named_as_far_as_their_names_may_be_shown() -> None:
+    marked = {"x-sensitivity": "pii"}
+    schema = {"properties": {"ages": {"propertyNames": marked}, "home": marked, "list": {"items": {"properties": {}}}}}
+    contract = Contract(lambda value: (), Declared.of(schema, ["/people/*"]))
+    paths = ["/ages/ada", "/home/ada", "/list/0/a~1b", "/people/ada/age", "/7"]
+    record = a_record(
+        tool=a_write_tool(input=contract),
+        changes=tuple(Change(path, "coercion", "string to integer") for path in paths),
+    )
+    told = [change.split(" ")[1] for change in written(record).argument_changes]
+    assert told == ["/ages", "/home", "/list/0/a~1b", "/people/ada", "/7"]

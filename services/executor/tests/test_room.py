@@ -13,8 +13,10 @@ from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from services.executor.adapters.intakes import intake_of
 from services.executor.adapters.schemas import output_contract
 from services.executor.convert import envelope_of, preview_of, response_of, result_of
+from services.executor.domain.hook_answers import MAX_CONTEXTS
+from services.executor.domain.hooks import MAX_HOOKS, Hook, Phase
 from services.executor.domain.model import Change, Forecast, Foreseen, Obligation, Ran
-from services.executor.domain.room import UNDO_BYTES, few_changes, few_effects, few_places, size_beside
+from services.executor.domain.room import UNDO_BYTES, few_changes, few_effects, few_places, few_texts, size_beside
 from services.executor.domain.tool import Confinement, Effect
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_manifest, a_request, a_result, a_tool, a_write_tool
@@ -23,6 +25,14 @@ ANYTHING = output_contract(b'{"type":"object"}', ())
 # As many as a run may have, with names as long as names may be.
 MANY = tuple(Effect(f"file:data/{'long' * 60}/{n}", "create", observed=True) for n in range(100_000))
 FULL = {"content": b"x" * (3 << 20), "undo": b"x" * UNDO_BYTES}
+
+
+class _Saying:
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def ask(self, event: dict[str, Any]) -> Any:
+        return self._answer
 
 
 def writing(ran: Ran) -> World:
@@ -42,6 +52,14 @@ async def test_a_run_that_changed_very_much_is_answered_and_says_how_much() -> N
     assert 0 < len(result.effects) < 100_000
     # Also to whoever asks with the key of the call again.
     assert result_of(envelope_of(result)).effect_count == 100_000
+
+
+async def test_hooks_that_say_very_much_are_heard_as_far_as_there_is_room() -> None:
+    said = {"context": ["x" * 4096] * MAX_CONTEXTS}
+    hooks = [Hook(f"h{n}", Phase.POST, ("*",), 5.0, _Saying(said)) for n in range(MAX_HOOKS)]
+    result = await World(a_tool(output=ANYTHING), hooks=hooks).invoke(a_request())
+    assert response_of(result).ByteSize() < MAX_MESSAGE_BYTES // 4
+    assert len(result.context) >= MAX_CONTEXTS
 
 
 async def test_a_few_changes_are_told_whole() -> None:
@@ -115,6 +133,7 @@ def test_the_fullest_answer_fits() -> None:
         effects=few_effects(MANY),
         effect_count=len(MANY),
         changed=few_places(names),
+        context=few_texts(["x" * 4096] * 1000),
         changes=few_changes([Change(name, "coercion", "string to integer") for name in names]),
         **FULL,
     )

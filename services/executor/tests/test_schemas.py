@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.jsonio import dump
 from libs.common.redaction.scanner import Scanner
-from services.executor.adapters.schemas import SchemaError, defaults_of, input_contract, output_contract
+from services.executor.adapters.schemas import MANY_PARTS, SchemaError, defaults_of, input_contract, output_contract
 
 TEXT = {"properties": {"text": {"type": "string"}}}
 
@@ -105,3 +105,13 @@ def test_what_is_no_json_satisfies_no_schema(value: Any) -> None:
     assert [
         violation.rule for violation in output_contract(b'{"properties":{"a":{"type":"string"}}}', ()).violations(value)
     ] == ["json"]
+
+
+def test_of_very_many_values_the_first_that_is_wrong_is_named_alone() -> None:
+    """Everything wrong with a call of three megabytes takes half a minute to write out, in which nobody else is served."""
+    schema = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}}
+    assert broken(schema, {"list": [1] * (MANY_PARTS - 2) + ["x"]}) == {(f"/list/{MANY_PARTS - 2}", "type")}
+    assert len(broken(schema, {"list": ["x"] * (MANY_PARTS - 1)})) == 100
+    assert broken(schema, {"list": ["x"] * MANY_PARTS}) == {("/list/0", "type")}
+    assert len(broken(schema, {"list": [], **{f"x{n}": n for n in range(MANY_PARTS)}})) == 100
+    assert broken(schema, {"list": [1] * (2 * MANY_PARTS)}) == set()

@@ -50,6 +50,10 @@ def test_what_a_call_says_must_make_sense() -> None:
         call.report_effect("a", "explode")
     with pytest.raises(ValueError):
         call.cost("tokens", -1)
+    with pytest.raises(ValueError):
+        call.report_effect("", "create")
+    with pytest.raises(ValueError):
+        call.cost("tokens", 2**60)
     with pytest.raises(TypeError):
         call.undo({"what": object()})
     with pytest.raises(ValueError):

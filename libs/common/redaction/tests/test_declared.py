@@ -40,6 +40,9 @@ def test_where_nothing_is_sensitive_there_is_nothing_to_do() -> None:
             {"key": REDACTED, "child": {"key": REDACTED, "child": {"key": REDACTED, "n": 1}}},
         ),
         ({"x-sensitivity": "high"}, {"a": 1}, REDACTED),
+        ({"propertyNames": MARKED}, {"ada": 1, "bob": 2}, {REDACTED: 1, f"{REDACTED}'": 2}),
+        ({"propertyNames": {"$ref": "#/$defs/n"}, "$defs": {"n": MARKED}}, {"ada": [1]}, {REDACTED: [1]}),
+        ({"properties": {"a": {"contentSchema": {"properties": {"b": MARKED}}}}}, {"a": '{"b":"s"}'}, {"a": REDACTED}),
     ],
 )
 def test_what_the_schema_marks_is_replaced(schema: Any, value: Any, shown: Any) -> None:

@@ -31,6 +31,18 @@ def test_a_finding_names_place_and_kind_and_never_the_thing() -> None:
     assert CARD not in repr(redacted)
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\\n"])
+def test_a_key_is_secret_also_without_its_beginning(line_end: str) -> None:
+    lines = ["QUJD+/" * 10, "REVG==", "-----END RSA PRIVATE KEY-----"]
+    cut_off, whole = line_end.join(lines), line_end.join(["-----BEGIN RSA PRIVATE KEY-----", *lines])
+    for text in (cut_off, f"{cut_off} {whole}, {whole}", f"loaded: {cut_off}"):
+        shown = Scanner().text(text).value
+        assert "QUJD" not in shown
+        assert "REVG" not in shown
+    assert Scanner().text(f"loaded: {cut_off}, done").value == "loaded:[redacted:private_key], done"
+    assert Scanner().text("-----END CERTIFICATE-----").findings == ()
+
+
 def test_the_value_itself_is_left_alone() -> None:
     value = {"a": [f"card {CARD}"]}
     Scanner().value(value)
@@ -45,6 +57,18 @@ def test_the_names_of_members_are_shown_too_so_they_are_examined_too() -> None:
     redacted = Scanner().value({"alice@example.com": 1, "bob@example.com": 2})
     assert redacted.value == {"[redacted:email]": 1, "[redacted:email]'": 2}
     assert {finding.pointer for finding in redacted.findings} == {"/[redacted:email]", "/[redacted:email]'"}
+
+
+def test_no_member_takes_the_place_of_another() -> None:
+    redacted = Scanner().value({"alice@example.com": 1, "[redacted:email]": 2, "bob@example.com": 3})
+    assert redacted.value == {"[redacted:email]": 1, "[redacted:email]'": 2, "[redacted:email]'2": 3}
+
+
+def test_very_many_names_are_told_apart_by_a_number() -> None:
+    """Told apart by ever longer marks they would keep a process busy for hours."""
+    redacted = Scanner().value({f"a{n}@example.com": n for n in range(20_000)})
+    assert len(redacted.value) == 20_000
+    assert "[redacted:email]'19999" in redacted.value
 
 
 @pytest.mark.parametrize("short", ["a@b.co", "B1234"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable
@@ -46,20 +47,34 @@ class Plugin:
         """Return what the function answers. It gets a copy: what it does to it changes nothing here, nor does what it keeps."""
         try:
             answered = await self._function(_copied(event))
-        except Exception as cause:
-            if self._log is not None:
-                self._log.error("a hook failed", hook=self._name, cause=cause)
-            raise HookFailedError("crashed") from cause
+        except asyncio.CancelledError as cause:
+            if _is_canceled():
+                raise
+            # Of something that it waited for: nobody wants the call itself to end.
+            raise self._crashed(cause) from cause
+        except (Exception, SystemExit) as cause:
+            raise self._crashed(cause) from cause
         return self._bounded(answered)
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+    def _crashed(self, cause: BaseException) -> HookFailedError:
+        if self._log is not None:
+            self._log.error("a hook failed", hook=self._name, cause=cause)
+        return HookFailedError("crashed")
 
     def _bounded(self, answered: Any) -> Any:
         try:
             return parse(dump(answered), max_bytes=self._max_bytes)
         except MeshError as error:
             raise HookFailedError("answer_invalid") from error
+
+
+def _is_canceled() -> bool:
+    """Say whether somebody wants the call to end, or the time of the hook is over."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _copied(event: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ _PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LITERAL = {"{{": "{", "}}": "}"}
 # The kernel takes no longer one.
 MAX_ELEMENT_BYTES = 128 * 1024 - 1
+# Nor more than 2 MiB in all, of which the sandbox and the environment take their part.
+MAX_BYTES = 1 << 20
 
 
 def argv_of(templates: Sequence[str], arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -36,6 +38,8 @@ def argv_of(templates: Sequence[str], arguments: Mapping[str, Any]) -> tuple[str
         violations += _broken(template, element, arguments, names, behind_dashes)
         made.append(element)
         behind_dashes = behind_dashes or template == "--"
+    if sum(map(_size, made)) > MAX_BYTES:
+        violations.append(Violation("", "command.length", "is too long in all for a command"))
     if violations:
         raise injection_detected(violations)
     return tuple(made)
@@ -63,6 +67,10 @@ def _broken(
     open_ended = bool(names) and template.startswith("{") and not template.startswith("{{") and not behind_dashes
     if open_ended and element.startswith("-"):
         found.append(Violation(f"/{names[0]}", "command.option", "would be taken for an option"))
-    if len(element.encode("utf-8", "surrogatepass")) > MAX_ELEMENT_BYTES:
+    if _size(element) > MAX_ELEMENT_BYTES:
         found.append(Violation(f"/{names[0]}" if names else "", "command.length", "is too long for a command"))
     return found
+
+
+def _size(element: str) -> int:
+    return len(element.encode("utf-8", "surrogatepass"))

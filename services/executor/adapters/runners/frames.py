@@ -6,6 +6,7 @@ What a worker sends is untrusted. No more than the limit is ever held of it, and
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from libs.common.errors import MeshError
@@ -13,6 +14,8 @@ from libs.common.jsonio import MAX_DEPTH, dump, parse
 
 # A value costs far more than the byte that starts it: what is small on the wire must not become large in memory.
 MAX_VALUES = 500_000
+# A text, whole; one that breaks off takes the rest.
+_TEXT = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
 _HEAD = 4
 # A result is nested inside the frame that brings it.
 _FRAME_DEPTH = MAX_DEPTH + 2
@@ -46,9 +49,15 @@ async def receive(stream: asyncio.StreamReader, limit: int) -> dict[str, Any]:
 
 def read_json(payload: bytes, limit: int) -> Any:
     """Return what a confined process wrote. Raises FrameError for what is no JSON of the mesh, or has too many parts."""
-    if payload.count(b",") + payload.count(b"[") + payload.count(b"{") > MAX_VALUES:
+    if _beginnings(payload) > MAX_VALUES and _beginnings(_TEXT.sub(b"", payload, MAX_VALUES)) > MAX_VALUES:
+        # Not even without what stands in texts; of so many texts as there may be values at most, for each takes its time.
         raise FrameError(len(payload))
     try:
         return parse(payload, max_bytes=limit, max_depth=_FRAME_DEPTH)
     except MeshError as error:
         raise FrameError from error
+
+
+def _beginnings(payload: bytes) -> int:
+    """Return how many values begin in a payload, or in its texts seem to."""
+    return payload.count(b",") + payload.count(b"[") + payload.count(b"{")

@@ -27,8 +27,8 @@ from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
 
-# What an answer says beside its result.
-_NOTES_BYTES = 1 << 20
+# What an answer says beside its result, at most: a thousand effects and as many expectations, each of 512 letters of four bytes.
+_NOTES_BYTES = 5 << 20
 _REMEMBERED = 4096
 
 
@@ -111,7 +111,7 @@ class PythonRunner:
             except WorkerGoneError as gone:
                 await self._pool.discard(worker)
                 if fresh:
-                    raise self._lost(gone, tool, work) from None
+                    raise self.farewell(gone, tool, work) from None
                 continue
             except BaseException:
                 await self._pool.discard(worker)
@@ -168,14 +168,15 @@ class PythonRunner:
         except MalformedError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
-            raise self._lost(gone, tool, work) from None
+            raise self.farewell(gone, tool, work) from None
         finally:
             violation = refused(worker.gate.take()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer
 
-    def _lost(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
+    def farewell(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
+        """Return why a worker is gone; what it complained of is in the log."""
         error = lost(gone.ending, work)
         tell(self._log, tool, work, error, gone.ending.complaint)
         return error
@@ -201,7 +202,7 @@ class _Attempt:
         try:
             await self._runner.prepared(worker, self._tool, self._work)
         except WorkerGoneError as gone:
-            raise lost(gone.ending, self._work) from None
+            raise self._runner.farewell(gone, self._tool, self._work) from None
         return await self._runner.asked(worker, self._tool, self._work)
 
 

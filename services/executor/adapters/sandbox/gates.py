@@ -11,7 +11,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.dialing import Dialer, InsideError, Streams
 from services.executor.adapters.sandbox.heads import Head, MalformedError, UnreachableError, head_of
 from services.executor.adapters.sandbox.names import NAME_INVALID, Reach, shown
-from services.executor.adapters.sandbox.relay import Account, Relay, TrafficExceededError
+from services.executor.adapters.sandbox.relay import Account, Pulse, Relay, TrafficExceededError
 
 ADDRESS_NOT_ALLOWED = "address_not_allowed"
 TRAFFIC_LIMIT = "traffic_limit"
@@ -81,9 +81,10 @@ class Gate:
         return tuple(self._refused)
 
     def take(self) -> tuple[Refusal, ...]:
-        """Return the violations and open a new account: what comes from now on belongs to the next call."""
+        """Return the violations and begin a new account: what comes from now on belongs to the next call, also on a connection that this
+        one left open."""
         taken, self._refused = tuple(self._refused), []
-        self._account = Account(self._bounds.traffic_bytes)
+        self._account.renew()
         return taken
 
     async def open(self) -> None:
@@ -155,8 +156,8 @@ class Gate:
             raise _TurnedAwayError(502, "unreachable") from None
 
     async def _carry(self, head: Head, client: Streams, server: Streams) -> None:
-        account, idle = self._account, self._bounds.idle_seconds
-        outward, inward = Relay(client[0], server[1], account, idle), Relay(server[0], client[1], account, idle)
+        account, pulse = self._account, Pulse(self._bounds.idle_seconds)
+        outward, inward = Relay(client[0], server[1], account, pulse), Relay(server[0], client[1], account, pulse)
         try:
             async with asyncio.TaskGroup() as both:
                 if head.tunnel:
@@ -169,7 +170,7 @@ class Gate:
                     await inward.everything()
                     sending.cancel()
             if head.tunnel:
-                await _flushed(server[1], idle)
+                await _flushed(server[1], pulse.idle)
         except* TrafficExceededError:
             self._refuse(head.place.host, head.place.port, TRAFFIC_LIMIT)
         except* (OSError, MalformedError):

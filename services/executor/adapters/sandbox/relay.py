@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 
 from services.executor.adapters.sandbox.heads import MalformedError
 
@@ -19,7 +20,11 @@ class Account:
     """The bytes that one plan may move, in both directions together."""
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self._most = self._left = most
+
+    def renew(self) -> None:
+        """Begin anew, also for the connections that are open."""
+        self._left = self._most
 
     def spend(self, count: int) -> None:
         """Take bytes off; raises TrafficExceededError when there are not so many left."""
@@ -28,16 +33,34 @@ class Account:
             raise TrafficExceededError
 
 
+class Pulse:
+    """Knows when something last moved on a connection, in whichever direction."""
+
+    def __init__(self, idle: float) -> None:
+        self.idle = idle
+        self.beat()
+
+    def beat(self) -> None:
+        """Take note that something moves."""
+        self._last = asyncio.get_running_loop().time()
+
+    @property
+    def ends(self) -> float:
+        """When nothing will have moved for too long, by the clock of the loop."""
+        return self._last + self.idle
+
+
 class Relay:
-    """Moves bytes from a reader to a writer. Raises TimeoutError when nothing moved for too long, on either side."""
+    """Moves bytes from a reader to a writer. Raises TimeoutError when nothing moved for too long: nothing came from either end, or what
+    came was not taken."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account, idle: float
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account, pulse: Pulse
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._account = account
-        self._idle = idle
+        self._pulse = pulse
 
     async def everything(self) -> None:
         """Carry until the reader's end."""
@@ -69,18 +92,30 @@ class Relay:
                 return
 
     async def _line(self) -> bytes:
-        async with asyncio.timeout(self._idle):
-            try:
-                return await self._reader.readuntil(b"\r\n")
-            except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                raise MalformedError("line") from None
+        try:
+            return await self._come(lambda: self._reader.readuntil(b"\r\n"))
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise MalformedError("line") from None
 
     async def _read(self, most: int) -> bytes:
-        async with asyncio.timeout(self._idle):
-            return await self._reader.read(most)
+        return await self._come(lambda: self._reader.read(most))
+
+    async def _come(self, read: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Return what comes. While the other direction moves there is no hurry: who downloads has nothing to say for as long."""
+        while True:
+            ends = self._pulse.ends
+            try:
+                async with asyncio.timeout_at(ends):
+                    came = await read()
+            except TimeoutError:
+                if self._pulse.ends <= ends:
+                    raise
+                continue
+            self._pulse.beat()
+            return came
 
     async def _write(self, piece: bytes) -> None:
         self._account.spend(len(piece))
         self._writer.write(piece)
-        async with asyncio.timeout(self._idle):
+        async with asyncio.timeout(self._pulse.idle):
             await self._writer.drain()

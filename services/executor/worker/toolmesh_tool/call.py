@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_NOTES = 1000
 LOG_CHARACTERS = 4096
 UNDO_BYTES = 64 * 1024
+MOST_MICROS = 2**53
 _LONGEST = 512
 _OPERATIONS = ("create", "update", "delete")
 
@@ -29,7 +30,7 @@ class ToolFailure(Exception):  # noqa: N818  (what authors raise, read aloud)
 
     def __init__(self, message: str, *, partial: bool = False) -> None:
         super().__init__(message)
-        self.message = str(message)
+        self.message = sayable(message)
         self.partial = bool(partial)
 
 
@@ -54,13 +55,15 @@ class Call:
         """Say that something was changed; in a preview, that it would be. The operation is create, update or delete."""
         if operation not in _OPERATIONS:
             raise ValueError("an effect creates, updates or deletes")
-        self._note("effects", [str(resource)[:_LONGEST], operation])
+        if not str(resource):
+            raise ValueError("an effect is one on something")
+        self._note("effects", [sayable(resource, _LONGEST), operation])
 
     def cost(self, category: str, micros: int) -> None:
         """Say what a part of the call cost, in millionths of the currency."""
-        if micros < 0:
-            raise ValueError("a cost is not negative")
-        self._note("costs", [str(category)[:64], int(micros)])
+        if not 0 <= micros <= MOST_MICROS:
+            raise ValueError(f"a cost is neither negative nor more than {MOST_MICROS}")
+        self._note("costs", [sayable(category, 64), int(micros)])
 
     def undo(self, arguments: dict[str, Any]) -> None:
         """Name the arguments with which the compensating tool undoes what this call did. Raises for what has no JSON form, or is more
@@ -71,15 +74,15 @@ class Call:
 
     def expect(self, condition: str, holds: bool) -> None:
         """Say in a preview what must hold for the call to succeed, and whether it does now."""
-        self._note("expects", [str(condition)[:_LONGEST], bool(holds)])
+        self._note("expects", [sayable(condition, _LONGEST), bool(holds)])
 
     def impact(self, text: str) -> None:
         """Say in a preview, in a sentence, what the call would mean."""
-        self.notes["impact"] = str(text)[:_LONGEST]
+        self.notes["impact"] = sayable(text, _LONGEST)
 
     def log(self, text: str) -> None:
         """Write a line for whoever runs the mesh. Callers never see it; a call has a page of it in all."""
-        line = str(text)[: self._log_left]
+        line = sayable(text, self._log_left)
         if line:
             self._log_left -= len(line)
             self._note("log", line)
@@ -89,6 +92,11 @@ class Call:
         if len(notes) >= MOST_NOTES:
             raise ValueError(f"a call has at most {MOST_NOTES} {kind}")
         notes.append(note)
+
+
+def sayable(text: object, most: int | None = None) -> str:
+    """Return the beginning of a text as JSON can say it: a name of a file that is not UTF-8 has letters that it cannot."""
+    return str(text)[:most].encode("utf-8", "replace").decode()
 
 
 def previewed_by(forecast: Callable[[dict[str, Any], Call], Any]) -> Callable[[F], F]:

@@ -1,6 +1,7 @@
 """Tools that do what they are asked, and say in which process."""
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -50,6 +51,27 @@ def prints(arguments, call):
 def fails(arguments, call):
     """Fail in a way that the caller should read about."""
     raise ToolFailure("the order is closed", partial=arguments.get("partial", False))
+
+
+def stutters(arguments, call):
+    """Speak of what is called by bytes that are no text, as the names of files are."""
+    name = os.fsdecode(b"caf\xe9")
+    call.log(name)
+    call.report_effect(name, "update")
+    call.cost(name, 1)
+    call.expect(name, True)
+    call.impact(name)
+    if arguments["fails"]:
+        raise ToolFailure(name)
+    return {}
+
+
+def talks(arguments, call):
+    """Say as much as a call may."""
+    for nth in range(1000):
+        call.report_effect(f"{nth:04}" + "\U0001f40d" * 508, "update")
+        call.expect("\U0001f40d" * 512, True)
+    return {}
 
 
 def raises(arguments, call):
@@ -111,6 +133,7 @@ def litter(arguments, call):
     folder.chmod(0)
     Path("/tmp/link").symlink_to("/tmp/closed")
     os.environ["LEFT"] = "1"
+    signal.setitimer(signal.ITIMER_REAL, 1000)
     os.chdir("/")
     subprocess.Popen(["/usr/bin/sleep", "1000"], start_new_session=True)
     return {"token": TOKEN}
@@ -123,6 +146,7 @@ def found(arguments, call):
         "token": TOKEN,
         "tmp": [each.name for each in Path("/tmp").iterdir()],
         "environment": "LEFT" in os.environ,
+        "timer": signal.getitimer(signal.ITIMER_REAL)[0],
         "folder": str(Path.cwd()),
         "others": [each for each in processes if each not in (1, os.getpid())],
     }
