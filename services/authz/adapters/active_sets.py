@@ -86,9 +86,12 @@ class ActiveSets:
             # Whoever runs out of patience leaves the work to whoever comes next.
             return await asyncio.shield(task)
         except PolicySetError as error:
-            self._engines.pop(version, None)
             self._log.error("a kept policy set cannot be used", version=version)
             raise policies_invalid(error.problems) from error
+        finally:
+            if _failed(task) and self._engines.get(version) is task:
+                # For whatever reason: what comes next tries again, or this replica would be without the set until it is started anew.
+                del self._engines[version]
 
     async def examine(self, documents: Documents) -> Examination:
         """Say what is wrong with documents, without holding up other calls."""
@@ -105,3 +108,7 @@ class ActiveSets:
         done = [version for version, task in self._engines.items() if task.done() and version != self.version]
         for version in done[: max(0, len(self._engines) - _KEPT)]:
             del self._engines[version]
+
+
+def _failed(task: asyncio.Task[CedarEngine]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -116,29 +116,56 @@ class CedarEngine:
         return self._verdict(answers, holds=not known.reads)
 
     def findings(self, question: Question) -> list[Finding]:
-        """Ask each policy by itself, in the order of the documents. Those that cannot be about this caller or tool, and
+        """Say what each policy makes of a question, in the order of the documents. Those that cannot be about this caller or tool, and
         those about the other half of the question, are among them as not matched."""
+        matched, failed = set[str](), set[str]()
         with self._broken:
             case = Case(self._set, question)
-            return [self._finding(case, name) for name in self._set.policies]
+            for names in self._alike_in_kind():
+                self._look_at(case, names, matched, failed)
+        return [self._finding(name, name in matched, name in failed) for name in self._set.policies]
 
-    def _finding(self, case: Case, name: str) -> Finding:
-        policy, answers, unreadable = self._set.policies[name], no_answers(), False
-        part = part_of({name: policy.parsed}, {name: policy.text})
+    def _alike_in_kind(self) -> Iterable[list[str]]:
+        """Policies that can be asked together so that Cedar names each that matches: permits apart from what would overrule them, and those
+        that read arguments apart from those that may be asked however many there are."""
+        kinds: dict[tuple[str, bool, bool], list[str]] = {}
+        for name, policy in self._set.policies.items():
+            kind = policy.parsed["effect"], bool(policy.reads), Fact.ARGUMENTS in policy.reads
+            kinds.setdefault(kind, []).append(name)
+        return kinds.values()
+
+    def _look_at(self, case: Case, names: list[str], matched: set[str], failed: set[str]) -> None:
+        """Find those of some policies that match and those that fail. Where one fails they are asked by halves, because Cedar says which
+        one it was in words only."""
+        policies = {name: self._set.policies[name] for name in names}
+        part = part_of({name: each.parsed for name, each in policies.items()}, {n: p.text for n, p in policies.items()})
+        reads, answers = frozenset[Fact]().union(*(each.reads for each in policies.values())), no_answers()
         try:
-            if policy.reads:
-                case.ask_about_the_call([part], policy.reads, answers)
+            if reads:
+                case.ask_about_the_call([part], reads, answers)
             else:
                 answers = case.ask(part)
         except TooManyArgumentsError:
             # Nobody could be told of them, which is why the call was denied.
-            unreadable = True
+            failed.update(names)
+            return
+        errors = _errors(answers)
+        if errors and len(names) > 1:
+            half = len(names) // 2
+            self._look_at(case, names[:half], matched, failed)
+            self._look_at(case, names[half:], matched, failed)
+            return
+        failed.update(names if errors else ())
+        matched.update(*(answer.permits | answer.forbids for answer in answers.values()))
+
+    def _finding(self, name: str, matched: bool, failed: bool) -> Finding:
+        policy = self._set.policies[name]
         notes = policy.notes
         return Finding(
             policy=notes.id,
             effect=notes.effect,
-            matched=any(name in answer.permits | answer.forbids for answer in answers.values()),
-            failed=unreadable or any(answer.errors for answer in answers.values()),
+            matched=matched,
+            failed=failed,
             reason=notes.reason,
             document=policy.document,
             line=policy.line,

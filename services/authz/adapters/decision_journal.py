@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import islice
 
 import orjson
 from prometheus_client import Counter
@@ -32,6 +33,9 @@ _WAITING = 20_000
 # Arguments that wait to be sealed.
 _WAITING_BYTES = 64 * 1024 * 1024
 _BATCH = 500
+# How much of arguments one statement carries. Sealed and written as text they are up to four times as much, and there is an end to what the
+# database takes at once: beyond it nothing would ever be written again. Others have their turn in between.
+_BATCH_BYTES = 4 * 1024 * 1024
 _PAGE = 500
 _RETRY_SECONDS = 1.0
 _LAST_SECONDS = 5.0
@@ -99,9 +103,20 @@ class DecisionJournal:
             # What arrives meanwhile waits for company: written as it comes, each decision would be a transaction of its own.
             left = len(self._waiting)
             while left > 0:
-                entries = [self._waiting[index] for index in range(min(_BATCH, left))]
+                entries = self._first(min(_BATCH, left))
                 await self._write(entries)
                 left -= len(entries)
+
+    def _first(self, most: int) -> list[_Entry]:
+        """Return those that have waited longest: one at least, and as many as one statement carries."""
+        entries: list[_Entry] = []
+        size = 0
+        for entry in islice(self._waiting, most):
+            size += len(entry[1].call.arguments)
+            if entries and size > _BATCH_BYTES:
+                break
+            entries.append(entry)
+        return entries
 
     async def find(self, decision_id: str) -> Recorded | None:
         await self.flush()

@@ -33,7 +33,7 @@ from services.authz.domain.model import (
     SuggestedUpdate,
     Verdict,
 )
-from services.authz.domain.ports import Engines, Journal, PolicyEngine, SessionLabels
+from services.authz.domain.ports import Consideration, Engines, Journal, PolicyEngine, SessionLabels
 
 # Who holds it may ask what policy says about others.
 EVALUATE = "authz:evaluate"
@@ -101,10 +101,7 @@ class Check:
         considered = engine.consider(question)
         if Fact.LABELS in considered.reads:
             question = replace(question, labels=await self.labels.of(question))
-        verdict = considered.verdict(question.labels)
-        if _untold(question.call, considered.reads) and not isinstance(verdict.outcome, Deny):
-            verdict = _not_told("A policy reads the arguments of this call, and they were not told.")
-        return question, verdict, considered.reads
+        return question, verdict_of(considered, question), considered.reads
 
     async def _added(self, question: Question, verdict: Verdict) -> tuple[str, ...]:
         carried = question.call.result_labels + verdict.labels
@@ -136,6 +133,14 @@ class Check:
             cost_micros=cost,
             added_labels=added,
         )
+
+
+def verdict_of(considered: Consideration, question: Question) -> Verdict:
+    """Return what policy says to a question whose labels were looked up. What a policy would have to read and nobody told is denied."""
+    verdict = considered.verdict(question.labels)
+    if _untold(question.call, considered.reads) and not isinstance(verdict.outcome, Deny):
+        return _not_told("A policy reads the arguments of this call, and they were not told.")
+    return verdict
 
 
 def _refused_by_token(caller: Identity, call: CallFacts, satisfies: Satisfies) -> Verdict | None:

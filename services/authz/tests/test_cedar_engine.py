@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import cedarpy
 import orjson
 import pytest
 
@@ -290,3 +291,26 @@ def test_a_number_is_the_same_fact_however_it_is_written(tmp_path: Path, written
     guarded = f'context.arguments.text.hasTag("/level") && {seven}'
     engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("seven", guarded))), SILENT)
     assert engine.judge(question(arguments=b'{"level": ' + written + b"}")).policies == ("seven",)
+
+
+def test_explaining_asks_many_policies_at_once_and_still_names_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = [forbid(f"r{index}", f'context.arguments.facts.contains("/x={index}")') for index in range(100)]
+    plain = [permit(f"p{index}", f"principal.trust_level == {index}") for index in range(100)]
+    erring = forbid("erring", f'context.arguments.pointers.contains("/x") && {OVERFLOW}')
+    engine = CedarEngine(load_policies(plant(tmp_path, *plain, *reading, erring)), SILENT)
+    asked: list[int] = []
+
+    def counted(requests: Any, *given: Any) -> Any:
+        asked.append(len(requests))
+        return original(requests, *given)
+
+    original = cedarpy.is_authorized_batch
+    monkeypatch.setattr(cedarpy, "is_authorized_batch", counted)
+    found = engine.findings(question(trust_level=7, arguments=b'{"x": 42}'))
+    assert [each.policy for each in found if each.matched] == ["p7", "r42"]
+    assert [each.policy for each in found if each.failed] == ["erring"]
+    assert len(found) == 201
+    # Only where one fails are its neighbours asked again, by halves.
+    assert len(asked) < 20

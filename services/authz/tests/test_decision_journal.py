@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -188,3 +189,25 @@ async def test_one_that_the_database_cannot_hold_is_let_go_and_counted_and_all_o
     assert [each is not None for each in found] == [True, False, True, True]
     assert decision_journal.dropped_total._value.get() - before == 1
     await journal.stop()
+
+
+async def test_a_statement_carries_only_so_much_however_much_waits(engine: AsyncEngine) -> None:
+    """What the database takes at once has an end, and what is beyond it would be tried again for ever."""
+    journal, sizes = DecisionJournal(engine, QUIET, seal=SEAL), []
+
+    def measured(connection: Any, cursor: Any, statement: str, given: Any, *rest: Any) -> None:
+        sizes.append(sum(len(value) for value in given.values() if isinstance(value, str)))
+
+    # Text that is as much longer when it is sealed as can be.
+    arguments = orjson.dumps({"a": "\\" * (512 * 1024 - 8)})
+    made = [decided() for _ in range(12)]
+    for decision in made:
+        journal.record(decision, asked(arguments=arguments), ARGUMENTS)
+    event.listen(engine.sync_engine, "before_cursor_execute", measured)
+    await journal.flush()
+    event.remove(engine.sync_engine, "before_cursor_execute", measured)
+    assert 0 < max(sizes) < 24 * 1024 * 1024
+    assert await journal.count(100) == len(made)
+    found = await journal.find(made[-1].name.removeprefix("decisions/"))
+    assert found is not None
+    assert found.question.call.arguments == arguments

@@ -312,6 +312,15 @@ async def test_what_was_not_kept_cannot_be_asked_again(mesh: Any) -> None:
     assert (await replay(mesh, labels))[-1].undecidable == 1
 
 
+async def test_a_replay_denies_what_was_not_told_like_a_check(mesh: Any) -> None:
+    await mesh.check((token := (await mesh.mint()).token), arguments_digest="sha256:good")
+    reading = await put(mesh, permit("open"), forbid("known", 'context.arguments_digest == "sha256:bad"'))
+    await activate(mesh, reading)
+    # Nobody says what its arguments are, so nobody knows whether they are the bad ones.
+    assert outcome(await mesh.check(token)) == "deny"
+    assert [flip for message in await replay(mesh, reading) for flip in message.flips] == []
+
+
 async def test_the_other_replica_stops_allowing_within_a_second(start: Callable[..., Any], mesh: Any) -> None:
     other = await start(TOOLMESH_DATABASE_URL=mesh.database_url)
     token = (await mesh.mint()).token

@@ -217,3 +217,25 @@ async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_
         await refreshing
         go_on.clear()
         assert active.current.version == active.wanted == second.version
+
+
+async def test_a_set_that_could_not_be_made_ready_for_once_is_tried_again(
+    engine: AsyncEngine, sets: PostgresPolicySets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = set_of(permit("p")), set_of(permit("p"), forbid("f"))
+    compiler = compiler_for(POLICIES)
+    active = ActiveSets(sets, compiler, Log("authz", level="error"))
+    await active.start(first)
+    await sets.put(second)
+    await sets.activate(2, 1, "operator", NOW)
+
+    def exhausted(documents: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as poor:
+        poor.setattr(compiler, "compile", exhausted)
+        with pytest.raises(MemoryError):
+            await active.refresh()
+    assert (active.version, active.wanted) == (first.version, second.version)
+    await active.refresh()
+    assert active.current.version == second.version

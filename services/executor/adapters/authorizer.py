@@ -86,12 +86,15 @@ class PolicyAuthorizer:
         _ASKED_DECISIONS.inc()
         return await self._ask_until_current(key, _facts(tool, caller, question))
 
+    def outdated(self, decision: Decision) -> bool:
+        return self._news.outdated(decision.policy_set_version)
+
     async def _ask_until_current(self, key: Key, facts: pb.CallFacts) -> Decision:
         """Ask until the answer is not by policies that are known to be replaced: a replica may still have to follow."""
         give_up = self._clock.monotonic() + _FOLLOW_SECONDS
         while True:
             decision = await self._ask_together(key, facts)
-            if not self._news.outdated(decision.policy_set_version):
+            if not self.outdated(decision):
                 return decision
             if self._clock.monotonic() >= give_up:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, message="the policies are being replaced", retry_after=1.0)

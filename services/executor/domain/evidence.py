@@ -37,6 +37,8 @@ _ENDINGS = {
     Reason.SIBLING_CANCELED: State.CANCELED,
     Reason.HOOK_BLOCKED: State.BLOCKED,
     Reason.QUEUE_FULL: State.BLOCKED,
+    # Where policy began to ask for a person while the call waited for its turn.
+    Reason.APPROVAL_REQUIRED: State.DENIED,
     # Where it can no longer be denied, because it already runs.
     Reason.TOKEN_REVOKED: State.CANCELED,
 }

@@ -12,7 +12,7 @@ from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from services.executor.domain.deadlines import Deadline
-from services.executor.domain.model import Change, Claim, Decision, Payload, Request, Reservation
+from services.executor.domain.model import Change, Claim, Decision, Payload, Question, Request, Reservation
 from services.executor.domain.states import State, Track
 from services.executor.domain.tool import Effect, Tool
 
@@ -47,6 +47,7 @@ class Invocation:
         "left",
         "phases",
         "preview",
+        "question",
         "ran_from",
         "reason",
         "replayed",
@@ -81,6 +82,8 @@ class Invocation:
         """What the tool gets, where that is more: what only the mesh may set."""
         self.changes: tuple[Change, ...] = ()
         self.asked: Payload | None = None
+        self.question: Question | None = None
+        """What policy was asked."""
         self.decision: Decision | None = None
         self.decision_record = ""
         self.evidence: list[str] = []

@@ -98,7 +98,7 @@ class Invoke:
         if self._turns.free(tool):
             return await self._run(invocation, tool, flight)
         async with self._turns.turn(invocation, tool):
-            self._opening.still_usable(invocation, tool)
+            await self._opening.still_usable(invocation, tool)
             return await self._run(invocation, tool, flight)
 
     async def _run(self, invocation: Invocation, tool: Tool, flight: Flight | None) -> Answer:

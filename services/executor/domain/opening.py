@@ -71,11 +71,15 @@ class Opening:
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
-    def still_usable(self, invocation: Invocation, tool: Tool) -> None:
-        """Return if the version may run now. It was looked at when the call came, and a call that then waited for its turn may find that
-        the tool broke its word meanwhile, or was taken out of use."""
-        if invocation.state is State.QUEUED:
-            self._tools.resolve(tool.qualified, tool.version)
+    async def still_usable(self, invocation: Invocation, tool: Tool) -> None:
+        """Return if the call may run now. It was looked at when it came, and one that then waited for its turn may find that the tool broke
+        its word meanwhile or was taken out of use, or that other policies are asked by now."""
+        if invocation.state is not State.QUEUED:
+            return
+        self._tools.resolve(tool.qualified, tool.version)
+        decision, question = invocation.decision, invocation.question
+        if decision is not None and question is not None and self._authorizer.outdated(decision):
+            await self._decide_again(invocation, tool, question)
 
     async def hooked(self, invocation: Invocation, tool: Tool) -> Verdicts:
         """Ask the hooks; what they changed is held to the contract again. Return what they have to say."""
@@ -92,6 +96,7 @@ class Opening:
         hooked = await self.hooked(invocation, tool) if self._hooking.active else NOTHING
         caller, asked = invocation.request.caller, invocation.asked.digest if invocation.asked else ""
         question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk)
+        invocation.question = question
         decision = invocation.decision = bound(await self._authorizer.decide(tool, caller, question), tool)
         if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
             decision = invocation.decision = _for_a_person(decision, hooked.asks_approval)
@@ -111,6 +116,15 @@ class Opening:
         await self._closing.append(record, until=invocation.deadline.answer_by)
         refusal.evidence = (f"records/{record.record_id}",)
         raise refusal
+
+    async def _decide_again(self, invocation: Invocation, tool: Tool, question: Question) -> None:
+        """Have the present policies decide about a call that others let pass. What they demand binds it, and is durable before it runs."""
+        caller = invocation.request.caller
+        decision = invocation.decision = bound(await self._authorizer.decide(tool, caller, question), tool)
+        refused = self._refusal(invocation, tool, decision)
+        if refused is not None:
+            raise refused[0]
+        await self.record_decision(invocation)
 
     async def _before_a_person(
         self, invocation: Invocation, tool: Tool, decision: Decision, required: MeshError

@@ -27,6 +27,10 @@ class Authorizer(Protocol):
         """Return what policy answers. Raises when no decision could be made; the call is then refused."""
         ...
 
+    def outdated(self, decision: Decision) -> bool:
+        """Say whether the policies that made a decision are known to have been replaced."""
+        ...
+
 
 class AuditTrail(Protocol):
     """The log of evidence."""

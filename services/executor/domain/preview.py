@@ -43,7 +43,7 @@ class Preview:
         begin("execute")
         await parts.opening.record_decision(invocation)
         async with parts.turns.turn(invocation, tool):
-            parts.opening.still_usable(invocation, tool)
+            await parts.opening.still_usable(invocation, tool)
             ran = await parts.execution.run(invocation, tool)
             begin("verify")
             forecast = await self._dropped(invocation, ran)

@@ -55,6 +55,7 @@ class SetPolicy:
     def __init__(self) -> None:
         self.answer: Decision | Exception = a_decision()
         self.asked: list[tuple[str, str]] = []
+        self.replaced: set[str] = set()
         self.waiting: asyncio.Event | None = None
         self.reached = asyncio.Event()
 
@@ -66,6 +67,9 @@ class SetPolicy:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    def outdated(self, decision: Decision) -> bool:
+        return decision.policy_set_version in self.replaced
 
 
 class MemoryTrail:

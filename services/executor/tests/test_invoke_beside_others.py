@@ -14,7 +14,7 @@ from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
 from services.executor.domain.hooks import Hook, Phase
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.model import Change, Event, Verdict
+from services.executor.domain.model import Change, Decision, Event, Obligation, Result, Verdict
 from services.executor.domain.parts import Parts
 from services.executor.domain.scheduler import Bounds, Scheduler
 from services.executor.domain.states import State
@@ -98,6 +98,64 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of
     made.tools.failure = None
     again = await made.invoke(a_request(idempotency_key=key))
     assert not again.replayed
+
+
+async def waited(made: World, answer: Decision) -> Result | MeshError:
+    """What becomes of a call that waits for its turn while other policies are activated, which answer this."""
+    go = asyncio.Event()
+
+    async def behave(arguments: dict[str, Any]) -> Any:
+        await go.wait()
+        return {"said": arguments["text"]}
+
+    made.runner.behave = behave
+    first = asyncio.ensure_future(made.invoke(a_request()))
+    await made.runner.started.wait()
+    second = asyncio.ensure_future(made.invoke(a_request(idempotency_key="k2")))
+    await until(lambda: made.parts.turns._scheduler.length == 1)
+    made.policy.answer = answer
+    made.policy.replaced.add("set-1")
+    go.set()
+    await first
+    (ended,) = await asyncio.gather(second, return_exceptions=True)
+    assert isinstance(ended, Result | MeshError)
+    return ended
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DENY, Verdict.NEEDS_APPROVAL])
+async def test_a_call_that_waits_for_its_turn_does_not_run_what_policy_forbids_by_then(verdict: Verdict) -> None:
+    made = world(a_tool(placement=SINGLE))
+    now = a_decision(verdict, policy_set_version="set-2")
+    ended = await waited(made, now)
+    assert isinstance(ended, MeshError)
+    assert ended.reason in (now.deny_reason, Reason.APPROVAL_REQUIRED)
+    assert path(made)[-2:] == [State.QUEUED, State.DENIED]
+    assert made.trail.durable[-1].decision == now
+    assert len(made.runner.calls) == 1
+    # It never ran, so its key is free for when policy lets it.
+    made.policy.answer = a_decision(policy_set_version="set-3")
+    assert not (await made.invoke(a_request(idempotency_key="k2"))).replayed
+
+
+async def test_a_call_that_waits_for_its_turn_is_bound_by_the_policies_that_are_asked_by_then() -> None:
+    made = world(a_tool(placement=SINGLE))
+    now = a_decision(policy_set_version="set-2", obligations=(Obligation("redact_fields", ("/said",)),))
+    ended = await waited(made, now)
+    assert isinstance(ended, Result)
+    assert (ended.content, ended.changed) == (b"{}", ("/said",))
+    # Both decisions are on record, the one that counts before it ran.
+    records = [each for each in made.trail.durable if each.invocation_id == ended.invocation_id]
+    assert [each.event for each in records][:2] == [Event.PERMISSION_DECIDED] * 2
+    assert records[1].decision == records[-1].decision == now
+    assert records[-1].follows == records[1].record_id
+
+
+async def test_a_call_that_waits_for_its_turn_is_decided_about_once_where_policies_stay() -> None:
+    made = world(a_tool(placement=SINGLE))
+    made.policy.answer = a_decision(policy_set_version="set-2")
+    ended = await waited(made, a_decision(Verdict.DENY, policy_set_version="set-3"))
+    assert isinstance(ended, Result)
+    assert len(made.policy.asked) == 2
 
 
 async def test_a_call_for_which_there_is_no_room_is_blocked_on_record() -> None:

@@ -15,7 +15,7 @@ class ExplainingEngine(PolicyEngine, Protocol):
     """Policy that can say what each of its policies makes of a question."""
 
     def findings(self, question: Question) -> list[Finding]:
-        """Ask each policy by itself, in the order of the documents."""
+        """Say what each policy by itself makes of it, in the order of the documents. Takes a while: not for the event loop."""
         ...
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
+from services.authz.domain.check import verdict_of
 from services.authz.domain.model import Allow, Deny, Fact, Outcome, Verdict
 from services.authz.domain.policies.errors import set_not_found
 from services.authz.domain.policies.model import Flip, Progress, Recorded
@@ -53,7 +54,7 @@ def _further(engine: ExplainingEngine, some: list[Recorded], progress: Progress)
         if not _kept(recorded, (considered := engine.consider(recorded.question)).reads):
             undecidable += 1
             continue
-        verdict = considered.verdict(recorded.question.labels)
+        verdict = verdict_of(considered, recorded.question)
         if _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
             flips.append(_flip(recorded, verdict))
     return Progress(progress.replayed + len(some), progress.total, undecidable, tuple(flips))
