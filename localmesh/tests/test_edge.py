@@ -149,6 +149,13 @@ def test_json_rpc_is_called_with_post_only(edge: Edge) -> None:
     assert answer.json()["error"]["data"]["reason"] == "INVALID_REQUEST"
 
 
+@pytest.mark.parametrize("path", ["/rpc", "/access/v1/evaluation"])
+def test_a_connection_that_is_to_become_another_is_no_matter_of_policy(edge: Edge, path: str) -> None:
+    asked = edge.headers(connection="upgrade", upgrade="websocket")
+    answer = edge.client.post(f"{edge.url}{path}", content=b"{}", headers=asked).json()
+    assert (answer["error"]["data"] if "error" in answer else answer)["reason"] == "INVALID_REQUEST"
+
+
 def test_one_subject_over_its_rate_does_not_slow_another(edge: Edge) -> None:
     greedy = edge.headers("did:web:greedy")
     answers = (edge.rpc(greedy) for _ in range(10 * EDGE_BURST))
@@ -191,6 +198,11 @@ def test_a_trace_begins_at_the_edge_and_a_callers_own_goes_on(edge: Edge) -> Non
         {"x-request-id": "00000000-0000-0000-0000-000000000000"},
         {"traceparent": "nonsense", "tracestate": "a=b"},
         {"traceparent": TRACEPARENT.upper(), "tracestate": "a=b"},
+        # What the services would not go on with.
+        {"traceparent": "ff" + TRACEPARENT[2:], "tracestate": "a=b"},
+        {"traceparent": TRACEPARENT[:36] + "0" * 16 + "-01"},
+        {"traceparent": TRACEPARENT + "x"},
+        {"traceparent": f"{TRACEPARENT},{TRACEPARENT}"},
     ],
 )
 def test_whatever_a_caller_names_its_request_a_trace_begins(edge: Edge, sent: dict[str, str]) -> None:

@@ -65,8 +65,14 @@ class Evaluate:
             async with turns:
                 return await self._entry(entry, own, trace_id)
 
-        # Gathered rather than grouped: the first failure is raised as it is, and ends the rest with the request.
-        return await asyncio.gather(*(answer(entry) for entry in asked.entries))
+        asking = [asyncio.ensure_future(answer(entry)) for entry in asked.entries]
+        try:
+            # Gathered rather than grouped: the first failure is raised as it is.
+            return await asyncio.gather(*asking)
+        finally:
+            # It ends the rest, which nobody waits for any more.
+            for each in asking:
+                each.cancel()
 
     async def _entry(self, entry: Evaluation | Unaskable, own: frozenset[str], trace_id: str) -> dict[str, Any]:
         if isinstance(entry, Unaskable):

@@ -27,6 +27,7 @@ from toolmesh.registry.v1.registry_service_pb2 import (
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.errors import MeshError, Reason
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.status import from_envelope
 from services.gateway.domain.answer import envelope
 from services.gateway.protojson import MessageJson, blob
@@ -75,7 +76,11 @@ def invoke_request(params: Params) -> InvokeRequest:
 
 def group_request(params: Params) -> InvokeGroupRequest:
     """Build the executor's request for a group of calls."""
-    return InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]])
+    request = InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]])
+    # A number may be written out longer than it was sent, and what no hop carries would come back as an overload.
+    if request.ByteSize() > MAX_MESSAGE_BYTES:
+        raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_MESSAGE_BYTES)})
+    return request
 
 
 def _group_call(call: Params) -> GroupCall:

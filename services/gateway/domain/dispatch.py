@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from services.gateway.domain.model import Answer, Entry
+from services.gateway.domain.errors import cut_off
+from services.gateway.domain.model import Answer, Entry, Unusable
 from services.gateway.domain.ports import Answering
 
 AT_ONCE = 8
@@ -27,3 +28,12 @@ async def dispatch(entries: Sequence[Entry], answering: Answering, *, at_once: i
         for _ in range(min(at_once, len(entries))):
             group.create_task(work())
     return [answer for answer in answers if answer is not None]
+
+
+def unfinished(entries: Sequence[Entry]) -> list[Answer]:
+    """Return the answers of a message whose work was ended in the middle: each call under its own id."""
+    return [
+        Answer(entry.id, error=entry.error if isinstance(entry, Unusable) else cut_off())
+        for entry in entries
+        if isinstance(entry, Unusable) or not entry.notification
+    ]

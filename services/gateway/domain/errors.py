@@ -40,6 +40,11 @@ def wrong_params(violations: Sequence[Violation]) -> MeshError:
     return MeshError(Reason.INVALID_PARAMS, violations=violations)
 
 
+def cut_off() -> MeshError:
+    """The process ends before the call did. What was sent on may have run."""
+    return MeshError(Reason.SERVICE_UNAVAILABLE, metadata={"outcome": "unknown"})
+
+
 def deadline_malformed(highest_ms: int) -> MeshError:
     """The deadline header is not a number of milliseconds within bounds."""
     sentence = f"a whole number of milliseconds from 1 to {highest_ms}"

@@ -113,7 +113,7 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
 
 
 class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
-    """Knows one tool."""
+    """Knows one tool. Which version `slow` means, it never says."""
 
     def __init__(self) -> None:
         self.forget()
@@ -121,6 +121,8 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
     def forget(self) -> None:
         """Begin anew, for the next test."""
         self.seen: list[Any] = []
+        self.waiting = asyncio.Event()
+        self.canceled = asyncio.Event()
 
     async def ListTools(self, request: Any, context: Any) -> Any:
         self.seen.append(request)
@@ -144,13 +146,22 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         self.seen.append(request)
         if request.tool.endswith("nobody"):
             raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": request.tool})
+        if request.tool.endswith("slow"):
+            await self._never()
         response = registry_service_pb2.ResolveToolResponse()
         _fill(response.version)
         return response
 
+    async def _never(self) -> None:
+        self.waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.canceled.set()
+
 
 class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
-    """Answers a key set, and every question about a call with `decision`, which a test may change."""
+    """Answers a key set, and every question about a call with `decision`, which a test may change, once `until` is set."""
 
     def __init__(self) -> None:
         self.forget()
@@ -162,9 +173,12 @@ class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
         self.decision.policy_set_version = "sha256:1"
         self.decision.allow.SetInParent()
         self.failure: MeshError | None = None
+        self.until: asyncio.Event | None = None
 
     async def Check(self, request: Any, context: Any) -> Any:
         self.seen.append((request, serving()))
+        if self.until is not None:
+            await self.until.wait()
         if self.failure is not None:
             raise self.failure
         return authz_service_pb2.CheckResponse(decision=self.decision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -259,6 +260,15 @@ async def test_what_authz_refuses_is_plain_http(mesh: Mesh, failure: MeshError, 
     entry = (await ask(client, {**an_evaluation(), "evaluations": [{}]}, MANY)).json()["evaluations"][0]
     assert (entry["decision"], entry["context"]["error"]["status"]) == (False, failure.row.http_status)
     assert status in (403, 503)
+
+
+async def test_a_failure_that_answers_for_all_ends_the_others(mesh: Mesh) -> None:
+    mesh.peers.authz.failure, mesh.peers.authz.until = MeshError(Reason.TOKEN_EXPIRED), mesh.peers.registry.waiting
+    asked = [{"resource": {"type": "tool", "id": name}} for name in ("core.echo", "core.slow")]
+    client = mesh.client(token=mesh.signer.mint(ALICE))
+    response = await ask(client, {**an_evaluation(), "evaluations": asked}, MANY, x_deadline_ms="300000")
+    assert (response.status_code, response.json()["reason"]) == (401, "TOKEN_EXPIRED")
+    await asyncio.wait_for(mesh.peers.registry.canceled.wait(), 10)
 
 
 async def test_the_way_of_asking_is_held_to(mesh: Mesh) -> None:

@@ -48,6 +48,15 @@ async def test_a_client_that_leaves_midway_is_gone() -> None:
         await read_body(receiving(b"ab", end=False), {}, 4, None)
 
 
+async def test_a_body_that_never_begins_ends_with_the_deadline() -> None:
+    async def silent() -> Any:
+        return await asyncio.Event().wait()
+
+    with pytest.raises(MeshError) as caught:
+        await asyncio.wait_for(read_body(silent, {}, 4, 20), 10)
+    assert caught.value.reason is Reason.DEADLINE_EXCEEDED
+
+
 async def test_a_body_that_never_ends_ends_with_the_deadline() -> None:
     async def stalled() -> Any:
         if not started:

@@ -269,6 +269,22 @@ async def test_a_malformed_deadline_is_refused_under_the_calls_own_id(mesh: Any,
     assert error_of(response)["data"]["reason"] == "INVALID_REQUEST"
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("x-deadline-ms", ("1000", "2000"), "INVALID_REQUEST"),
+        ("authorization", ("Bearer a.b.c", "Bearer d.e.f"), "TOKEN_MALFORMED"),
+    ],
+)
+async def test_of_a_header_that_is_there_twice_none_is_chosen(
+    mesh: Any, name: str, values: tuple[str, ...], reason: str
+) -> None:
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 5, "method": "rpc.discover"})
+    headers = [("content-type", "application/json"), *((name, value) for value in values)]
+    response = await mesh.client(token="").http.post("/rpc", content=body, headers=headers)
+    assert (response.json()["id"], error_of(response)["data"]["reason"]) == (5, reason)
+
+
 async def test_the_callers_trace_and_request_id_go_on(mesh: Any) -> None:
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     response = await mesh.client().invoke(
@@ -416,6 +432,15 @@ async def test_a_group_is_answered_call_by_call(mesh: Any) -> None:
     assert outcomes[0]["error"] is None
     assert outcomes[1]["result"] is None
     assert (outcomes[1]["error"]["code"], outcomes[1]["error"]["reason"]) == ("E3401", "EXECUTION_FAILED")
+
+
+async def test_a_group_beyond_what_a_hop_carries_is_refused_here(mesh: Any) -> None:
+    # Four bytes as they are sent, and eighteen as they are written out.
+    call = b'{"tool":"echo","arguments":{"n":[' + b",".join([b"1e15"] * 100_000) + b"]}}"
+    calls = b",".join([call] * 3)
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools.invoke_group","params":{"calls":[' + calls + b"]}}"
+    response = await mesh.client().post(body)
+    assert (response.status_code, error_of(response)["data"]["reason"]) == (200, "PAYLOAD_TOO_LARGE")
 
 
 async def test_a_preview_says_what_would_change(mesh: Any) -> None:

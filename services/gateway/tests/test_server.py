@@ -8,15 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from libs.common.auth.peers import EDGE
 from libs.common.errors import MeshError, Reason
 from services.gateway.domain.answer import envelope
 from services.gateway.tests.conftest import Client, run_mesh
+from services.gateway.transport.authzen import CONFIGURATION, EVALUATION
 from services.gateway.transport.peercheck import certificate_name
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+BEGUN = b"POST /rpc HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"
+BATCH = orjson.dumps(
+    [
+        {"jsonrpc": "2.0", "id": 7, "method": "tools.invoke", "params": {"tool": "slow"}},
+        {"jsonrpc": "2.0", "method": "rpc.discover"},
+        1,
+    ]
+)
+QUESTION = {
+    "subject": {"type": "user", "id": "did:web:toolmesh.local:users:alice"},
+    "action": {"name": "invoke"},
+    "resource": {"type": "tool", "id": "core.slow"},
+}
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
 
 
@@ -145,6 +160,8 @@ async def test_who_has_not_heard_of_the_end_is_served_for_the_delay(pki: Any, si
         for _ in range(3):
             assert (await late.http.get("/healthz")).status_code == 503
             assert (await late.invoke("echo")).json()["result"]["status"] == "succeeded"
+            for path in (EVALUATION, CONFIGURATION):
+                assert (await late.http.get(path)).headers["connection"] == "close"
         assert not stopping.done()
         stopping.cancel()
 
@@ -152,7 +169,29 @@ async def test_who_has_not_heard_of_the_end_is_served_for_the_delay(pki: Any, si
 async def test_what_does_not_end_in_time_is_ended(pki: Any, signer: Any, tmp_path: Path) -> None:
     async with run_mesh(pki, signer, tmp_path, TOOLMESH_DRAIN_SECONDS="0") as mesh:
         slow = asyncio.create_task(mesh.client().invoke("slow"))
-        await mesh.peers.executor.reached(1)
+        batch = asyncio.create_task(mesh.client().post(BATCH))
+        reader, writer = await asyncio.open_connection("127.0.0.1", mesh.port, ssl=_context(mesh, EDGE))
+        writer.write(BEGUN)
+        asking = asyncio.create_task(mesh.client().http.post(EVALUATION, json=QUESTION))
+        await mesh.peers.executor.reached(2)
+        await mesh.peers.registry.waiting.wait()
         await asyncio.wait_for(mesh.application.server.drain(), 20)
         await asyncio.wait_for(mesh.peers.executor.canceled.wait(), 10)
-        assert (await slow).status_code == 500
+        await asyncio.wait_for(mesh.peers.registry.canceled.wait(), 10)
+        assert [each.status_code for each in await asyncio.gather(slow, batch, asking)] == [503, 200, 503]
+        # Who sent it all may find that it ran.
+        assert _told(slow.result().json()) == (1, "SERVICE_UNAVAILABLE", {"outcome": "unknown"})
+        assert [_told(one) for one in batch.result().json()] == [
+            (7, "SERVICE_UNAVAILABLE", {"outcome": "unknown"}),
+            (None, "INVALID_REQUEST", {}),
+        ]
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503")
+        assert _told(orjson.loads(body)) == (None, "SERVICE_UNAVAILABLE", {})
+        writer.close()
+        assert asking.result().json()["reason"] == "SERVICE_UNAVAILABLE"
+
+
+def _told(answer: dict[str, Any]) -> tuple[Any, str, dict[str, str]]:
+    found = answer["error"]["data"]
+    return answer["id"], found["reason"], found["metadata"]

@@ -59,7 +59,7 @@ class App:
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
             else:
-                await respond(send, await self._page(scope))
+                await respond(send, await self._page(scope), *self._load.farewell())
         except Exception as error:
             self._log.error("unforeseen", path=path[:200], cause=error)
             raise

@@ -12,7 +12,7 @@ from libs.common.ids import new_id
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.telemetry.trace import TraceContext, continue_trace
 from services.gateway.domain.deadline import parse_deadline
-from services.gateway.transport.asgi import Scope
+from services.gateway.transport.asgi import Header, Scope
 
 # Values go on to the next hop as gRPC metadata, which carries visible ASCII and nothing else.
 _VISIBLE = re.compile(r"[!-~]+")
@@ -31,6 +31,16 @@ class Arrival:
     started: float
     refusal: MeshError | None
     """What is wrong with the headers; every call of the request fails with it."""
+
+
+def read_headers(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name. One that was sent several times is one list, as the edge reads it too: to choose among them would be
+    to believe another one than the edge did."""
+    sent: list[Header] = scope["headers"]
+    found = dict(sent)
+    if len(found) < len(sent):
+        found = {name: b",".join(value for key, value in sent if key == name) for name in found}
+    return found
 
 
 def read_arrival(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float) -> Arrival:

@@ -16,14 +16,14 @@ from libs.common.telemetry.log import Log
 from services.gateway.domain.authzen import MAX_BYTES
 from services.gateway.domain.deadline import allowed_seconds
 from services.gateway.policy import EVALUATIONS
-from services.gateway.transport.arrival import Arrival, is_json, read_arrival
+from services.gateway.transport.arrival import Arrival, is_json, read_arrival, read_headers
 from services.gateway.transport.asgi import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
 from services.gateway.transport.calls import begin_call
 from services.gateway.transport.holder import HolderCheck
 from services.gateway.transport.load import Load
 from services.gateway.transport.presence import while_connected
-from services.gateway.transport.reply import Reply, failure, respond
+from services.gateway.transport.reply import Reply, failure, marks_of, respond
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 EVALUATION, EVALUATIONS_PATH = "/access/v1/evaluation", "/access/v1/evaluations"
@@ -44,7 +44,7 @@ class AuthzenEndpoint:
         self._prove = HolderCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
+        headers = read_headers(scope)
         arrival = read_arrival(scope, headers, self._sample_ratio)
         if arrival.token and arrival.refusal is None:
             arrival.refusal = self._prove(scope, headers, arrival.token)
@@ -55,7 +55,7 @@ class AuthzenEndpoint:
         try:
             reply, error = await self._reply(scope, headers, arrival, call, receive)
             code = code_of(error)
-            await respond(send, reply, *_marks(arrival))
+            await respond(send, reply, *marks_of(arrival), *self._load.farewell())
         except DisconnectedError:
             return
         finally:
@@ -69,8 +69,12 @@ class AuthzenEndpoint:
             with self._load:
                 answer = await self._answer(scope, headers, arrival, call, receive)
             return Reply(200, [], dump(answer)), None
-        except (DisconnectedError, asyncio.CancelledError):
+        except DisconnectedError:
             raise
+        except asyncio.CancelledError:
+            # The client is still there, so it is the process that ends; whoever waits is told.
+            ending = MeshError(Reason.SERVICE_UNAVAILABLE)
+            return failure(ending, trace_id), ending
         except _WrongFormError as wrong:
             return failure(wrong.error, trace_id, status=wrong.status, headers=wrong.headers), wrong.error
         except MeshError as error:
@@ -122,7 +126,3 @@ def configuration(scope: Scope) -> Reply:
         "access_evaluations_endpoint": here + EVALUATIONS_PATH,
     }
     return Reply(200, [(b"cache-control", b"public, max-age=300")], dump(found))
-
-
-def _marks(arrival: Arrival) -> list[Header]:
-    return [(b"x-request-id", arrival.request_id.encode()), (b"x-trace-id", arrival.trace.trace_id.encode())]

@@ -22,22 +22,17 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    event = await receive()
-    if event["type"] == "http.request" and not event.get("more_body", False):
-        body: bytes = event.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
     try:
         async with asyncio.timeout(min((deadline_ms or math.inf) / 1000, READ_SECONDS)):
-            return await _rest(receive, event, limit)
+            return await _whole(receive, limit)
     except TimeoutError:
         raise MeshError(Reason.DEADLINE_EXCEEDED) from None
 
 
-async def _rest(receive: Receive, event: Mapping[str, object], limit: int) -> bytes:
+async def _whole(receive: Receive, limit: int) -> bytes:
     parts = bytearray()
     while True:
+        event = await receive()
         if event["type"] == "http.disconnect":
             raise DisconnectedError
         part = event.get("body", b"")
@@ -47,7 +42,6 @@ async def _rest(receive: Receive, event: Mapping[str, object], limit: int) -> by
             raise _too_large(limit)
         if not event.get("more_body", False):
             return bytes(parts)
-        event = await receive()
 
 
 def _too_large(limit: int) -> MeshError:

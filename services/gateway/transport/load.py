@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from libs.common.errors import MeshError, Reason
+from services.gateway.transport.asgi import Headers
 
 
 class Load:
@@ -30,6 +31,10 @@ class Load:
         self._under_way -= 1
         if not self._under_way:
             self._idle.set()
+
+    def farewell(self) -> Headers:
+        """Return what every answer says once the process is about to end: the client should take its next request elsewhere."""
+        return [] if self.serving else [(b"connection", b"close")]
 
     async def drained(self, seconds: float) -> None:
         """Return when nothing is under way, or when the time is over."""

@@ -11,6 +11,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.jsonio import dump
 from services.gateway.domain.answer import body_of, envelope
 from services.gateway.domain.model import Answer
+from services.gateway.transport.arrival import Arrival
 from services.gateway.transport.asgi import Header, Headers, Send
 
 _UNAUTHENTICATED = 16
@@ -71,6 +72,11 @@ def headers_of(error: MeshError) -> Headers:
         seconds = math.ceil(error.retry_after or 1.0)
         return [(b"retry-after", str(max(1, seconds)).encode())]
     return []
+
+
+def marks_of(arrival: Arrival) -> Headers:
+    """Return what an answer is found again by."""
+    return [(b"x-request-id", arrival.request_id.encode()), (b"x-trace-id", arrival.trace.trace_id.encode())]
 
 
 async def respond(send: Send, reply: Reply, *more: Header) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.call import Call, enter
-from services.gateway.domain.dispatch import dispatch
+from services.gateway.domain.dispatch import dispatch, unfinished
 from services.gateway.domain.model import Answer, Entry, Message
 from services.gateway.domain.parse import MAX_BYTES, parse
-from services.gateway.transport.arrival import Arrival, is_json, read_arrival
+from services.gateway.transport.arrival import Arrival, is_json, read_arrival, read_headers
 from services.gateway.transport.asgi import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
 from services.gateway.transport.calls import Calls, begin_call, entry_call
 from services.gateway.transport.holder import HolderCheck
 from services.gateway.transport.load import Load
 from services.gateway.transport.presence import while_connected
-from services.gateway.transport.reply import Reply, refusal, reply_to, respond
+from services.gateway.transport.reply import Reply, marks_of, refusal, reply_to, respond
 
 
 class RpcEndpoint:
@@ -28,7 +29,7 @@ class RpcEndpoint:
         self._prove = HolderCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
+        headers = read_headers(scope)
         arrival = read_arrival(scope, headers, self._sample_ratio)
         if arrival.token and arrival.refusal is None:
             arrival.refusal = self._prove(scope, headers, arrival.token)
@@ -54,10 +55,16 @@ class RpcEndpoint:
             return self._refused(call, error, status=415)
         try:
             message = parse(await read_body(receive, headers, MAX_BYTES, arrival.deadline_ms))
+        except asyncio.CancelledError:
+            return self._refused(call, MeshError(Reason.SERVICE_UNAVAILABLE))
         except MeshError as error:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
         work = self._batch(message, arrival) if message.batch else self._single(message, call, arrival)
-        answers = await while_connected(scope["state"]["presence"], work)
+        try:
+            answers = await while_connected(scope["state"]["presence"], work)
+        except asyncio.CancelledError:
+            # The client is still there, so it is the process that ends; whoever waits is told.
+            answers = unfinished(message.entries)
         return reply_to(answers, batch=message.batch, trace_id=arrival.trace.trace_id)
 
     async def _single(self, message: Message, call: Call, arrival: Arrival) -> list[Answer]:
@@ -77,8 +84,4 @@ class RpcEndpoint:
         return refusal(error, call.trace.trace_id, **reply)
 
     def _marks(self, arrival: Arrival) -> list[Header]:
-        marks = [(b"x-request-id", arrival.request_id.encode()), (b"x-trace-id", arrival.trace.trace_id.encode())]
-        if not self._load.serving:
-            # The process is about to end: the client should take its next request elsewhere.
-            marks.append((b"connection", b"close"))
-        return marks
+        return [*marks_of(arrival), *self._load.farewell()]

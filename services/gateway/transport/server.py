@@ -14,7 +14,7 @@ import uvicorn
 from libs.common.settings import Address, ProcessSettings
 from libs.common.telemetry.log import Log
 from services.gateway.transport.load import Load
-from services.gateway.transport.peercheck import protocol_for
+from services.gateway.transport.peercheck import GOODBYE_SECONDS, protocol_for
 
 # Above the idle timeout of the edge's pool (60 s), so that it is never the gateway that closes a connection in use.
 KEEP_ALIVE_SECONDS = 75
@@ -57,6 +57,8 @@ class HttpServer:
         self._server.should_exit = True
         if self._life is not None:
             await self._life
+        # What was ended still has to be told so.
+        await self._load.drained(GOODBYE_SECONDS)
 
 
 class _Server(uvicorn.Server):
