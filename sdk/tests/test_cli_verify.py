@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -134,7 +135,9 @@ def test_a_key_or_a_witness_that_says_nothing_is_not_taken_for_none(
 
 def program(*arguments: Any, **more: Any) -> Any:
     command = [sys.executable, "-m", "toolmesh_sdk", "audit", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, **more)
+    # As it is for everybody else, whatever whoever runs the tests has set: what is printed lies in a buffer first.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, **more)
 
 
 def test_what_goes_wrong_here_accuses_nobody(export: Path, key: Key) -> None:

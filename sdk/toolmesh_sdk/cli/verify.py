@@ -118,9 +118,19 @@ def _print(report: Report, *, as_json: bool) -> None:
             output.print_json(report.to_dict(), flush=True)
         else:
             _show(report)
-    except (BrokenPipeError, SystemExit):
-        # Rich has said so by the latter; what is still buffered would be complained about when the program ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.stdout.flush()
+    except OSError as error:
+        _forget_what_is_buffered()
+        if not isinstance(error, BrokenPipeError):
+            raise
+    except SystemExit:
+        # How Rich says that nobody reads.
+        _forget_what_is_buffered()
+
+
+def _forget_what_is_buffered() -> None:
+    """When the program ends it would be written once more, and the failure of that would take the place of the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _online(
