@@ -161,7 +161,16 @@ class Closing:
             # Not where the key was never held: a database that comes back is not asked once more by everybody whom it could not serve.
             held = invocation.attempts or (claim is not None and self._claims.sure(claim))
             if held and may_pass(cause):
-                self._begun(say_again(step, each=self._audit_wait, within=SETTLE_SECONDS))
+                self._begun(self._say_again(step))
+
+    async def _say_again(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await say_again(step, each=self._audit_wait, within=SETTLE_SECONDS)
+        except Overtaken:
+            # Whoever holds the key by now answers for it.
+            return
+        except Exception as cause:
+            self._observer.unforeseen(cause)
 
     def _begun(self, step: Awaitable[T]) -> asyncio.Future[T]:
         task = asyncio.ensure_future(step)

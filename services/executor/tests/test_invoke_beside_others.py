@@ -54,8 +54,8 @@ def path(made: World, place: int = -1) -> list[State]:
     return list(made.watcher.seen.ended[place].track.steps)
 
 
-async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:
-    made, go = world(a_tool(placement=SINGLE)), asyncio.Event()
+async def one_behind_another(made: World, go: asyncio.Event, key: str = "") -> tuple[asyncio.Future[Result], ...]:
+    """A call that runs until it may go on, and one that waits for its turn behind it."""
 
     async def behave(arguments: dict[str, Any]) -> Any:
         await go.wait()
@@ -64,8 +64,14 @@ async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:
     made.runner.behave = behave
     first = asyncio.ensure_future(made.invoke(a_request()))
     await made.runner.started.wait()
-    second = asyncio.ensure_future(made.invoke(a_request()))
+    second = asyncio.ensure_future(made.invoke(a_request(idempotency_key=key)))
     await until(lambda: made.parts.turns._scheduler.length == 1)
+    return first, second
+
+
+async def test_a_call_that_waits_for_its_turn_is_queued_and_then_runs() -> None:
+    made, go = world(a_tool(placement=SINGLE)), asyncio.Event()
+    first, second = await one_behind_another(made, go)
     assert len(made.runner.calls) == 1
     go.set()
     await asyncio.gather(first, second)
@@ -103,16 +109,7 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of
 async def waited(made: World, answer: Decision) -> Result | MeshError:
     """What becomes of a call that waits for its turn while other policies are activated, which answer this."""
     go = asyncio.Event()
-
-    async def behave(arguments: dict[str, Any]) -> Any:
-        await go.wait()
-        return {"said": arguments["text"]}
-
-    made.runner.behave = behave
-    first = asyncio.ensure_future(made.invoke(a_request()))
-    await made.runner.started.wait()
-    second = asyncio.ensure_future(made.invoke(a_request(idempotency_key="k2")))
-    await until(lambda: made.parts.turns._scheduler.length == 1)
+    first, second = await one_behind_another(made, go, "k2")
     made.policy.answer = answer
     made.policy.replaced.add("set-1")
     go.set()

@@ -229,6 +229,15 @@ async def test_a_memory_that_comes_back_is_told_of_a_failure_too() -> None:
     assert len(world.runner.calls) == 1
 
 
+async def test_what_goes_wrong_when_a_memory_is_told_again_is_seen() -> None:
+    world = World(a_write_tool())
+    world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    await world.invoke(a_request(idempotency_key="k"))
+    world.claims.failure = broken = TypeError()
+    await asyncio.wait_for(asyncio.gather(*world.parts.closing._ending), 20)
+    assert world.watcher.seen.causes[-1] is broken
+
+
 async def test_a_memory_that_could_not_be_asked_for_a_key_is_not_told_again_and_again() -> None:
     world = World(a_write_tool())
 

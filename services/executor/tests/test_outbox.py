@@ -288,15 +288,21 @@ async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_alo
     await set_aside(engines[0], one, record)
 
 
-async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
-    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
-) -> None:
-    one = await replica(audit.address)
+def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
+    """A record on its way that the log will refuse, and that nobody waits for any more."""
     [record] = outcomes(1)
     audit.refused = {record.record_id}
     entry = one.stream.take(record)
     assert entry.waiter is not None
     entry.waiter.cancel()
+    return record, entry
+
+
+async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    record, entry = given_up(one, audit)
     await until(lambda: not one.stream.waiting)
     await asyncio.wait_for(one.trail._see_through(record, entry, 10), 10)
     await set_aside(engines[0], one, record)
@@ -336,12 +342,8 @@ async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
-    [record] = outcomes(1)
-    audit.refused = {record.record_id}
-    entry = one.stream.take(record)
-    assert entry.waiter is not None
-    # Whoever waited for the log has given up, and turns to the outbox in the moment in which the log refuses.
-    entry.waiter.cancel()
+    # Whoever waited for the log turns to the outbox in the moment in which the log refuses.
+    record, entry = given_up(one, audit)
     await until(lambda: entry.refused)
     await one.outbox.keep(record, entry)
     async with asyncio.timeout(20):
