@@ -47,6 +47,16 @@ def key_given(value: str | None) -> str | None:
     return value
 
 
+LogKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        envvar=KEY_VARIABLE,
+        callback=key_given,
+        help="The log's verifier key, or a file that holds it; without it, a running log is believed about its own.",
+        show_default=False,
+    ),
+]
 Token = Annotated[
     str | None,
     typer.Option(

@@ -69,16 +69,7 @@ def archive(
     drop: Annotated[
         bool, typer.Option("--drop", help="Drop the records from the database, too; the export is then all there is.")
     ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            envvar=options.KEY_VARIABLE,
-            callback=options.key_given,
-            help="The log's verifier key, or a file that holds it.",
-            show_default="the one that the log names",
-        ),
-    ] = None,
+    key: options.LogKey = None,
     timeout: options.Timeout = 30.0,
     url: options.Url = "",
     token: options.Token = None,

@@ -48,16 +48,7 @@ def verify(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="An export; without one, the log of a running mesh.")
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            envvar=options.KEY_VARIABLE,
-            callback=options.key_given,
-            help="The log's verifier key, or a file that holds it.",
-            show_default=False,
-        ),
-    ] = None,
+    key: options.LogKey = None,
     checkpoint: Annotated[
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that you kept, as a file; may be repeated.")
     ] = None,
