@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Computed, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, FetchedValue, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 
 metadata = MetaData()
@@ -64,9 +64,9 @@ tool_names = Table(
     Column("name", _NAME, primary_key=True),
     Column("tool", _NAME, nullable=False),
     # The database keeps these itself; they are what other names are compared with.
-    Column("namespace", _NAME, Computed("")),
-    Column("tool_id", _NAME, Computed("")),
-    Column("skeleton", _NAME, Computed("")),
+    Column("namespace", _NAME, FetchedValue()),
+    Column("tool_id", _NAME, FetchedValue()),
+    Column("skeleton", _NAME, FetchedValue()),
 )
 
 tool_versions = Table(
