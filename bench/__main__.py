@@ -11,12 +11,12 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench import rows
-from bench.chart import groups, svg
-from bench.generator import UnansweredError, program
-from bench.machine import Ticks, ticks
-from bench.report import machine, markdown
-from bench.stage import stage
+from bench.environment.machine import Ticks, ticks
+from bench.environment.mesh import stage
+from bench.load.generator import UnansweredError, program
+from bench.report import measurement as rows
+from bench.report.chart import groups, svg
+from bench.report.markdown import machine, markdown
 from bench.suites import CHARTED, ONLY_WHEN_NAMED, SUITES
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,10 +16,10 @@ from pathlib import Path
 from toolmesh.approval.v1 import approval_service_pb2 as approval
 from toolmesh.registry.v1 import discovery_service_pb2 as discovery
 
-from bench.calls import ENTRY, check
-from bench.environments import environment
-from bench.generator import LOCK, STAMP, Body, Target, offer, program
-from bench.stage import Stage, stage
+from bench.environment.mesh import Stage, stage
+from bench.environment.virtualenvs import environment
+from bench.load.calls import ENTRY, check
+from bench.load.generator import LOCK, STAMP, Body, Target, offer, program
 
 RESULTS = Path(__file__).parent / "results" / "profiles"
 SECONDS, RATE, CALLERS = 10, 200, 16

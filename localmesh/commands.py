@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from localmesh import background, logview
-from localmesh.exits import FAILED, WRONG_STATE
-from localmesh.leftovers import age_seconds
+from localmesh.exit_codes import FAILED, WRONG_STATE
+from localmesh.process import background
+from localmesh.process.orphans import age_seconds
 from localmesh.settings import state_path
-from localmesh.state import State, StateError, open_state, runner_pid, take_lock
+from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
+from localmesh.view import logs as logview
 
 StateOption = Annotated[Path | None, typer.Option("--state", help="The state folder.", show_default="TOOLMESH_STATE")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -62,7 +63,7 @@ def down(state: StateOption = None, as_json: JsonOption = False) -> None:
 
 def status(state: StateOption = None, as_json: JsonOption = False) -> None:
     """Show what runs where."""
-    from localmesh import statusview  # loads what only this command needs
+    from localmesh.view import status as statusview
 
     place = State(state_path(state))
     pid = runner_pid(place)
@@ -115,7 +116,7 @@ def reset(
         )
         raise typer.Exit(WRONG_STATE)
     from localmesh.parts.cluster import choose_folder
-    from localmesh.process import RunAs
+    from localmesh.process.child import RunAs
 
     shutil.rmtree(choose_folder(place.path, RunAs.NOBODY), ignore_errors=True)
     _clear(place.path)
@@ -134,7 +135,7 @@ def _clear(folder: Path) -> None:
 
 
 def _warn_of_strangers() -> None:
-    from localmesh.strangers import strangers  # may load what the runner must not carry
+    from localmesh.unknown_variables import strangers  # may load what the runner must not carry
 
     for name in strangers(os.environ):
         typer.echo(f"{name} is not a setting of a local mesh, nor of anything in it; it is ignored", err=True)

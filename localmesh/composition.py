@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from localmesh import wheels
-from localmesh.part import Part
 from localmesh.parts.cluster import PostgresPlan, choose_folder
 from localmesh.parts.envoy import EnvoyPlan, envoy_part
 from localmesh.parts.postgres import database_url, postgres_part
 from localmesh.parts.service import ServicePlan, service_part
 from localmesh.parts.valkey import valkey_part, valkey_url
-from localmesh.pki import Pki
-from localmesh.process import RunAs
-from localmesh.secrets import SCHEMA_OWNERS, Secrets
+from localmesh.process.child import RunAs
+from localmesh.process.part import Part
 from localmesh.settings import LOOPBACK, Settings
-from localmesh.state import State
+from localmesh.state.pki import Pki
+from localmesh.state.secrets import SCHEMA_OWNERS, Secrets
+from localmesh.state.state import State
 
 SERVICES = ("authz", "audit", "registry", "approval", "executor", "gateway")
 DEFAULT = "localmesh.composition:compose"

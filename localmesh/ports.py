@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping
 
-from localmesh.files import read_json, write_json
 from localmesh.settings import LOOPBACK
-from localmesh.state import State
+from localmesh.state.files import read_json, write_json
+from localmesh.state.state import State
 
 # A step of ten keeps a moved port clear of the usual port of its neighbour.
 STEP = 10

@@ -16,22 +16,22 @@ from pathlib import Path
 
 from localmesh import composition
 from localmesh.composition import Mesh
-from localmesh.exits import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
-from localmesh.files import rotate, write_json
-from localmesh.greeting import greeting, mint_token
-from localmesh.leftovers import clear_leftovers, remember_children
-from localmesh.logkeeping import keep_short
-from localmesh.part import PartError
+from localmesh.exit_codes import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
 from localmesh.parts.cluster import choose_user
-from localmesh.pki import Pki
 from localmesh.ports import PortClaims, claim_ports
-from localmesh.process import succeeds_in_fork
-from localmesh.report import Event, Report, report_to_file, report_to_pipe, report_to_terminal, unfailing
-from localmesh.runtime import measured, mesh_facts, runtime_document
-from localmesh.secrets import read_secrets
+from localmesh.process.child import succeeds_in_fork
+from localmesh.process.orphans import clear_leftovers, remember_children
+from localmesh.process.part import PartError
+from localmesh.process.supervisor import Supervisor
 from localmesh.settings import SettingError, Settings, settings_from, state_path
-from localmesh.state import State, StateError, open_state, runner_pid, take_lock
-from localmesh.supervisor import Supervisor
+from localmesh.state.files import rotate, write_json
+from localmesh.state.log_rotation import keep_short
+from localmesh.state.pki import Pki
+from localmesh.state.runtime import measured, mesh_facts, runtime_document
+from localmesh.state.secrets import read_secrets
+from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
+from localmesh.view.banner import greeting, mint_token
+from localmesh.view.progress import Event, Report, report_to_file, report_to_pipe, report_to_terminal, unfailing
 from localmesh.wheels import ProgramError
 
 
@@ -156,8 +156,8 @@ def _code_of(failure: PartError | None) -> int:
 
 def _make_identities(state: State) -> None:
     def work() -> None:
-        from localmesh.certificates import issue_certificates
-        from localmesh.keys import ensure_secrets
+        from localmesh.state.certificates import issue_certificates
+        from localmesh.state.keys import ensure_secrets
 
         ensure_secrets(state)
         issue_certificates(state.pki)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from libs.common.settings import http_url, number, one_of, whole
+from libs.common.runtime.settings import http_url, number, one_of, whole
 
 TRUST_DOMAIN = "toolmesh.local"
 ISSUER = "https://authz.toolmesh.local"

@@ -19,7 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from libs.common.ids import new_id
-from localmesh.certificates import Pki, issue_certificates
+from localmesh.state.certificates import Pki, issue_certificates
 
 ISSUER = "https://authz.toolmesh.local"
 AUDIENCE = "toolmesh"

@@ -22,8 +22,8 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from bench.generator import Target
-from bench.machine import cpu_seconds, family
+from bench.environment.machine import cpu_seconds, family
+from bench.load.generator import Target
 from tests.harness.stores import free_port, run_valkey, wait_until
 
 ADMIN = "admin@example.com"

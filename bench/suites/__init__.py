@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bench.rows import Row
-from bench.stage import Stage
+from bench.environment.mesh import Stage
+from bench.report.measurement import Row
 from bench.suites import audit, authz, executor, floor, gateway, growth, peers, registry, soak, workloads
 
 SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {

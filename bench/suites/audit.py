@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
-from bench.append import FLOOR
-from bench.generator import SPAN, in_turns
-from bench.machine import cpu_seconds
-from bench.rows import Row
-from bench.stage import Stage
+from bench.environment.machine import cpu_seconds
+from bench.environment.mesh import Stage
+from bench.load.append_records import FLOOR
+from bench.load.generator import SPAN, in_turns
+from bench.report.measurement import Row
 
 WRITERS = 64
 BATCH = 64
@@ -76,7 +76,16 @@ def _database_alone(stage: Stage) -> Row:
 
 def _measure(stage: Stage, case: str, way: list[str], parts: list[str], *, writers: int, seconds: float = 5.0) -> Row:
     before = cpu_seconds(stage.pids(*parts))
-    command = [sys.executable, "-m", "bench.append", *way, "--writers", str(writers), "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.load.append_records",
+        *way,
+        "--writers",
+        str(writers),
+        "--seconds",
+        str(seconds),
+    ]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     used = cpu_seconds(stage.pids(*parts)) - before
     rate = found["records"] / found["seconds"]

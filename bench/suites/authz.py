@@ -18,13 +18,13 @@ import httpx
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
-from bench.calls import check
-from bench.floor import EMPTY
-from bench.generator import STAMP, Body, offer
-from bench.policies import activate
-from bench.rows import Row
-from bench.stage import Stage
-from bench.stubs import Asked, ask_in_turns
+from bench.environment.mesh import Stage
+from bench.fixtures.policies import activate
+from bench.floors.echo import EMPTY
+from bench.load.calls import check
+from bench.load.generator import STAMP, Body, offer
+from bench.load.stubs import Asked, ask_in_turns
+from bench.report.measurement import Row
 
 TARGETS = {100: 1.8, 1000: 4.0}
 CALLERS, CALLS = 50, 3000
@@ -96,7 +96,7 @@ def _in_executor(stage: Stage) -> Row:
     with tempfile.NamedTemporaryFile("w", suffix=".token") as file:
         file.write(stage.token)
         file.flush()
-        command = [sys.executable, "-m", "bench.decide", stage.parts["authz"][0]]
+        command = [sys.executable, "-m", "bench.load.decision_cache", stage.parts["authz"][0]]
         done = subprocess.run(
             [*command, "--pki", str(stage.pki), "--token", file.name], capture_output=True, text=True, check=True
         )

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from bench.calls import message
-from bench.floor import ECHO, EMPTY
-from bench.generator import Body, UnansweredError, in_turns, offer
-from bench.machine import MEGABYTE, family, resident_bytes
-from bench.packs import register
-from bench.rows import Row
-from bench.stage import Stage
+from bench.environment.machine import MEGABYTE, family, resident_bytes
+from bench.environment.mesh import Stage
+from bench.fixtures.packs import register
+from bench.floors.echo import ECHO, EMPTY
+from bench.load.calls import message
+from bench.load.generator import Body, UnansweredError, in_turns, offer
+from bench.report.measurement import Row
 
 AT = 16
 WORDS = {"text": "one two two three three three"}

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import psycopg
 
-from bench.append import FLOOR
-from bench.calls import ENTRY, MESSAGE
-from bench.floor import ECHO
-from bench.generator import offer
-from bench.rows import Row
-from bench.stage import Stage, durable, fronted
+from bench.environment.mesh import Stage, durable, fronted
+from bench.floors.echo import ECHO
+from bench.load.append_records import FLOOR
+from bench.load.calls import ENTRY, MESSAGE
+from bench.load.generator import offer
+from bench.report.measurement import Row
 from bench.suites.audit import insert
 
 BARE = "bare grpc.aio echo"

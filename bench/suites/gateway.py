@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bench.calls import ENTRY, LARGE, MESSAGE, entry, message
-from bench.floor import ECHO
-from bench.generator import Body, Target, in_turns, offer
-from bench.machine import MEGABYTE
-from bench.rows import Row
-from bench.stage import Fronted, Stage, fronted
+from bench.environment.machine import MEGABYTE
+from bench.environment.mesh import Fronted, Stage, fronted
+from bench.floors.echo import ECHO
+from bench.load.calls import ENTRY, LARGE, MESSAGE, entry, message
+from bench.load.generator import Body, Target, in_turns, offer
+from bench.report.measurement import Row
 from bench.suites.floor import BARE, BEHIND_ASGI
 
 STRAIGHT = "governed echo, gRPC"

@@ -14,16 +14,16 @@ from functools import partial
 
 import psycopg
 
-from bench.calls import ENTRY, MESSAGE
-from bench.envoy import edge_with
-from bench.filling import TOOLS, register_tools, wait_for_meaning
-from bench.floor import ECHO
-from bench.generator import SPAN, Target, in_turns, offer
-from bench.machine import family
-from bench.packs import registry_channel
-from bench.policies import activate
-from bench.rows import Row
-from bench.stage import Stage, stage
+from bench.environment.envoy import edge_with
+from bench.environment.machine import family
+from bench.environment.mesh import Stage, stage
+from bench.fixtures.fill_registry import TOOLS, register_tools, wait_for_meaning
+from bench.fixtures.packs import registry_channel
+from bench.fixtures.policies import activate
+from bench.floors.echo import ECHO
+from bench.load.calls import ENTRY, MESSAGE
+from bench.load.generator import SPAN, Target, in_turns, offer
+from bench.report.measurement import Row
 from bench.suites.audit import BATCH, GROWN, append, fill
 from tests.harness.replicas import another
 

@@ -16,13 +16,13 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from bench.calls import ENTRY, TEXT
-from bench.environments import environment, python_from
-from bench.generator import SPAN, Body, Target, in_turns, offer
-from bench.machine import family
+from bench.environment.machine import family
+from bench.environment.mesh import Stage, listening
+from bench.environment.virtualenvs import environment, python_from
+from bench.load.calls import ENTRY, TEXT
+from bench.load.generator import SPAN, Body, Target, in_turns, offer
 from bench.peers import contextforge
-from bench.rows import Row
-from bench.stage import Stage, listening
+from bench.report.measurement import Row
 from bench.suites.gateway import JSON
 from tests.harness.stores import free_port
 

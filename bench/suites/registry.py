@@ -14,14 +14,14 @@ from toolmesh.registry.v1 import discovery_service_pb2 as discovery
 from toolmesh.registry.v1 import registry_service_pb2 as registry
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 
-from bench.filling import TOOLS, register_tools, wait_for_meaning
-from bench.floor import EMPTY
-from bench.generator import Body, offer
-from bench.machine import MEGABYTE, resident_bytes
-from bench.packs import registry_channel
-from bench.rows import Row
-from bench.stage import Stage
-from bench.stubs import Asked, ask_in_turns
+from bench.environment.machine import MEGABYTE, resident_bytes
+from bench.environment.mesh import Stage
+from bench.fixtures.fill_registry import TOOLS, register_tools, wait_for_meaning
+from bench.fixtures.packs import registry_channel
+from bench.floors.echo import EMPTY
+from bench.load.generator import Body, offer
+from bench.load.stubs import Asked, ask_in_turns
+from bench.report.measurement import Row
 
 # Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is done.
 PATIENCE = 60

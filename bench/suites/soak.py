@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from bench.calls import ENTRY
-from bench.generator import offer
-from bench.machine import MEGABYTE
-from bench.rows import Row
-from bench.slope import HOUR, settled, slope_per_hour
-from bench.stage import Stage
+from bench.environment.machine import MEGABYTE
+from bench.environment.mesh import Stage
+from bench.load.calls import ENTRY
+from bench.load.generator import offer
+from bench.report.measurement import Row
+from bench.report.slope import HOUR, settled, slope_per_hour
 from bench.suites.gateway import OPEN
 
 SECONDS = float(os.environ.get("BENCH_SOAK_SECONDS", "600"))

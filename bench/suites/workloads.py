@@ -9,12 +9,12 @@ from typing import Any
 
 from toolmesh.registry.v1 import discovery_service_pb2 as discovery
 
-from bench.calls import MESSAGE, TEXT, message
-from bench.floor import ECHO
-from bench.generator import STAMP, Body, Target, offer
-from bench.packs import register
-from bench.rows import Row
-from bench.stage import Stage
+from bench.environment.mesh import Stage
+from bench.fixtures.packs import register
+from bench.floors.echo import ECHO
+from bench.load.calls import MESSAGE, TEXT, message
+from bench.load.generator import STAMP, Body, Target, offer
+from bench.report.measurement import Row
 from bench.suites.gateway import OPEN, STRAIGHT, memory
 
 AT = 16

@@ -10,12 +10,12 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localmesh.files import write_private
-from localmesh.leftovers import wait_until_gone
-from localmesh.part import PartError
-from localmesh.process import Finished, Launch, RunAs, run_to_end, user_namespaces_work
-from localmesh.secrets import DATABASE_OWNER
+from localmesh.process.child import Finished, Launch, RunAs, run_to_end, user_namespaces_work
+from localmesh.process.orphans import wait_until_gone
+from localmesh.process.part import PartError
 from localmesh.settings import inherited_environment
+from localmesh.state.files import write_private
+from localmesh.state.secrets import DATABASE_OWNER
 
 INITDB_OPTIONS = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-instructions")
 

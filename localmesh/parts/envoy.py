@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from localmesh.files import write_private
-from localmesh.part import Part
-from localmesh.pki import Pki
-from localmesh.probes import http_answers, http_request
-from localmesh.process import Launch
+from localmesh.process.child import Launch
+from localmesh.process.part import Part
+from localmesh.process.probes import http_answers, http_request
 from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
+from localmesh.state.files import write_private
+from localmesh.state.pki import Pki
 
 TEMPLATE = ROOT / "deploy" / "envoy" / "envoy.yaml"
 UPSTREAMS = ("gateway", "executor", "registry", "authz", "approval", "audit")

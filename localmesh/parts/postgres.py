@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from localmesh.part import Part
 from localmesh.parts.cluster import PostgresPlan, clear_stale_lock, ensure_cluster, require_success, write_owned
 from localmesh.parts.schemas import DATABASE, provisioning_sql
-from localmesh.process import Launch, run_to_end
-from localmesh.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS
+from localmesh.process.child import Launch, run_to_end
+from localmesh.process.part import Part
 from localmesh.settings import LOOPBACK, inherited_environment
+from localmesh.state.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS
 
 # Small on purpose: a laptop runs this beside everything else. Durability is not traded for it.
 CONFIGURATION = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from localmesh.secrets import DATABASE_ROLES, SCHEMA_OWNERS
+from localmesh.state.secrets import DATABASE_ROLES, SCHEMA_OWNERS
 
 DATABASE = "toolmesh"
 

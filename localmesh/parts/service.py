@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from localmesh.exits import WRONG_USAGE
-from localmesh.part import Part
-from localmesh.pki import Pki
-from localmesh.probes import http_answers
-from localmesh.process import Launch
+from localmesh.exit_codes import WRONG_USAGE
+from localmesh.process.child import Launch
+from localmesh.process.part import Part
+from localmesh.process.probes import http_answers
 from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
+from localmesh.state.pki import Pki
 
 # Beyond its own drain a service gets this long to close what is left.
 STOP_MARGIN_SECONDS = 2.0

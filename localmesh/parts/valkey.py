@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localmesh.files import write_private
-from localmesh.part import Part
-from localmesh.probes import valkey_answers
-from localmesh.process import Launch
+from localmesh.process.child import Launch
+from localmesh.process.part import Part
+from localmesh.process.probes import valkey_answers
 from localmesh.settings import LOOPBACK, inherited_environment
+from localmesh.state.files import write_private
 
 CONFIGURATION = """\
 bind {address}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localmesh.state import State, open_state
+from localmesh.state.state import State, open_state
 from localmesh.tests.harness import Commands
 
 # Low enough to be reached by a test, high enough for every other test to stay below it.

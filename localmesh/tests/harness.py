@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from localmesh.leftovers import is_running
+from localmesh.process.orphans import is_running
 from localmesh.settings import ROOT
 
 COMPOSITIONS = "localmesh.tests.standins"

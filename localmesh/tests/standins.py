@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from localmesh import composition, files, greeting, logkeeping
+from localmesh import composition
 from localmesh.composition import SERVICES, Mesh
-from localmesh.part import Part
+from localmesh.process.part import Part
+from localmesh.state import files
+from localmesh.state import log_rotation as logkeeping
+from localmesh.view import banner as greeting
 
 PROGRAM = Path(__file__).with_name("standin.py")
 TOKEN = "stand-in.token"

@@ -8,14 +8,14 @@ import pytest
 
 from localmesh import composition
 from localmesh.composition import SERVICES, Mesh
-from localmesh.keys import ensure_secrets
-from localmesh.part import Part
-from localmesh.pki import Pki
 from localmesh.ports import USUAL_PORTS
-from localmesh.process import RunAs
-from localmesh.secrets import DATABASE_ROLES, SCHEMA_OWNERS, read_secrets
+from localmesh.process.child import RunAs
+from localmesh.process.part import Part
 from localmesh.settings import Settings
-from localmesh.state import State
+from localmesh.state.keys import ensure_secrets
+from localmesh.state.pki import Pki
+from localmesh.state.secrets import DATABASE_ROLES, SCHEMA_OWNERS, read_secrets
+from localmesh.state.state import State
 
 PEERS = {
     "authz": set(),

@@ -6,7 +6,7 @@ import pytest
 
 from localmesh.ports import STEP, USUAL_PORTS, PortClaims, claim_ports
 from localmesh.settings import LOOPBACK
-from localmesh.state import State
+from localmesh.state.state import State
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from localmesh.files import write_json
-from localmesh.leftovers import remember_children
+from localmesh.process.orphans import remember_children
 from localmesh.settings import LOOPBACK, ROOT
-from localmesh.state import State, open_state, runner_pid
+from localmesh.state.files import write_json
+from localmesh.state.state import State, open_state, runner_pid
 from localmesh.tests.deadlines import eventually
 from localmesh.tests.harness import Commands, all_gone, pids
-from localmesh.tests.test_edge import Edge
+from localmesh.tests.parts.test_edge import Edge
 
 NINE = ["postgres", "valkey", "authz", "audit", "registry", "approval", "executor", "gateway", "envoy"]
 

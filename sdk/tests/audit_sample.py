@@ -12,8 +12,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh_sdk.audit import Note, Report, VerifierKey, verify_export
-from toolmesh_sdk.audit.manifest import FileFacts, Manifest, facts_of, read_manifest, write_index
-from toolmesh_sdk.audit.writer import Evidence, ExportWriter, Header
+from toolmesh_sdk.audit.export.writer import Evidence, ExportWriter, Header
+from toolmesh_sdk.audit.format.manifest import FileFacts, Manifest, facts_of, read_manifest, write_index
 
 LOG = "toolmesh.local/audit/6f1c0f86-4c6f-4e3d-9d9c-0a4f2b8f9a11"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolmesh_sdk import InvalidInputError, canonical_json, derive_idempotency_key
 from toolmesh_sdk.keys import key_of_call
 
-from libs.common.canonical import canonical
+from libs.common.json.canonical import canonical
 
 INTENT = ("session-1", "acme.send_email", "step-3")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toolmesh.common.v1.error_table import Reason
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
-from toolmesh_sdk.cli.documents import document
+from toolmesh_sdk.cli.views.documents import document
 from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.manifest import manifest_from
 

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolmesh.common.v1.error_table import Reason as Reason
 
+    from toolmesh_sdk._wire.connection import Tls as Tls
+    from toolmesh_sdk._wire.envelope import ArgumentChange as ArgumentChange
+    from toolmesh_sdk._wire.envelope import Compensation as Compensation
+    from toolmesh_sdk._wire.envelope import Cost as Cost
+    from toolmesh_sdk._wire.envelope import Deprecation as Deprecation
+    from toolmesh_sdk._wire.envelope import Effect as Effect
+    from toolmesh_sdk._wire.envelope import Shown as Shown
+    from toolmesh_sdk._wire.envelope import Stored as Stored
+    from toolmesh_sdk._wire.proof import ProofKey as ProofKey
+    from toolmesh_sdk._wire.retry import RetryPolicy as RetryPolicy
+    from toolmesh_sdk._wire.trace import new_traceparent as new_traceparent
     from toolmesh_sdk.aio import AsyncClient as AsyncClient
     from toolmesh_sdk.client import Client as Client
-    from toolmesh_sdk.connection import Tls as Tls
-    from toolmesh_sdk.envelope import ArgumentChange as ArgumentChange
-    from toolmesh_sdk.envelope import Compensation as Compensation
-    from toolmesh_sdk.envelope import Cost as Cost
-    from toolmesh_sdk.envelope import Deprecation as Deprecation
-    from toolmesh_sdk.envelope import Effect as Effect
-    from toolmesh_sdk.envelope import Shown as Shown
-    from toolmesh_sdk.envelope import Stored as Stored
     from toolmesh_sdk.errors import ApprovalRequiredError as ApprovalRequiredError
     from toolmesh_sdk.errors import AuthorizationDeniedError as AuthorizationDeniedError
     from toolmesh_sdk.errors import ConflictError as ConflictError
@@ -40,10 +43,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
     from toolmesh_sdk.preview import Precondition as Precondition
     from toolmesh_sdk.preview import Preview as Preview
-    from toolmesh_sdk.proof import ProofKey as ProofKey
     from toolmesh_sdk.result import Result as Result
-    from toolmesh_sdk.retry import RetryPolicy as RetryPolicy
-    from toolmesh_sdk.trace import new_traceparent as new_traceparent
 
 _ERRORS = (
     *("ToolmeshError", "Violation", "InvalidInputError", "AuthorizationDeniedError", "ToolNotFoundError"),
@@ -53,21 +53,21 @@ _ERRORS = (
 _PARTS = ("ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "Shown", "Stored")
 _HOMES = {
     **dict.fromkeys(_ERRORS, "toolmesh_sdk.errors"),
-    **dict.fromkeys(_PARTS, "toolmesh_sdk.envelope"),
+    **dict.fromkeys(_PARTS, "toolmesh_sdk._wire.envelope"),
     "AsyncClient": "toolmesh_sdk.aio",
     "Client": "toolmesh_sdk.client",
     "GroupCall": "toolmesh_sdk.group",
     "Outcome": "toolmesh_sdk.group",
     "Precondition": "toolmesh_sdk.preview",
     "Preview": "toolmesh_sdk.preview",
-    "ProofKey": "toolmesh_sdk.proof",
+    "ProofKey": "toolmesh_sdk._wire.proof",
     "Reason": "toolmesh.common.v1.error_table",
     "Result": "toolmesh_sdk.result",
-    "RetryPolicy": "toolmesh_sdk.retry",
-    "Tls": "toolmesh_sdk.connection",
+    "RetryPolicy": "toolmesh_sdk._wire.retry",
+    "Tls": "toolmesh_sdk._wire.connection",
     "canonical_json": "toolmesh_sdk.keys",
     "derive_idempotency_key": "toolmesh_sdk.keys",
-    "new_traceparent": "toolmesh_sdk.trace",
+    "new_traceparent": "toolmesh_sdk._wire.trace",
 }
 __all__ = sorted(_HOMES)
 

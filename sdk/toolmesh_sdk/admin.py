@@ -18,10 +18,10 @@ from google.protobuf.duration_pb2 import Duration
 from toolmesh.authz.v1 import authz_service_pb2
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
-from toolmesh_sdk.connection import Tls
+from toolmesh_sdk._wire.connection import Tls
+from toolmesh_sdk._wire.transport import Options, Transport
 from toolmesh_sdk.errors import ToolmeshError
-from toolmesh_sdk.parts import Bounds, budget_of, confirmation_of, constraints_of, grants_of
-from toolmesh_sdk.transport import Options, Transport
+from toolmesh_sdk.token_request import Bounds, budget_of, confirmation_of, constraints_of, grants_of
 
 TIMEOUT = 10.0
 

@@ -17,22 +17,22 @@ from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
-from toolmesh_sdk import requests
-from toolmesh_sdk.connection import Tls
-from toolmesh_sdk.envelope import Stored
-from toolmesh_sdk.fetch import MAX_FETCHED_BYTES, Fetch
+from toolmesh_sdk._wire import requests
+from toolmesh_sdk._wire.connection import Tls
+from toolmesh_sdk._wire.envelope import Stored
+from toolmesh_sdk._wire.fetch import MAX_FETCHED_BYTES, Fetch
+from toolmesh_sdk._wire.payload import parse
+from toolmesh_sdk._wire.requests import RecordFilters
+from toolmesh_sdk._wire.retry import RetryPolicy
+from toolmesh_sdk._wire.status import error_from_rpc
+from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
+from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token, failing_when_closed
+from toolmesh_sdk._wire.watch import Watch, log_size
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, may_repeat, outcomes_of
 from toolmesh_sdk.keys import key_of_call
-from toolmesh_sdk.parts import Bounds, part_of
-from toolmesh_sdk.payload import parse
 from toolmesh_sdk.preview import Preview, preview_of
-from toolmesh_sdk.requests import RecordFilters
 from toolmesh_sdk.result import Result, result_of
-from toolmesh_sdk.retry import RetryPolicy
-from toolmesh_sdk.status import error_from_rpc
-from toolmesh_sdk.trace import new_traceparent, trace_id_of
-from toolmesh_sdk.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token, failing_when_closed
-from toolmesh_sdk.watch import Watch, log_size
+from toolmesh_sdk.token_request import Bounds, part_of
 
 if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
     from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
     from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
 
-    from toolmesh_sdk.proof import ProofKey
+    from toolmesh_sdk._wire.proof import ProofKey
 
 
 class AsyncClient:

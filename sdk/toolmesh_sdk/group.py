@@ -8,11 +8,11 @@ from typing import Any
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
-from toolmesh_sdk import requests
+from toolmesh_sdk._wire import requests
+from toolmesh_sdk._wire.status import error_from_envelope
 from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.keys import key_of_call
 from toolmesh_sdk.result import Result, result_of
-from toolmesh_sdk.status import error_from_envelope
 
 ON_FAILURE: dict[str, pb.SiblingFailure.ValueType] = {
     "": pb.SIBLING_FAILURE_UNSPECIFIED,

@@ -15,7 +15,7 @@ from typing import Any
 
 import rfc8785
 
-from toolmesh_sdk.payload import dump
+from toolmesh_sdk._wire.payload import dump
 
 
 def derive_idempotency_key(

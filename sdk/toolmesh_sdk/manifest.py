@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from toolmesh.common.v1.error_table import Reason
 from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
+from toolmesh_sdk._wire.payload import dump
 from toolmesh_sdk.errors import Violation, error_of
-from toolmesh_sdk.payload import dump
 
 _WHOLE = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64}
 _MOST_PROBLEMS = 100

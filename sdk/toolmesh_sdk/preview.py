@@ -8,8 +8,8 @@ from typing import Any
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
-from toolmesh_sdk.envelope import Effect, effect_of, time_of
-from toolmesh_sdk.payload import parse
+from toolmesh_sdk._wire.envelope import Effect, effect_of, time_of
+from toolmesh_sdk._wire.payload import parse
 
 
 @dataclass(frozen=True, slots=True)

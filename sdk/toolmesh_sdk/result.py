@@ -9,7 +9,7 @@ from typing import Any
 
 from toolmesh.executor.v1 import result_envelope_pb2 as pb
 
-from toolmesh_sdk.envelope import (
+from toolmesh_sdk._wire.envelope import (
     ArgumentChange,
     Compensation,
     Cost,
@@ -24,7 +24,7 @@ from toolmesh_sdk.envelope import (
     time_of,
     word,
 )
-from toolmesh_sdk.payload import parse
+from toolmesh_sdk._wire.payload import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

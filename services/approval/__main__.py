@@ -1,6 +1,6 @@
 """Runs the approval service: `python -m services.approval`."""
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.approval.config import Settings
 from services.approval.wiring import build
 

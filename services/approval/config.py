@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libs.common.settings import Address, ProcessSettings, address, postgres_url, setting
+from libs.common.runtime.settings import Address, ProcessSettings, address, postgres_url, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.approval.convert import draft_from, state_from, ticket_to
 from services.approval.domain.cancel_ticket import cancel_ticket
 from services.approval.domain.create_ticket import create_ticket

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
-from libs.common.auth.jwks import authz_channel, verifier_from
-from libs.common.clock import Clock, SystemClock
+from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.server import Service
+from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log

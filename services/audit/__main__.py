@@ -1,6 +1,6 @@
 """Runs the audit service."""
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.audit.config import Settings
 from services.audit.wiring import build
 

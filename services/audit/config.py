@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from libs.common.settings import (
+from libs.common.runtime.settings import (
     Address,
     ProcessSettings,
     SettingsError,
@@ -20,7 +20,7 @@ from libs.common.settings import (
     setting,
     whole,
 )
-from services.audit.adapters.checkpoint_key import FileCheckpointKey
+from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 from services.audit.domain.evidence.cosignature import WitnessKey, witness_keys
 
 

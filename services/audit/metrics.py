@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
+from libs.common.telemetry.fast_metrics import counts, spreads
 from libs.common.telemetry.metrics import SECONDS
-from libs.common.telemetry.tallies import counts, spreads
 
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 

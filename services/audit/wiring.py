@@ -10,50 +10,50 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 from toolmesh.audit.v1 import log_service_pb2_grpc as log_rpc
 from toolmesh.audit.v1 import usage_service_pb2_grpc as usage_rpc
 
-from libs.common.auth.jwks import authz_channel, verifier_from
-from libs.common.clock import SystemClock
-from libs.common.process import instance_id
+from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.server import Service
+from libs.common.runtime.clock import SystemClock
+from libs.common.runtime.process import instance_id
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.audit import metrics
-from services.audit.adapters.anchor_folder import FolderAnchor
-from services.audit.adapters.checkpoint_key import FileCheckpointKey
-from services.audit.adapters.checkpoints import PostgresCheckpoints
-from services.audit.adapters.ed25519 import signature_is_good
-from services.audit.adapters.evidence_meter import EvidenceMeter
-from services.audit.adapters.metered import MeteredWriter
-from services.audit.adapters.ownership import role_owns_log
-from services.audit.adapters.reader import PostgresReader
-from services.audit.adapters.relay_meter import RelayMeter
-from services.audit.adapters.relay_position import PostgresSeat
-from services.audit.adapters.shards import PostgresShards
-from services.audit.adapters.trees import PostgresTrees
-from services.audit.adapters.usage_book import PostgresBook
-from services.audit.adapters.usage_reader import PostgresUsageReader
-from services.audit.adapters.writer import PostgresWriter
+from services.audit.adapters.evidence.anchor_folder import FolderAnchor
+from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
+from services.audit.adapters.evidence.checkpoints import PostgresCheckpoints
+from services.audit.adapters.evidence.ed25519 import signature_is_good
+from services.audit.adapters.evidence.metrics import EvidenceMeter
+from services.audit.adapters.evidence.ownership import role_owns_log
+from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.log.metered_writer import MeteredWriter
+from services.audit.adapters.log.reader import PostgresReader
+from services.audit.adapters.log.trees import PostgresTrees
+from services.audit.adapters.log.writer import PostgresWriter
+from services.audit.adapters.relay.lease import PostgresSeat
+from services.audit.adapters.relay.metrics import RelayMeter
+from services.audit.adapters.usage.reader import PostgresUsageReader
+from services.audit.adapters.usage.store import PostgresBook
 from services.audit.config import Settings, known_witnesses
 from services.audit.convert.index import entry_again
 from services.audit.convert.log import RecordScribe
-from services.audit.domain.append_records import AppendRecords
 from services.audit.domain.evidence.checkpoints import Checkpoints
 from services.audit.domain.evidence.cosignature import Witnesses
 from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
-from services.audit.domain.evidence.keep import Keep
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.evidence.prove import Prove
+from services.audit.domain.evidence.retention import Keep
 from services.audit.domain.evidence.verify_range import VerifyRange
-from services.audit.domain.export_records import ExportRecords
-from services.audit.domain.note import Origin
+from services.audit.domain.export.export_records import ExportRecords
+from services.audit.domain.log.append_buffer import RecentReader
+from services.audit.domain.log.append_records import AppendRecords
+from services.audit.domain.log.tail import Tail
+from services.audit.domain.log.watch_records import WatchRecords
+from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader, RelaySink
-from services.audit.domain.recent import RecentReader
-from services.audit.domain.relay import Relay
-from services.audit.domain.tail import Tail
+from services.audit.domain.relay.relay import Relay
 from services.audit.domain.usage.count_records import CountRecords
-from services.audit.domain.watch_records import WatchRecords
 from services.audit.handlers.audit import AuditHandlers
 from services.audit.handlers.log import LogHandlers
 from services.audit.handlers.usage import UsageHandlers
@@ -180,11 +180,11 @@ def _relay(settings: Settings, log: Log, reader: LogReader, tail: Tail) -> tuple
 def _sink(settings: Settings) -> RelaySink | None:
     # Imported where it is used: each brings a client library that the others do without.
     if settings.relay == "redis":
-        from services.audit.adapters.relay_redis import RedisSink
+        from services.audit.adapters.relay.redis import RedisSink
 
         return RedisSink(settings.redis_url, length=settings.relay_stream_length)
     if settings.relay == "kafka":
-        from services.audit.adapters.relay_kafka import KafkaSink, read_properties
+        from services.audit.adapters.relay.kafka import KafkaSink, read_properties
 
         return KafkaSink(settings.kafka_brokers, settings.kafka_topic, read_properties(settings.kafka_config))
     return None

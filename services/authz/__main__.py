@@ -1,6 +1,6 @@
 """Runs authz: `python -m services.authz`."""
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.authz.config import Settings
 from services.authz.wiring import build
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from libs.common.sealing import Seal, seal_folder
-from libs.common.settings import (
+from libs.common.runtime.settings import (
     ProcessSettings,
     existing_file,
     existing_folder,
@@ -15,6 +14,7 @@ from libs.common.settings import (
     setting,
     whole,
 )
+from libs.common.sealing import Seal, seal_folder
 
 
 def folder_or_https(text: str) -> Path | str:

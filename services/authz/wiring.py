@@ -14,42 +14,34 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
 from libs.common.auth.constraints import ConstraintChecker, compiled
 from libs.common.auth.revocations import RevocationView
-from libs.common.bell import RedisBell
-from libs.common.clock import Clock, SystemClock
+from libs.common.redis_wakeup import RedisBell
 from libs.common.rpc.application import Resource, RpcApplication, engine_resource
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.rpc.server import Service
+from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.authz.adapters.active_sets import ActiveSets
-from services.authz.adapters.cedar_policies import compiler_for, documents_in
-from services.authz.adapters.decision_journal import DecisionJournal
-from services.authz.adapters.did_documents import DidDocuments, DidFolder, DidUrl
-from services.authz.adapters.did_resolver import MeshDids
-from services.authz.adapters.https_documents import HttpsDocuments
-from services.authz.adapters.invalidation_feed import PolledInvalidationFeed
-from services.authz.adapters.key_folder import KeyFolder
-from services.authz.adapters.outside_tokens import TrustedIssuersTokens
-from services.authz.adapters.own_verifier import OwnKeysVerifier
-from services.authz.adapters.policy_sets import PostgresPolicySets
-from services.authz.adapters.postgres_ledger import PostgresLedger
-from services.authz.adapters.revocations import PostgresRevocations
-from services.authz.adapters.session_labels import PostgresSessionLabels
-from services.authz.adapters.trusted_issuers import read_trusted_issuers
+from services.authz.adapters.cedar.active_sets import ActiveSets
+from services.authz.adapters.cedar.compiler import compiler_for, documents_in
+from services.authz.adapters.issuers.did_documents import DidDocuments, DidFolder, DidUrl
+from services.authz.adapters.issuers.did_resolver import MeshDids
+from services.authz.adapters.issuers.https_documents import HttpsDocuments
+from services.authz.adapters.issuers.tokens import TrustedIssuersTokens
+from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers
+from services.authz.adapters.keys.key_folder import KeyFolder
+from services.authz.adapters.keys.own_verifier import OwnKeysVerifier
+from services.authz.adapters.postgres.decision_journal import DecisionJournal
+from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
+from services.authz.adapters.postgres.ledger import PostgresLedger
+from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
+from services.authz.adapters.postgres.revocations import PostgresRevocations
+from services.authz.adapters.postgres.session_labels import PostgresSessionLabels
 from services.authz.config import Settings
-from services.authz.domain.batch_check import BatchCheck
-from services.authz.domain.check import Check
-from services.authz.domain.delegate_token import DelegateToken
-from services.authz.domain.derive import Derive
-from services.authz.domain.exchange_token import ExchangeToken
-from services.authz.domain.filter_tools import FilterTools
-from services.authz.domain.introspect_token import IntrospectToken
-from services.authz.domain.issue_token import IssueToken
-from services.authz.domain.list_revocations import ListRevocations
-from services.authz.domain.mint import Mint
-from services.authz.domain.narrow_token import NarrowToken
+from services.authz.domain.decisions.batch_check import BatchCheck
+from services.authz.domain.decisions.check import Check
+from services.authz.domain.decisions.filter_tools import FilterTools
 from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
 from services.authz.domain.policies.explain_decision import ExplainDecision
 from services.authz.domain.policies.get_policy_set import GetPolicySet
@@ -60,8 +52,16 @@ from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
 from services.authz.domain.policies.rollback_policy_set import RollbackPolicySet
 from services.authz.domain.policies.validate_policy import ValidatePolicy
 from services.authz.domain.ports import KeyRing
-from services.authz.domain.revoke_token import RevokeToken
-from services.authz.domain.watch_invalidations import WatchInvalidations
+from services.authz.domain.revocation.list_revocations import ListRevocations
+from services.authz.domain.revocation.revoke_token import RevokeToken
+from services.authz.domain.revocation.watch_invalidations import WatchInvalidations
+from services.authz.domain.tokens.delegate_token import DelegateToken
+from services.authz.domain.tokens.derive import Derive
+from services.authz.domain.tokens.exchange_token import ExchangeToken
+from services.authz.domain.tokens.introspect_token import IntrospectToken
+from services.authz.domain.tokens.issue_token import IssueToken
+from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.tokens.narrow_token import NarrowToken
 from services.authz.handlers.authz import AuthzHandlers
 from services.authz.handlers.policies import PolicyHandlers
 from services.authz.handlers.tokens import TokenHandlers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.executor.config import Settings
 from services.executor.wiring import build
 

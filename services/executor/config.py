@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
-from libs.common.redaction.book import ScannerBook, book_file
-from libs.common.sealing import Seal, seal_folder
-from libs.common.settings import (
+from libs.common.redaction.tenant_scanners import ScannerBook, book_file
+from libs.common.runtime.settings import (
     Address,
     ProcessSettings,
     address,
@@ -22,6 +21,7 @@ from libs.common.settings import (
     setting,
     whole,
 )
+from libs.common.sealing import Seal, seal_folder
 
 _VOLUME_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 # A folder's own name may hold a comma; between two there is one before the next name.

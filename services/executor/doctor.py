@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.executor.adapters.sandbox import seccomp
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
-from services.executor.adapters.sandbox.contract import Sandbox
-from services.executor.adapters.sandbox.gvisor import Gvisor
-from services.executor.adapters.sandbox.hierarchy import Hierarchy
-from services.executor.adapters.sandbox.runsc import HOW_TO_GET, find_runsc
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, find_runsc
+from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.sandbox.seccomp import bpf as seccomp
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")

@@ -9,12 +9,13 @@ from typing import Any
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
-from services.executor import convert, convert_group
+from libs.common.call_context import serving
+from services.executor.convert import group as convert_group
+from services.executor.convert import invocation as convert
 from services.executor.domain.fetch_result import FetchResult
-from services.executor.domain.group import InvokeGroup
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.preview import Preview
+from services.executor.domain.invoke_group.invoke_group import InvokeGroup
+from services.executor.domain.preview.preview_invocation import Preview
 
 
 @dataclass(frozen=True)

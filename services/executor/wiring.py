@@ -11,60 +11,60 @@ import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
+from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.auth.constraints import ConstraintChecker
-from libs.common.auth.jwks import authz_channel, verifier_from
 from libs.common.auth.revocations import RevocationView
-from libs.common.clock import Clock, SystemClock
 from libs.common.ids import new_id
-from libs.common.process import instance_id
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
+from libs.common.runtime.clock import Clock, SystemClock
+from libs.common.runtime.process import instance_id
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.executor.adapters.audit_stream import AuditStream
-from services.executor.adapters.authorizer import PolicyAuthorizer
-from services.executor.adapters.claims import PostgresClaims
-from services.executor.adapters.hooks.book import hooks_file
-from services.executor.adapters.metrics import Metrics
-from services.executor.adapters.outbox import Outbox
+from services.executor.adapters.audit.durable_trail import DurableTrail
+from services.executor.adapters.audit.outbox import Outbox
+from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.stream import AuditStream
+from services.executor.adapters.authz.decision_client import PolicyAuthorizer
+from services.executor.adapters.budget.lazy_budget import SpendingWhenNeeded
+from services.executor.adapters.hooks.hooks_file import hooks_file
+from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
-from services.executor.adapters.quarantine import QuarantiningView
-from services.executor.adapters.queue_metrics import QueueMetrics, show_length
-from services.executor.adapters.records import RecordWriter
-from services.executor.adapters.registrar import Registrar
-from services.executor.adapters.registry_view import RegistryView
-from services.executor.adapters.result_cache import MemoryResultCache
-from services.executor.adapters.result_store import PostgresResultStore
+from services.executor.adapters.registry.quarantine import QuarantiningView
+from services.executor.adapters.registry.register_builtins import Registrar
+from services.executor.adapters.registry.tool_view import RegistryView
+from services.executor.adapters.results.memory_cache import MemoryResultCache
+from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
-from services.executor.adapters.runners.by_kind import RunnersByKind
-from services.executor.adapters.runners.confined import ConfinedRunners, Terms
-from services.executor.adapters.runners.pool import Limits
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
-from services.executor.adapters.sandbox.contract import Sandbox
-from services.executor.adapters.sandbox.egress import EgressProxy
-from services.executor.adapters.sandbox.gvisor import Gvisor
-from services.executor.adapters.spans import SampledSpans
-from services.executor.adapters.spending_when_needed import SpendingWhenNeeded
-from services.executor.adapters.trail import DurableTrail
+from services.executor.adapters.runners.dispatch import RunnersByKind
+from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.egress.proxy import EgressProxy
+from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
+from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.telemetry.metrics import Metrics
+from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, show_length
+from services.executor.adapters.telemetry.spans import SampledSpans
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
 from services.executor.domain.fetch_result import FetchResult
-from services.executor.domain.group import InvokeGroup
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke_group.invoke_group import InvokeGroup
 from services.executor.domain.model import Caller
-from services.executor.domain.parts import Parts, Ports
+from services.executor.domain.phases.pipeline import Parts, Ports
+from services.executor.domain.phases.supervise import InFlight, Serving
 from services.executor.domain.ports import Runner
-from services.executor.domain.preview import Preview
-from services.executor.domain.scheduler import Bounds, Scheduler
-from services.executor.domain.serving import InFlight, Serving
-from services.executor.domain.storing import Storing
-from services.executor.domain.turns import Turns
+from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.results.store import Storing
+from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
+from services.executor.domain.scheduling.slots import Turns
 from services.executor.handlers import ExecutorHandlers
 from services.executor.policy import POLICY
 

@@ -1,6 +1,6 @@
 """Runs the gateway: `python -m services.gateway`."""
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.gateway.config import Settings
 from services.gateway.wiring import build
 

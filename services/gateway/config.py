@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libs.common.settings import Address, ProcessSettings, address, setting
+from libs.common.runtime.settings import Address, ProcessSettings, address, setting
 
 
 @dataclass(frozen=True, kw_only=True)

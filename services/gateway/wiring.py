@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from libs.common.clock import SystemClock
+from libs.common.runtime.clock import SystemClock
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.adapters.keys import KeySet
 from services.gateway.adapters.peers import Peers
-from services.gateway.authzen import Evaluate
+from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
+from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.config import Settings
 from services.gateway.contract import METHODS, describe
 from services.gateway.handlers import Handlers
 from services.gateway.policy import PEERS, POLICY
-from services.gateway.transport.app import App
-from services.gateway.transport.application import GatewayApplication
-from services.gateway.transport.authzen import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
-from services.gateway.transport.calls import Calls
+from services.gateway.transport.app import GatewayApplication
+from services.gateway.transport.call_pipeline import Calls
 from services.gateway.transport.load import Load
+from services.gateway.transport.router import App
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.server import HttpServer
 from services.gateway.transport.telemetry import Telemetry

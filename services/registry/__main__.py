@@ -1,6 +1,6 @@
 """Runs the registry: `python -m services.registry`."""
 
-from libs.common.process import run
+from libs.common.runtime.process import run
 from services.registry.config import Settings
 from services.registry.wiring import build
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libs.common.settings import Address, ProcessSettings, address, one_of, postgres_url, redis_url, setting
-from services.registry.domain.scan.policy import DEFAULT_POLICY, ScanPolicy
+from libs.common.runtime.settings import Address, ProcessSettings, address, one_of, postgres_url, redis_url, setting
+from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
 
 @dataclass(frozen=True, kw_only=True)

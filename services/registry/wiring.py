@@ -14,40 +14,40 @@ from toolmesh.registry.v1 import namespace_service_pb2_grpc as namespace_rpc
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
-from libs.common.auth.jwks import authz_channel, verifier_from
-from libs.common.bell import RedisBell
-from libs.common.clock import Clock, SystemClock
+from libs.authz_client.jwks import authz_channel, verifier_from
+from libs.common.redis_wakeup import RedisBell
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
+from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.registry.adapters.catalogue import PostgresCatalogue
-from services.registry.adapters.change_feed import POLL_SECONDS, PolledChangeFeed
-from services.registry.adapters.change_log import PostgresChangeLog
-from services.registry.adapters.histories import PostgresHistories
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
+from services.registry.adapters.postgres.catalogue import PostgresCatalogue
+from services.registry.adapters.postgres.change_feed import POLL_SECONDS, PolledChangeFeed
+from services.registry.adapters.postgres.change_log import PostgresChangeLog
+from services.registry.adapters.postgres.histories import PostgresHistories
+from services.registry.adapters.search.tool_directory import ToolDirectory
+from services.registry.adapters.search.vector_writer import SETTLE_SECONDS, VectorWriter
+from services.registry.adapters.search.vectors import PostgresVectors
 from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, report
-from services.registry.adapters.tool_directory import ToolDirectory
-from services.registry.adapters.trust_book import PostgresTrustBook
-from services.registry.adapters.trust_scores import CachedTrustScores
+from services.registry.adapters.trust.facts_store import PostgresTrustBook
+from services.registry.adapters.trust.scores import CachedTrustScores
+from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage
 from services.registry.adapters.usability import AuthzUsability
-from services.registry.adapters.usage_reader import AuditUsage, UnknownUsage
-from services.registry.adapters.vector_writer import SETTLE_SECONDS, VectorWriter
-from services.registry.adapters.vectors import PostgresVectors
-from services.registry.answers import Answers, ForgetfulBell
 from services.registry.config import Settings
 from services.registry.domain.discovery.text import RECIPE
-from services.registry.domain.sweep_lifecycle import Swept, sweep_lifecycle
-from services.registry.domain.trust.keep_scores import sweep_scores
-from services.registry.domain.trust.work_out import Scales
+from services.registry.domain.lifecycle.sweep_lifecycle import Swept, sweep_lifecycle
+from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.trust.rescore import sweep_scores
 from services.registry.handlers.discovery import DiscoveryHandlers
 from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
 from services.registry.handlers.registry import RegistryHandlers
+from services.registry.handlers.response_cache import Answers, ForgetfulBell
 from services.registry.handlers.trust import TrustHandlers
 from services.registry.policy import POLICY
 

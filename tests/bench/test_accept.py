@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.accept import accept
-from bench.rows import Row, document
+from bench.report.accept import accept
+from bench.report.measurement import Row, document
 from bench.suites import ONLY_WHEN_NAMED, SUITES
 
 WHOLE = [name for name in SUITES if name not in ONLY_WHEN_NAMED]

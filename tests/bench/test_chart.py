@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from bench.chart import FLOOR, SHADES, Group, groups, svg
-from bench.rows import Row
+from bench.report.chart import FLOOR, SHADES, Group, groups, svg
+from bench.report.measurement import Row
 from bench.suites import CHARTED
 
 SPACE = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.environments import python_from
+from bench.environment.virtualenvs import python_from
 
 LOCKS = ["bench/requirements.lock", *(f"bench/peers/{name}.lock" for name in ("fastmcp", "mcp_sdk", "contextforge"))]
 LOCKS += ["bench/peers/agent_governance.lock"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench import generator
-from bench.generator import STAMP, Body, Target, UnansweredError, in_turns, offer
-from bench.rows import Row
+from bench.load import generator
+from bench.load.generator import STAMP, Body, Target, UnansweredError, in_turns, offer
+from bench.report.measurement import Row
 
 
 def test_a_body_says_whether_each_call_sends_a_number_of_its_own() -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from bench.machine import cpu_seconds, family, resident_bytes, ticks
+from bench.environment.machine import cpu_seconds, family, resident_bytes, ticks
 
 # More than is asked for: what children used is counted in whole ticks, of two kinds.
 _BURN = "import time\nwhile time.process_time() < 0.3: pass"

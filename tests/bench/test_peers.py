@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.rows import Row
+from bench.report.measurement import Row
 from bench.suites import peers
 
 

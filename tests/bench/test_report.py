@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.report import machine, markdown
-from bench.rows import Row
+from bench.report.markdown import machine, markdown
+from bench.report.measurement import Row
 
 FLOOR = Row("one", "floor", 16, rps=1000.0, p50_ms=1.0)
 MET = Row("one", "a|b", 16, rps=600.0, p50_ms=2.0).against(FLOOR).aimed("rps", ">=", 0.5)

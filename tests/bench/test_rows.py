@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.rows import Row, document, table, targets, write
+from bench.report.measurement import Row, document, table, targets, write
 
 FLOOR = Row("s", "floor", 16, rps=1000.0, p50_ms=1.0, p99_ms=4.0, cpu_us_per_call=100.0)
 CASE = Row("s", "case", 16, rps=400.0, p50_ms=3.0, p99_ms=8.0, cpu_us_per_call=250.0)

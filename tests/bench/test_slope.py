@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.slope import settled, slope_per_hour
+from bench.report.slope import settled, slope_per_hour
 
 
 def test_a_straight_line_has_its_slope() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from bench.generator import STAMP, Body, Target, UnansweredError
-from bench.rows import Row
-from bench.stubs import Waits, ask, middle_pair, stamped
-from localmesh.certificates import Pki
+from bench.load.generator import STAMP, Body, Target, UnansweredError
+from bench.load.stubs import Waits, ask, middle_pair, stamped
+from bench.report.measurement import Row
+from localmesh.state.certificates import Pki
 
 
 def test_where_a_payload_holds_the_stamp_each_call_sends_a_number_of_its_own() -> None:

@@ -15,15 +15,15 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.confined import ConfinedRunners, Terms
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
-from services.executor.adapters.versions import entry_of
+from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
 from services.registry.adapters.json_schemas import JsonSchemaChecker
-from services.registry.domain.admission import violations
-from services.registry.domain.manifest import Manifest
-from services.registry.manifests import manifest_of, message_of
+from services.registry.convert.manifest import manifest_of, message_of
+from services.registry.domain.publishing.admission import violations
+from services.registry.domain.publishing.manifest import Manifest
 
 PACKS = Path(__file__).resolve().parents[2] / "examples" / "packs"
 MANIFESTS = sorted(PACKS.glob("*/manifests/*.json"))

@@ -16,12 +16,12 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import log_service_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
+from toolmesh_sdk._wire.connection import Tls
+from toolmesh_sdk._wire.transport import Options, Transport
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.connection import Tls
-from toolmesh_sdk.transport import Options, Transport
 
 from libs.common.ids import new_id
-from libs.common.settings import load
+from libs.common.runtime.settings import load
 from libs.common.telemetry.log import Log as Logger
 from libs.common.telemetry.spans import Tracing
 from services.audit.config import Settings

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.audit.v1 import log_service_pb2
 from toolmesh_sdk.audit import Report
-from toolmesh_sdk.audit.kept import Kept
-from toolmesh_sdk.audit.online import OnlineCheck
+from toolmesh_sdk.audit.verify.online import OnlineCheck
+from toolmesh_sdk.audit.verify.pinned_state import Kept
 
 from tests.evidence.conftest import Copy
 from tests.evidence.log import LiveLog, records

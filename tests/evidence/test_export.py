@@ -17,9 +17,9 @@ from toolmesh.audit.v1 import log_service_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 from toolmesh_sdk.audit import Note, verify_export, verify_speed
-from toolmesh_sdk.audit.columns import read_rows
-from toolmesh_sdk.audit.exporter import Selection, export
-from toolmesh_sdk.audit.manifest import read_manifest
+from toolmesh_sdk.audit.export.exporter import Selection, export
+from toolmesh_sdk.audit.export.parquet import read_rows
+from toolmesh_sdk.audit.format.manifest import read_manifest
 
 from tests.evidence.conftest import ERASED, Copy, Original
 from tests.evidence.log import BEGIN, LiveLog, breaking, records

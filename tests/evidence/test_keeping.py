@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toolmesh_sdk.audit.exporter import Selection, export
+from toolmesh_sdk.audit.export.exporter import Selection, export
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 

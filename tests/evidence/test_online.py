@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from toolmesh_sdk.audit import Kind, Note, Report
-from toolmesh_sdk.audit.kept import Kept, load, save
-from toolmesh_sdk.audit.online import OnlineCheck
+from toolmesh_sdk.audit.verify.online import OnlineCheck
+from toolmesh_sdk.audit.verify.pinned_state import Kept, load, save
 
-from services.audit.domain.merkle import CompactRange
+from services.audit.domain.merkle.merkle import CompactRange
 from tests.evidence.conftest import Copy, Original, key_file
 from tests.evidence.log import LiveLog, breaking, records
 

@@ -23,7 +23,7 @@ import pytest
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
-from bench.machine import ticks
+from bench.environment.machine import ticks
 from tests.harness.fleet import Fleet, credentials_of, envelope_in, fleet_of
 from tests.harness.lingering_executor import ENTRY_POINTS, PACKS, bearing, last_seen
 from tests.harness.mesh import Mesh, running_mesh

@@ -17,13 +17,13 @@ from toolmesh.registry.v1 import discovery_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import registry_service_pb2
 
 from libs.common.sql.engine import transaction
-from services.registry.adapters import tables
 from services.registry.adapters.language.process import MODEL
-from services.registry.adapters.ledger import _tool_row, _version_row
-from services.registry.adapters.vectors import PostgresVectors
+from services.registry.adapters.postgres import tables
+from services.registry.adapters.postgres.ledger import _tool_row, _version_row
+from services.registry.adapters.search.vectors import PostgresVectors
+from services.registry.domain.catalog.tool import with_version
 from services.registry.domain.discovery.text import RECIPE
 from services.registry.domain.model import ToolVersion
-from services.registry.domain.tool import with_version
 from services.registry.tests import corpus
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import Start, authz_address, database_url, engine, start  # noqa: F401

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.registry.tests.conftest import authz_address, database_url, engine  # noqa: F401
-from services.registry.tests.test_registration_races import Launch, killed_while_registering, launch, race  # noqa: F401
+from services.registry.tests.rpc.test_registration_races import Launch, killed_while_registering, launch, race  # noqa: F401
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

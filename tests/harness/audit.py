@@ -21,7 +21,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.rpc.client import channel_to
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 from tests.harness.stores import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -15,9 +15,9 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
-from libs.common.clock import SystemClock
-from libs.common.process import run
 from libs.common.rpc.application import RpcApplication
+from libs.common.runtime.clock import SystemClock
+from libs.common.runtime.process import run
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.builtin.tool import read_only_manifest

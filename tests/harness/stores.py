@@ -14,9 +14,9 @@ import psycopg
 import redis
 
 from localmesh.parts.cluster import PostgresPlan, choose_folder, choose_user, ensure_cluster, write_owned
-from localmesh.process import Launch, spawn
-from localmesh.secrets import DATABASE_OWNER
+from localmesh.process.child import Launch, spawn
 from localmesh.settings import inherited_environment
+from localmesh.state.secrets import DATABASE_OWNER
 from localmesh.wheels import postgres_programs, valkey_server
 
 CONFIGURATION = """\

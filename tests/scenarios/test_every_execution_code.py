@@ -18,7 +18,7 @@ from toolmesh.common.v1.error_table import ROWS
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from tests.harness.failing import NAMESPACE, failing_mesh
 from tests.harness.mesh import Mesh
 from tests.harness.stores import wait_until

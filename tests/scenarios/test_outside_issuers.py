@@ -12,9 +12,9 @@ import pytest
 from toolmesh.authz.v1 import token_service_pb2 as pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 
+from services.authz.tests.adapters.issuers.test_tokens import Provider
+from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
 from services.authz.tests.elsewhere import Elsewhere, serving
-from services.authz.tests.test_outside_tokens import Provider
-from services.authz.tests.test_trusted_issuers import entry
 from tests.harness.mesh import Mesh, invoke, running_mesh
 from tests.harness.replicas import code_of
 

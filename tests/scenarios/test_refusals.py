@@ -19,7 +19,7 @@ from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 from toolmesh.common.v1 import error_reason_pb2
 
 from libs.common.ids import new_id
-from localmesh.certificates import issue_certificates
+from localmesh.state.certificates import issue_certificates
 from tests.harness.mesh import ALICE, Mesh, invoke
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED

@@ -28,7 +28,7 @@ from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
 from libs.common.auth.revocations import MAX_SILENCE
 from libs.common.ids import new_id
-from services.authz.adapters.key_folder import PUBLISH_AHEAD
+from services.authz.adapters.keys.key_folder import PUBLISH_AHEAD
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
 from tests.harness.replicas import Napper, Process, another, channel_to_process, code_of, envelope_of
 from tests.harness.stores import wait_until

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from libs.common.errors import Reason, Violation
-from libs.common.globs import covers, matches
-from libs.common.names import ToolName, grant_covers, grant_within
+from libs.common.json.globs import covers, matches
 from libs.common.semver import Constraint, Version, union
+from libs.common.tool_names import ToolName, grant_covers, grant_within
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity

@@ -16,10 +16,10 @@ import orjson
 
 from libs.common.auth.authority import AGENT, INVOCATION, USER, ArgumentConstraint, Authority, Budget, Grant, exceeded
 from libs.common.auth.identity import Ancestor, Identity
-from libs.common.canonical import canonical
 from libs.common.errors import MeshError, Reason
-from libs.common.names import is_pattern
+from libs.common.json.canonical import canonical
 from libs.common.semver import Constraint
+from libs.common.tool_names import is_pattern
 
 MAX_CHAIN = 8
 MAX_GRANTS, MAX_SCOPES, MAX_GROUPS, MAX_RESOURCES, MAX_CONSTRAINTS, MAX_AUDIENCES = 256, 64, 64, 64, 32, 8

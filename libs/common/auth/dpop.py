@@ -14,8 +14,8 @@ import jwt
 from jwt.exceptions import PyJWTError
 
 from libs.common.auth.jose import header_of, payload_of
-from libs.common.canonical import canonical
 from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import canonical
 
 KEY, CERTIFICATE = "jkt:", "x5t#S256:"
 # Asymmetric ones only: whoever could check a symmetric proof could also make one.

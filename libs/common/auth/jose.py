@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from libs.common.errors import MeshError, Reason
-from libs.common.jsonio import parse_object
+from libs.common.json.jsonio import parse_object
 
 ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 # How far the clocks of honest machines may differ, in seconds: a token may be this much too young or too old.

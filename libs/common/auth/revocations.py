@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity

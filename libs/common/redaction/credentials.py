@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from libs.common.redaction.arithmetic import entropy
+from libs.common.redaction.checksums import entropy
 from libs.common.redaction.spans import Span, positions
 
 JWT, PRIVATE_KEY, BEARER, PASSWORD, SECRET = "jwt", "private_key", "bearer", "password", "secret"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.common.redaction.fields import words
-from libs.common.redaction.linear import compile_linear
+from libs.common.redaction.linear_regex import compile_linear
 
 MAX_FIELDS, MAX_PATTERNS = 64, 32
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from libs.common.redaction import credentials, fields, numbers
-from libs.common.redaction.arithmetic import is_card
+from libs.common.redaction.checksums import is_card
 from libs.common.redaction.contacts import find_addresses, find_emails
 from libs.common.redaction.declared import DECLARED, Declared, Place
+from libs.common.redaction.prefilter import suspects
 from libs.common.redaction.rules import Rules
 from libs.common.redaction.spans import Span, marker, replaced, settled
-from libs.common.redaction.suspicion import suspects
 
 UNEXAMINED = "unexamined"
 MAX_DEPTH, MAX_PARTS, MAX_CHARACTERS = 64, 20_000, 262_144

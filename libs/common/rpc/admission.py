@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from libs.common.call_context import Call, margin
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.call import Call, margin
+from libs.common.rpc.deadline_timer import Timeboxes
 from libs.common.rpc.policy import PLATFORM, Policy
-from libs.common.rpc.timebox import Timeboxes
 
 
 class Admission:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from libs.common.auth.tokens import TokenVerifier
-from libs.common.ops import OpsServer
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.policy import Policy
 from libs.common.rpc.server import RpcServer, Service
-from libs.common.settings import ProcessSettings
+from libs.common.runtime.ops import OpsServer
+from libs.common.runtime.settings import ProcessSettings
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 

@@ -11,10 +11,10 @@ from libs.common.auth.identity import Identity
 from libs.common.auth.jose import CLOCK_SKEW
 from libs.common.auth.peers import peer_of
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.call import Call
+from libs.common.rpc.holder_check import HolderCheck
 from libs.common.rpc.policy import ANY_PEER, PLATFORM, Access, Policy
-from libs.common.rpc.proof import HolderCheck
 
 
 class CallerCheck:

@@ -16,14 +16,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.admission import Admission
-from libs.common.rpc.call import Call
 from libs.common.rpc.caller import CallerCheck
-from libs.common.rpc.failures import Failures
+from libs.common.rpc.error_mapping import Failures
 from libs.common.rpc.policy import Policy
 from libs.common.rpc.telemetry import Telemetry, arrived, code_of
-from libs.common.rpc.validate import UNDECODABLE, validate
+from libs.common.rpc.validation.validate import UNDECODABLE, validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, Self
 import grpc
 import grpc.aio
 
+from libs.common.call_context import current_call, margin
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.call import current_call, margin
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 
 Pair = tuple[str, str | bytes]
 """One header of a call, as gRPC takes it."""

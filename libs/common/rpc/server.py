@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from libs.common.rpc.chain import Chain, ChainedMethods, Recall
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
-from libs.common.settings import ProcessSettings
+from libs.common.runtime.settings import ProcessSettings
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -10,9 +10,9 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from toolmesh.common.v1 import error_reason_pb2 as pb
 
+from libs.common.call_context import current_call
 from libs.common.errors import MeshError, Reason, Violation
-from libs.common.rpc.call import current_call
-from libs.common.rpc.fitting import cut, fit
+from libs.common.rpc.error_size import cut, fit
 
 DOMAIN = "toolmesh.dev"
 DETAILS_KEY = "grpc-status-details-bin"

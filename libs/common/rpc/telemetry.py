@@ -15,11 +15,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from libs.common.rpc.call import Call, enter
+from libs.common.call_context import Call, enter
+from libs.common.telemetry.fast_metrics import Number
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.tallies import Number
 from libs.common.telemetry.trace import HeardTrace
 
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}

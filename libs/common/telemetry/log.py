@@ -25,8 +25,8 @@ from typing import Any
 
 import orjson
 
-from libs.common.rpc.call import Call, current_call
-from libs.common.telemetry.call_line import call_line
+from libs.common.call_context import Call, current_call
+from libs.common.telemetry.access_log import call_line
 
 GATHER_SECONDS = 0.01
 GATHER_BYTES = 64 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.common.telemetry.tallies import counts, levels, spreads
+from libs.common.telemetry.fast_metrics import counts, levels, spreads
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 300.0)
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, Tracer, set_span_in_context
 
-from libs.common.rpc.call import Call, current_call
+from libs.common.call_context import Call, current_call
 
 
 class CallIds(IdGenerator):

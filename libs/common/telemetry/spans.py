@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from libs.common.rpc.call import Call, current_call
+from libs.common.call_context import Call, current_call
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

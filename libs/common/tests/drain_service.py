@@ -11,11 +11,11 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.auth.tokens import TokenVerifier
-from libs.common.process import run
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import Service
-from libs.common.settings import ProcessSettings
+from libs.common.runtime.process import run
+from libs.common.runtime.settings import ProcessSettings
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 

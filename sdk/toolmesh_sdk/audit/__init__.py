@@ -4,9 +4,9 @@
 Merkle tree (RFC 6962), signed notes (C2SP), canonical JSON (RFC 8785).
 """
 
-from toolmesh_sdk.audit.notes import Note, UnreadableNoteError, VerifierKey
-from toolmesh_sdk.audit.offline import verify_export, verify_speed
-from toolmesh_sdk.audit.report import Finding, Kind, Report, ShardReport
+from toolmesh_sdk.audit.format.notes import Note, UnreadableNoteError, VerifierKey
+from toolmesh_sdk.audit.verify.offline import verify_export, verify_speed
+from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
 
 __all__ = [
     "Finding",

@@ -12,10 +12,10 @@ from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 from toolmesh.common.v1.error_table import Reason
 
+from toolmesh_sdk._wire.status import error_from_rpc
+from toolmesh_sdk._wire.trace import trace_id_of
+from toolmesh_sdk._wire.transport import Transport
 from toolmesh_sdk.errors import ToolmeshError
-from toolmesh_sdk.status import error_from_rpc
-from toolmesh_sdk.trace import trace_id_of
-from toolmesh_sdk.transport import Transport
 
 # No stream of an export outlives this; a longer export goes on in another one.
 STREAM_SECONDS = 3000.0

@@ -12,8 +12,8 @@ from typing import ParamSpec
 import typer
 from toolmesh.common.v1.error_table import Reason
 
-from toolmesh_sdk.cli import output
 from toolmesh_sdk.cli.exits import UNREACHABLE, exit_code
+from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError, error_from, error_of
 
 Parameters = ParamSpec("Parameters")

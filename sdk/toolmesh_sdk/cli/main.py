@@ -11,15 +11,17 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli import audit, namespace, policy, token, tools, usage
-from toolmesh_sdk.cli.call import call
-from toolmesh_sdk.cli.doctor import doctor_for
+from toolmesh_sdk.cli.commands import namespace, policy, token, usage
+from toolmesh_sdk.cli.commands.audit import records as audit
+from toolmesh_sdk.cli.commands.call import call
+from toolmesh_sdk.cli.commands.doctor import doctor_for
+from toolmesh_sdk.cli.commands.group import group
+from toolmesh_sdk.cli.commands.result import result
+from toolmesh_sdk.cli.commands.tools import catalog as tools
+from toolmesh_sdk.cli.commands.version import installed_version, version
 from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
 from toolmesh_sdk.cli.failures import report_unforeseen
-from toolmesh_sdk.cli.group import group
 from toolmesh_sdk.cli.plugins import load_plugins
-from toolmesh_sdk.cli.result import result
-from toolmesh_sdk.cli.version import installed_version, version
 
 
 def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:

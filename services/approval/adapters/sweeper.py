@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.approval.domain.expire_tickets import expire_tickets
 from services.approval.domain.ports import Tickets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import too_contended
 from services.approval.domain.get_ticket import get_ticket
 from services.approval.domain.model import Ticket

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from libs.common.clock import Clock
 from libs.common.errors import Violation
 from libs.common.ids import new_id
-from libs.common.jsonio import parse_object
+from libs.common.json.jsonio import parse_object
+from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import request_id_taken, unusable_request
 from services.approval.domain.model import Ticket, TicketDraft
 from services.approval.domain.ports import Tickets

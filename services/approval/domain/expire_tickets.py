@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.approval.domain.ports import Tickets
 
 BATCH = 500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import ticket_not_found
 from services.approval.domain.model import Ticket
 from services.approval.domain.ports import Tickets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from libs.common import pagetokens
-from libs.common.clock import Clock
+from libs.common import page_tokens
+from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
 from services.approval.domain.ports import Place, Tickets
@@ -24,7 +24,7 @@ async def list_tickets(
     PAGE_TOKEN_INVALID; the size of pages may change from page to page.
     """
     query = {"list": "tickets", "state": state}
-    after = _place(pagetokens.decode(query, page_token))
+    after = _place(page_tokens.decode(query, page_token))
     size, now = page_size or DEFAULT_PAGE, clock.now()
     # One more than asked for tells whether there is a next page.
     found = await tickets.page(state, now, after, size + 1)
@@ -32,7 +32,7 @@ async def list_tickets(
     if len(found) <= size:
         return page, ""
     last = page[-1]
-    return page, pagetokens.encode(query, [last.create_time.isoformat(), last.ticket_id])
+    return page, page_tokens.encode(query, [last.create_time.isoformat(), last.ticket_id])
 
 
 def _place(cursor: list[Any] | None) -> Place | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from libs.common.canonical import digest, digest_bytes
+from libs.common.json.canonical import digest, digest_bytes
 from services.approval.domain.states import TicketState, Verb, after
 
 DEFAULT_LIFETIME = timedelta(hours=1)

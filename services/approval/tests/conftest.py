@@ -13,12 +13,12 @@ from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
 
 from libs.common.auth.tokens import TokenVerifier
-from libs.common.clock import ManualClock
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import RpcServer, Service
-from libs.common.settings import Address, ProcessSettings, load
+from libs.common.runtime.clock import ManualClock
+from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log

@@ -23,13 +23,13 @@ from toolmesh.audit.v1 import checkpoint_pb2 as checkpoint_pb
 from toolmesh.audit.v1 import shard_pb2 as shard_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
-from libs.common.canonical import canonical
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump, parse
+from libs.common.json.canonical import canonical
+from libs.common.json.jsonio import dump, parse
 from services.audit.convert import form
 from services.audit.domain.errors import batch_of_one_kind, record_without_form, time_out_of_range
+from services.audit.domain.log.query_records import Answer, Query
 from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
-from services.audit.domain.query_records import Answer, Query
 
 # A record is sent to its readers twice in one message, as fields and as bytes; this leaves room for both.
 MAX_CANONICAL_BYTES = 1024 * 1024

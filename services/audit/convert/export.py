@@ -7,9 +7,9 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from services.audit.convert.audit import checkpoint_message, filter_of, stamp_of
 from services.audit.convert.log import shard_message
-from services.audit.domain.export_records import Asked, Explanation, Header, Part, Proof
+from services.audit.domain.export.export_records import Asked, Explanation, Header, Part, Proof
+from services.audit.domain.merkle.note import Origin
 from services.audit.domain.model import LoggedRecord, SignedCheckpoint
-from services.audit.domain.note import Origin
 
 
 def asked_of(request: pb.ExportRecordsRequest) -> Asked:

@@ -21,9 +21,9 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import error_reason_pb2
 
-from libs.common.canonical import canonical
 from libs.common.errors import MeshError
-from libs.common.jsonio import MAX_DEPTH, parse
+from libs.common.json.canonical import canonical
+from libs.common.json.jsonio import MAX_DEPTH, parse
 from services.audit.domain.errors import record_without_form
 from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 

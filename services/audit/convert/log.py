@@ -12,8 +12,8 @@ from toolmesh.audit.v1 import shard_pb2 as shard_pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.auth.identity import Identity
-from libs.common.clock import Clock
 from libs.common.ids import new_id
+from libs.common.runtime.clock import Clock
 from services.audit.convert.audit import entry_of, stamp_of
 from services.audit.domain.evidence.model import (
     Archival,
@@ -26,8 +26,8 @@ from services.audit.domain.evidence.model import (
     Verdict,
 )
 from services.audit.domain.evidence.prove import Consistency, Inclusion
+from services.audit.domain.merkle.note import Origin
 from services.audit.domain.model import Entry
-from services.audit.domain.note import Origin
 
 # The log writes as the service that it is.
 WRITER = "audit"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from libs.common.facts import fact
-from services.audit.domain.merkle import CompactRange
+from libs.common.records import fact
+from services.audit.domain.merkle.merkle import CompactRange
 
 SEARCHABLE_CHARACTERS = 512
 LAST_SEQUENCE = 2**63 - 1

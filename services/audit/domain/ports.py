@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from services.audit.domain.cloudevent import CloudEvent
 from services.audit.domain.model import Appended, Entry, LoggedRecord, Page, RecordFilter, Span, Standing, TreeHead
+from services.audit.domain.relay.cloudevent import CloudEvent
 
 
 class LogWriter(Protocol):

@@ -9,17 +9,17 @@ from typing import Any
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from services.audit.convert import audit as convert
 from services.audit.convert import export as convert_export
-from services.audit.domain.append_records import AppendRecords, Turn
 from services.audit.domain.evidence.checkpoints import Checkpoints
-from services.audit.domain.export_records import ExportRecords
-from services.audit.domain.get_record import get_record
-from services.audit.domain.note import Origin
+from services.audit.domain.export.export_records import ExportRecords
+from services.audit.domain.log.append_records import AppendRecords, Turn
+from services.audit.domain.log.get_record import get_record
+from services.audit.domain.log.query_records import query_records
+from services.audit.domain.log.watch_records import WatchRecords
+from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader
-from services.audit.domain.query_records import query_records
-from services.audit.domain.watch_records import WatchRecords
 from services.audit.streams import OpenStreams
 
 

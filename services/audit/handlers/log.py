@@ -8,18 +8,18 @@ from typing import Any
 from toolmesh.audit.v1 import log_service_pb2 as pb
 from toolmesh.audit.v1 import log_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from services.audit.convert import log as convert
 from services.audit.convert.audit import checkpoint_message
 from services.audit.domain.evidence.checkpoints import Checkpoints
 from services.audit.domain.evidence.cosignature import Witnesses
-from services.audit.domain.evidence.keep import Keep
 from services.audit.domain.evidence.listing import Paging, list_checkpoints, list_holds, list_shards
 from services.audit.domain.evidence.model import Requester
 from services.audit.domain.evidence.ports import CheckpointStore, Shards
 from services.audit.domain.evidence.prove import Prove
+from services.audit.domain.evidence.retention import Keep
 from services.audit.domain.evidence.verify_range import VerifyRange
-from services.audit.domain.note import Origin
+from services.audit.domain.merkle.note import Origin
 
 
 def _requester() -> Requester:

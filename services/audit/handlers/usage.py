@@ -8,8 +8,8 @@ from typing import Any
 from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
 
-from libs.common.clock import Clock
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
+from libs.common.runtime.clock import Clock
 from services.audit.convert import usage as convert
 from services.audit.domain.usage.get_tool_usage import get_tool_usage
 from services.audit.domain.usage.get_usage import get_usage

@@ -14,16 +14,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 
-from libs.common.clock import Clock, SystemClock
 from libs.common.rpc.server import server_credentials
-from libs.common.settings import ProcessSettings, load
+from libs.common.runtime.clock import Clock, SystemClock
+from libs.common.runtime.settings import ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.audit.adapters.writer import PostgresWriter
+from services.audit.adapters.log.writer import PostgresWriter
 from services.audit.config import Settings
 from services.audit.convert.log import RecordScribe
 from services.audit.domain.evidence.model import ShardLimits
-from services.audit.domain.note import Origin
+from services.audit.domain.merkle.note import Origin
 from services.audit.tests.replicas import Keys, Replica
 from services.audit.wiring import build
 from tests.fixtures import owners_url

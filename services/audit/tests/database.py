@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import psycopg
 
-from services.audit.adapters.commit import APPLICATION_NAME
-from services.audit.domain.merkle import CompactRange
+from services.audit.adapters.log.commit import APPLICATION_NAME
+from services.audit.domain.merkle.merkle import CompactRange
 from services.audit.tests.sample import expected_root
 
 

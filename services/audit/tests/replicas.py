@@ -20,7 +20,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 from services.audit.tests.database import sql
 from tests.harness.issuer import accepts_every_token
 

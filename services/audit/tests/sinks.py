@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import orjson
 import redis
 
-from services.audit.adapters.relay_kafka import KafkaSink
-from services.audit.adapters.relay_redis import PREFIX, RedisSink
-from services.audit.domain.cloudevent import CloudEvent
-from services.audit.domain.merkle import leaf_hash
+from services.audit.adapters.relay.kafka import KafkaSink
+from services.audit.adapters.relay.redis import PREFIX, RedisSink
+from services.audit.domain.merkle.merkle import leaf_hash
 from services.audit.domain.ports import RelaySink
+from services.audit.domain.relay.cloudevent import CloudEvent
 from tests.harness.kafka import KafkaCluster
 
 TOPIC = "toolmesh.audit.records"

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from libs.common.settings import SettingsError, describe, load
+from libs.common.runtime.settings import SettingsError, describe, load
 from services.audit.config import Settings
 
 

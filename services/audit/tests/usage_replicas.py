@@ -11,7 +11,7 @@ from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
 
 from libs.common.rpc.client import channel_to
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 from services.audit.adapters.usage_tables import KEPT_APART
 from services.audit.domain.usage.call import Evidence, Outcome, call_of
 from services.audit.domain.usage.cells import Cell, Rollup, cells_of

@@ -11,10 +11,10 @@ from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2
 from toolmesh.common.v1 import error_reason_pb2
 
-from libs.common.names import ToolName, split_version_name
 from libs.common.semver import Version
+from libs.common.tool_names import ToolName, split_version_name
 from services.authz.convert.tokens import claims_message
-from services.authz.domain.filter_tools import Usability
+from services.authz.domain.decisions.filter_tools import Usability
 from services.authz.domain.model import (
     Allow,
     CallFacts,

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-from libs.common.rpc.call import Call
+from libs.common.call_context import Call
 from services.authz.convert.authz import decision_message
 from services.authz.domain.model import Question
 from services.authz.domain.policies.model import Change, Explanation, Finding, Flip, Problem, Progress, StoredSet

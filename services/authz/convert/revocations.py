@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import token_service_pb2 as pb
 
 from services.authz.domain.model import Invalidation, Revocation, Target
-from services.authz.domain.revoke_token import NEVER
+from services.authz.domain.revocation.revoke_token import NEVER
 
 # Each may name somebody in 512 characters, and all of them must fit into what gRPC takes for one message.
 MAX_REVOCATIONS = 5_000

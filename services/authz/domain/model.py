@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.errors import Reason
-from libs.common.facts import fact
-from libs.common.names import ToolName
+from libs.common.records import fact
 from libs.common.semver import Version
+from libs.common.tool_names import ToolName
 
 
 @dataclass(frozen=True, slots=True)

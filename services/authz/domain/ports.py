@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from libs.common.auth.identity import Identity
-from services.authz.domain.limits import Limits
+from services.authz.domain.decisions.limits import Limits
 from services.authz.domain.model import (
     Decision,
     Fact,

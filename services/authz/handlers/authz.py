@@ -9,15 +9,15 @@ import grpc.aio
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from services.authz.convert import authz as convert
 from services.authz.convert import tokens as convert_tokens
-from services.authz.domain.batch_check import BatchCheck
-from services.authz.domain.check import Check
-from services.authz.domain.filter_tools import FilterTools
-from services.authz.domain.introspect_token import IntrospectToken
-from services.authz.domain.issue_token import IssueToken
+from services.authz.domain.decisions.batch_check import BatchCheck
+from services.authz.domain.decisions.check import Check
+from services.authz.domain.decisions.filter_tools import FilterTools
 from services.authz.domain.ports import KeyRing
+from services.authz.domain.tokens.introspect_token import IntrospectToken
+from services.authz.domain.tokens.issue_token import IssueToken
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -10,7 +10,7 @@ import grpc.aio
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 from toolmesh.authz.v1 import policy_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from services.authz.convert import policies as convert
 from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
 from services.authz.domain.policies.explain_decision import ExplainDecision

@@ -10,15 +10,15 @@ import grpc.aio
 from toolmesh.authz.v1 import token_service_pb2 as pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from services.authz.convert import revocations as convert_revocations
 from services.authz.convert import tokens as convert
-from services.authz.domain.delegate_token import DelegateToken
-from services.authz.domain.exchange_token import ExchangeToken
-from services.authz.domain.list_revocations import ListRevocations
-from services.authz.domain.narrow_token import NarrowToken
-from services.authz.domain.revoke_token import RevokeToken
-from services.authz.domain.watch_invalidations import WatchInvalidations
+from services.authz.domain.revocation.list_revocations import ListRevocations
+from services.authz.domain.revocation.revoke_token import RevokeToken
+from services.authz.domain.revocation.watch_invalidations import WatchInvalidations
+from services.authz.domain.tokens.delegate_token import DelegateToken
+from services.authz.domain.tokens.exchange_token import ExchangeToken
+from services.authz.domain.tokens.narrow_token import NarrowToken
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

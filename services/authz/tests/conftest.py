@@ -18,10 +18,10 @@ from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
-from libs.common.clock import ManualClock
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.client import channel_to
-from libs.common.settings import Address, load
+from libs.common.runtime.clock import ManualClock
+from libs.common.runtime.settings import Address, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.authz.config import Settings

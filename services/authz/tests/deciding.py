@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from libs.common.auth.identity import Grant, Identity
-from libs.common.clock import ManualClock
-from libs.common.names import ToolName
+from libs.common.runtime.clock import ManualClock
 from libs.common.semver import Version
-from services.authz.domain.check import Check
-from services.authz.domain.limits import Limits
+from libs.common.tool_names import ToolName
+from services.authz.domain.decisions.check import Check
+from services.authz.domain.decisions.limits import Limits
 from services.authz.domain.model import Allow, CallFacts, Decision, Fact, Question, Verdict
 from services.authz.domain.ports import PolicyEngine
 

@@ -10,14 +10,14 @@ from typing import Any
 from libs.common.auth.claims import identity_of
 from libs.common.auth.constraints import compiled
 from libs.common.auth.identity import Identity
-from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason
-from services.authz.domain.delegate_token import DelegateToken
-from services.authz.domain.derive import Derive
-from services.authz.domain.issue_token import IssueToken
-from services.authz.domain.mint import Mint
+from libs.common.runtime.clock import Clock
 from services.authz.domain.model import IssuedToken, LedgerEntry, ResolvedDid
-from services.authz.domain.narrow_token import NarrowToken
+from services.authz.domain.tokens.delegate_token import DelegateToken
+from services.authz.domain.tokens.derive import Derive
+from services.authz.domain.tokens.issue_token import IssueToken
+from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.tokens.narrow_token import NarrowToken
 
 ALICE = "did:web:toolmesh.local:users:alice"
 BOT = "did:web:toolmesh.local:agents:bot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.authz.adapters.cedar_policies import SCHEMA_FILE
+from services.authz.adapters.cedar.compiler import SCHEMA_FILE
 from services.authz.wiring import POLICIES
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.common.settings import SettingsError, describe, load
+from libs.common.runtime.settings import SettingsError, describe, load
 from services.authz.config import Settings
 
 

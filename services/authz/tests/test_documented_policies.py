@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar_engine import CedarEngine
-from services.authz.adapters.cedar_notes import _KNOWN
-from services.authz.adapters.cedar_policies import MAX_POLICIES, compiler_for, documents_in
+from services.authz.adapters.cedar.annotations import _KNOWN
+from services.authz.adapters.cedar.compiler import MAX_POLICIES, compiler_for, documents_in
+from services.authz.adapters.cedar.engine import CedarEngine
 from services.authz.domain.model import Allow, Deny, NeedsApproval, Obligation
-from services.authz.tests.test_cedar_engine import question
+from services.authz.tests.adapters.cedar.test_engine import question
 from services.authz.wiring import POLICIES
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from libs.common.clock import ManualClock
-from libs.common.settings import load
+from libs.common.runtime.clock import ManualClock
+from libs.common.runtime.settings import load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.authz.adapters.cedar_policies import PolicySetError
+from services.authz.adapters.cedar.compiler import PolicySetError
 from services.authz.config import Settings
 from services.authz.tests.conftest import SECOND
 from services.authz.tests.planted import permit, plant

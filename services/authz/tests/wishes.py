@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
-from libs.common.names import ToolName
 from libs.common.semver import Version
+from libs.common.tool_names import ToolName
 from services.authz.domain.model import Part, TokenRequest
 from services.authz.tests.minting import ALICE
 

@@ -6,7 +6,7 @@ import base64
 import binascii
 from datetime import datetime, timedelta
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from libs.common.sealing import Seal, SealError
 
 VALID = timedelta(minutes=15)

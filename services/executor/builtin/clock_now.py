@@ -6,8 +6,8 @@ from datetime import UTC, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from libs.common.clock import Clock
 from libs.common.errors import Violation
+from libs.common.runtime.clock import Clock
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.domain.errors import arguments_invalid
 

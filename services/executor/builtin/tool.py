@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
-from libs.common.jsonio import dump
-from libs.common.names import ToolName
+from libs.common.json.jsonio import dump
+from libs.common.tool_names import ToolName
 
 NAMESPACE = "core"
 PROVIDER = "toolmesh"

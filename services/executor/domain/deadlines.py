@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from libs.common.clock import Clock
 from libs.common.errors import MeshError
-from libs.common.facts import fact
+from libs.common.records import fact
+from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.model import Request
 from services.executor.domain.tool import TimeoutClass, Tool

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from services.executor.domain import errors
 from services.executor.domain.model import Caller
-from services.executor.domain.storing import PIECE_BYTES, ResultStore, StoredHead, token_hash
+from services.executor.domain.results.store import PIECE_BYTES, ResultStore, StoredHead, token_hash
 
 
 class Piece(NamedTuple):

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
-from libs.common.clock import Clock
 from libs.common.errors import Reason
 from libs.common.ids import new_id
+from libs.common.runtime.clock import Clock
 from services.executor.domain.deadlines import Deadline
 from services.executor.domain.model import Change, Claim, Decision, Payload, Question, Request, Reservation
 from services.executor.domain.states import State, Track

@@ -14,20 +14,20 @@ from typing import Any
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
-from libs.common.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse
 from services.executor.domain import errors
-from services.executor.domain.caching import Flight, Kept, key_for
-from services.executor.domain.evidence import outcome_record
+from services.executor.domain.audit_records import outcome_record
+from services.executor.domain.idempotency.unknown_outcome import Doubted, Overtaken, Uncertain, overtaken
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, Ran, Request, Result, Settled, Source
-from services.executor.domain.parts import Parts
-from services.executor.domain.replaying import replay
-from services.executor.domain.room import few_changes, few_effects, few_places, few_texts
+from services.executor.domain.phases.pipeline import Parts
+from services.executor.domain.results.cache import Flight, Kept, key_for
+from services.executor.domain.results.check import Answer
+from services.executor.domain.results.replay import replay
+from services.executor.domain.results.size_limits import few_changes, few_effects, few_places, few_texts
+from services.executor.domain.scheduling.time_limit import in_time
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
-from services.executor.domain.uncertain import Doubted, Overtaken, Uncertain, overtaken
-from services.executor.domain.verify import Answer
-from services.executor.domain.waiting import in_time
 
 
 class Invoke:

@@ -11,7 +11,7 @@ from typing import Any
 from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import Descent
 from libs.common.errors import MeshError, Reason
-from libs.common.facts import fact
+from libs.common.records import fact
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool
 

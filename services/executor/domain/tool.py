@@ -10,7 +10,7 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
-from services.executor.domain.intake import Intake
+from services.executor.domain.argument_spec import Intake
 
 VOLUMES = "/volumes"
 """Where a tool sees its volumes, each in a folder of its name."""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.common.runtime.settings import Address, load
 from libs.common.sealing import Seal, new_key
-from libs.common.settings import Address, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
-from services.executor.adapters.claims import PostgresClaims
+from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.config import Settings
 from services.executor.tests.keys import KEY
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving

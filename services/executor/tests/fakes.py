@@ -8,27 +8,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from libs.common.auth.constraints import ConstraintChecker
-from libs.common.clock import Clock, SystemClock
 from libs.common.errors import MeshError, Reason
-from libs.common.redaction.book import ScannerBook
+from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sealing import KEY_BYTES, Seal
-from services.executor.adapters.audit_stream import Entry
-from services.executor.adapters.claim_rows import Scope, scope_of
+from services.executor.adapters.audit.stream import Entry
+from services.executor.adapters.idempotency.claim_rows import Scope, scope_of
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
-from services.executor.adapters.result_cache import MemoryResultCache
+from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.domain import errors
-from services.executor.domain.hooks import Hook, Hooks
+from services.executor.domain.hooks.hooks import Hook, Hooks
+from services.executor.domain.idempotency.unknown_outcome import Doubted, Overtaken
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
-from services.executor.domain.parts import Parts, Ports
+from services.executor.domain.phases.pipeline import Parts, Ports
+from services.executor.domain.phases.supervise import InFlight
 from services.executor.domain.ports import AuditTrail
-from services.executor.domain.scheduler import Scheduler
-from services.executor.domain.serving import InFlight
-from services.executor.domain.storing import Storing
+from services.executor.domain.results.store import Storing
+from services.executor.domain.scheduling.scheduler import Scheduler
+from services.executor.domain.scheduling.slots import Turns
 from services.executor.domain.tool import Tool
-from services.executor.domain.turns import Turns
-from services.executor.domain.uncertain import Doubted, Overtaken
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_decision, a_tool
 

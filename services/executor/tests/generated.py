@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse
 
 _OF_ANOTHER_TYPE: dict[str, list[Any]] = {
     "string": [7, True, None, ["a"], {"a": "b"}],

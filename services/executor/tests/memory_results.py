@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from services.executor.domain.storing import PIECE_BYTES, StoredHead
+from services.executor.domain.results.store import PIECE_BYTES, StoredHead
 
 
 class MemoryResults:

@@ -21,14 +21,14 @@ from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
-from libs.common.canonical import digest_bytes
-from libs.common.clock import SystemClock
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
+from libs.common.json.canonical import digest_bytes
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import server_credentials
 from libs.common.rpc.status import status_code, trailing_details
-from libs.common.settings import Address
+from libs.common.runtime.clock import SystemClock
+from libs.common.runtime.settings import Address
 from tests.harness.issuer import Invalidations
 from tests.harness.records import read
 

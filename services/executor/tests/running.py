@@ -14,9 +14,9 @@ import pytest
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.confined import ConfinedRunners, Terms
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
-from services.executor.adapters.sandbox.egress import EgressProxy
+from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
 

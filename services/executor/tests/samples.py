@@ -10,8 +10,8 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from libs.common.jsonio import dump
-from services.executor.adapters.schemas import defaults_of, input_contract, output_contract
+from libs.common.json.jsonio import dump
+from services.executor.adapters.registry.json_schema import defaults_of, input_contract, output_contract
 from services.executor.domain.model import (
     Caller,
     Decision,

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.bubblewrap import Bubblewrap
-from services.executor.adapters.sandbox.contract import Confined, Ending, Plan, Sandbox
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.layout import interpreter
+from services.executor.adapters.sandbox.port import Confined, Ending, Plan, Sandbox
+from services.executor.adapters.sandbox.rootfs import interpreter
 
 MIB = 1 << 20
 MOST_OUTPUT = 4 * MIB
 
 
 def _gvisor() -> Sandbox:
-    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor").Gvisor()
+    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor.sandbox").Gvisor()
     return made
 
 

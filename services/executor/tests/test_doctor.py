@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from services.executor import doctor
-from services.executor.adapters.sandbox import runsc
-from services.executor.adapters.sandbox.hierarchy import Hierarchy
+from services.executor.adapters.sandbox.gvisor import runsc
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
 
 
 def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -16,10 +16,10 @@ from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
 from libs.common.errors import MeshError, Reason
-from libs.common.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from libs.common.clock import Clock
 from libs.common.errors import MeshError
+from libs.common.runtime.clock import Clock
 
 FRESH_SECONDS = 2.0
 

@@ -7,7 +7,7 @@ from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
-from libs.common.auth.jwks import jwks_from
+from libs.authz_client.jwks import jwks_from
 from libs.common.rpc.client import channel_to
 from services.gateway.config import Settings
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from services.gateway.domain.model import Answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from libs.common.errors import Violation
-from libs.common.jsonio import parse as parse_json
+from libs.common.json.jsonio import parse as parse_json
 from services.gateway.domain.errors import batch_too_long, empty_batch, not_a_request
 from services.gateway.domain.model import Entry, Id, Message, Request, Unusable
 

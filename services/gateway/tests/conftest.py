@@ -13,12 +13,12 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from libs.common.settings import load
+from libs.common.runtime.settings import load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.config import Settings
 from services.gateway.tests.peers import Peers
-from services.gateway.transport.application import GatewayApplication
+from services.gateway.transport.app import GatewayApplication
 from services.gateway.wiring import build
 
 

@@ -22,13 +22,13 @@ from toolmesh.registry.v1.tool_manifest_pb2 import MUTATION_CLASS_READ_ONLY
 from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
 
 from libs.common.auth.tokens import TokenVerifier
+from libs.common.call_context import Call, serving
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.call import Call, serving
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.policy import AS_PEER, Policy, Row, for_caller
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.rpc.status import envelope
-from libs.common.settings import ProcessSettings, load
+from libs.common.runtime.settings import ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 

@@ -1,98 +1,39 @@
-"""The ASGI application: a few paths, each with its own endpoint."""
+"""The gateway put together: operator's port, server and peers, started in order and stopped in reverse."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from libs.common.errors import MeshError, Reason
-from libs.common.jsonio import dump
-from libs.common.telemetry.log import Log
-from libs.common.telemetry.trace import continue_trace
-from services.gateway.transport.asgi import Receive, Scope, Send
-from services.gateway.transport.authzen import (
-    CONFIGURATION,
-    EVALUATION,
-    EVALUATIONS_PATH,
-    AuthzenEndpoint,
-    configuration,
-)
+from libs.common.runtime.ops import OpsServer
+from libs.common.runtime.settings import ProcessSettings
 from services.gateway.transport.load import Load
-from services.gateway.transport.reply import Reply, failure, respond
-from services.gateway.transport.rpc import RpcEndpoint
-
-_POINTER = dump(
-    {
-        "service": "toolmesh gateway",
-        "rpc": "/rpc",
-        "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
-        "keys": "/.well-known/jwks.json",
-        "authzen": "/.well-known/authzen-configuration",
-    }
-)
-_HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
+from services.gateway.transport.server import HttpServer
+from services.gateway.transport.telemetry import Telemetry
 
 
-class App:
-    """Routes requests. Whatever an endpoint did not foresee is logged here and answered by the server with 500."""
+class GatewayApplication:
+    """Ready from the moment the listener answers until the process begins to end."""
 
     def __init__(
         self,
-        rpc: RpcEndpoint,
-        authzen: AuthzenEndpoint,
-        keys: Callable[[], Awaitable[bytes]],
+        settings: ProcessSettings,
+        server: HttpServer,
         load: Load,
-        log: Log,
+        telemetry: Telemetry,
+        release: Callable[[], Awaitable[None]],
     ) -> None:
-        self._rpc, self._authzen, self._keys, self._load, self._log = rpc, authzen, keys, load, log
-        self._pages = {
-            "/": self._pointer,
-            "/healthz": self._health,
-            "/.well-known/jwks.json": self._jwks,
-            CONFIGURATION: self._authzen_configuration,
-        }
+        self.server, self.load, self.telemetry = server, load, telemetry
+        self.ops = OpsServer(settings.ops_listen, lambda: load.serving)
+        self._release = release
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        try:
-            if path == "/rpc":
-                await self._rpc(scope, receive, send)
-            elif path in (EVALUATION, EVALUATIONS_PATH):
-                await self._authzen(scope, receive, send)
-            else:
-                await respond(send, await self._page(scope), *self._load.farewell())
-        except Exception as error:
-            self._log.error("unforeseen", path=path[:200], cause=error)
-            raise
+    async def start(self) -> None:
+        """Return when the process takes requests."""
+        self.ops.start()
+        await self.server.start()
 
-    async def _page(self, scope: Scope) -> Reply:
-        page, verb = self._pages.get(scope["path"]), scope["method"]
-        if page is None:
-            return failure(MeshError(Reason.METHOD_NOT_FOUND), _trace_id(scope))
-        if verb not in ("GET", "HEAD"):
-            error = MeshError(Reason.INVALID_REQUEST, message="this path is only read")
-            return failure(error, _trace_id(scope), status=405, headers=[(b"allow", b"GET, HEAD")])
-        return await page(scope)
-
-    async def _authzen_configuration(self, scope: Scope) -> Reply:
-        try:
-            return configuration(scope)
-        except MeshError as error:
-            return failure(error, _trace_id(scope))
-
-    async def _pointer(self, scope: Scope) -> Reply:
-        return Reply(200, [], _POINTER)
-
-    async def _health(self, scope: Scope) -> Reply:
-        return Reply(200, [], _HEALTHY) if self._load.serving else Reply(503, [], _DRAINING)
-
-    async def _jwks(self, scope: Scope) -> Reply:
-        try:
-            return Reply(200, [(b"cache-control", b"public, max-age=2")], await self._keys())
-        except MeshError as error:
-            return failure(error, _trace_id(scope), status=503)
-
-
-def _trace_id(scope: Scope) -> str:
-    """The trace that the edge began, or one of its own: a page is no call and has no other use for it."""
-    headers: dict[bytes, bytes] = dict(scope["headers"])
-    return continue_trace(headers.get(b"traceparent", b"").decode("latin-1")).trace_id
+    async def stop(self) -> None:
+        """Let what was accepted finish, then release everything."""
+        await self.server.drain()
+        self.telemetry.tell()
+        await self._release()
+        self.ops.stop()

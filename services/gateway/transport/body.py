@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.transport.asgi import DisconnectedError, Receive
+from services.gateway.transport.asgi_types import DisconnectedError, Receive
 
 # A body that trickles in slower than this is not worth its place.
 READ_SECONDS = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.transport.asgi import Headers
+from services.gateway.transport.asgi_types import Headers
 
 
 class Load:

@@ -10,8 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from libs.common.auth.peers import peer_name
 from libs.common.telemetry.log import Log
-from services.gateway.transport.gathering import GatheringTransport
-from services.gateway.transport.presence import Presence
+from services.gateway.transport.disconnect import Presence
+from services.gateway.transport.write_coalescing import GatheringTransport
 
 GOODBYE_SECONDS = 0.5
 

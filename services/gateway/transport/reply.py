@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from libs.common.errors import MeshError, Reason
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from services.gateway.domain.answer import body_of, envelope
 from services.gateway.domain.model import Answer
-from services.gateway.transport.arrival import Arrival
-from services.gateway.transport.asgi import Header, Headers, Send
+from services.gateway.transport.asgi_types import Header, Headers, Send
+from services.gateway.transport.request_headers import Arrival
 
 _UNAUTHENTICATED = 16
 # Only what concerns the mesh as a whole. The failure of one tool or of its dependency stays 200: a load balancer that

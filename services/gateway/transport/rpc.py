@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.call import Call, enter
 from services.gateway.domain.dispatch import dispatch, unfinished
 from services.gateway.domain.model import Answer, Entry, Message
 from services.gateway.domain.parse import MAX_BYTES, parse
-from services.gateway.transport.arrival import Arrival, is_json, read_arrival, read_headers
-from services.gateway.transport.asgi import DisconnectedError, Header, Receive, Scope, Send
+from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
-from services.gateway.transport.calls import Calls, begin_call, entry_call
-from services.gateway.transport.holder import HolderCheck
+from services.gateway.transport.call_pipeline import Calls, begin_call, entry_call
+from services.gateway.transport.disconnect import while_connected
+from services.gateway.transport.dpop_check import HolderCheck
 from services.gateway.transport.load import Load
-from services.gateway.transport.presence import while_connected
 from services.gateway.transport.reply import Reply, marks_of, refusal, reply_to, respond
+from services.gateway.transport.request_headers import Arrival, is_json, read_arrival, read_headers
 
 
 class RpcEndpoint:

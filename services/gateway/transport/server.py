@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from libs.common.settings import Address, ProcessSettings
+from libs.common.runtime.settings import Address, ProcessSettings
 from libs.common.telemetry.log import Log
 from services.gateway.transport.load import Load
 from services.gateway.transport.peercheck import GOODBYE_SECONDS, protocol_for

@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 
+from libs.common.call_context import Call
 from libs.common.errors import MeshError
-from libs.common.rpc.call import Call
 from libs.common.rpc.telemetry import CallBook, Meters
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing

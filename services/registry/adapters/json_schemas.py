@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from libs.common.jsonio import JsonValue
+from libs.common.json.jsonio import JsonValue
 from services.registry.domain.ports import Finding
-from services.registry.domain.schema_shape import escape
+from services.registry.domain.publishing.schema_shape import escape
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # A caller mends a few things at a time; a hostile value must not become a page of text.

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.registry.domain.sweep_lifecycle import Swept
+from services.registry.domain.lifecycle.sweep_lifecycle import Swept
 
 SWEEP_SECONDS = 5.0
 # Any number will do, as long as nobody else in the database uses it.

@@ -8,7 +8,7 @@ import grpc.aio
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
-from libs.common.auth.tool_facts import tool_facts
+from libs.authz_client.tool_attributes import tool_facts
 from libs.common.rpc.status import from_rpc_error
 from services.registry.convert.registry import tool_version
 from services.registry.domain.model import ToolVersion

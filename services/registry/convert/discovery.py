@@ -11,18 +11,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import discovery_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2, tool_version_pb2
 
+from libs.common.call_context import Call
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump
-from libs.common.names import ToolName
-from libs.common.rpc.call import Call
+from libs.common.json.jsonio import dump
+from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.compile_surface import Block, Order, Surface, Tier, TooSmall
+from services.registry.domain.discovery.environment import BLOCKING, Place, SurfaceReason, Withheld
 from services.registry.domain.discovery.get_tool_schemas import Schemas, Wanted
-from services.registry.domain.discovery.place import BLOCKING, Place, SurfaceReason, Withheld
 from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
 from services.registry.domain.discovery.results import Hit, Score
 from services.registry.domain.discovery.search_tools import Found
-from services.registry.domain.manifest import MutationClass
 from services.registry.domain.model import LifecycleState
+from services.registry.domain.publishing.manifest import MutationClass
 
 _DEFAULT_RESULTS = 10
 _DEFERRED = 100

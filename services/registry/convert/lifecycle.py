@@ -8,13 +8,13 @@ from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import tool_version_pb2
 
-from libs.common.rpc.call import Call
-from services.registry.convert.parts import moment_of, state_of, timestamp
+from libs.common.call_context import Call
 from services.registry.convert.registry import registrar_of, tool_version
-from services.registry.domain.deprecate_version import Announcement
+from services.registry.convert.shared import moment_of, state_of, timestamp
+from services.registry.domain.lifecycle.deprecate_version import Announcement
+from services.registry.domain.lifecycle.remove_version import WINDOW, Removal
+from services.registry.domain.lifecycle.transitions import History, Order, Transition
 from services.registry.domain.model import ToolVersion, VersionHead
-from services.registry.domain.remove_version import WINDOW, Removal
-from services.registry.domain.transitions import History, Order, Transition
 
 
 class Asked(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from toolmesh.registry.v1 import namespace_service_pb2 as pb
 
-from services.registry.convert.parts import timestamp
-from services.registry.domain.namespaces import Namespaces
-from services.registry.domain.ownership import Namespace
+from services.registry.convert.shared import timestamp
+from services.registry.domain.namespaces.namespaces import Namespaces
+from services.registry.domain.namespaces.ownership import Namespace
 
 
 def namespace(found: Namespace) -> pb.Namespace:

@@ -10,18 +10,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import tool_pb2, tool_version_pb2
 
-from libs.common.jsonio import parse
-from libs.common.rpc.call import Call
-from services.registry.domain.check_compatibility import Compatibility
+from libs.common.call_context import Call
+from libs.common.json.jsonio import parse
+from services.registry.convert.manifest import manifest_of, message_of
+from services.registry.domain.catalog.list_tool_versions import VersionPage
+from services.registry.domain.catalog.list_tools import Listed, Page, Selection
+from services.registry.domain.catalog.watch_tools import Event, Heartbeat, Removed, Upserted
+from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
-from services.registry.domain.list_tool_versions import VersionPage
-from services.registry.domain.list_tools import Listed, Page, Selection
-from services.registry.domain.manifest import Manifest
+from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiated
 from services.registry.domain.model import Deprecation, LifecycleState, Registrar, Tool, ToolVersion
-from services.registry.domain.negotiate_schema import Expectations, Negotiated
-from services.registry.domain.register_tool import Registration
-from services.registry.domain.watch_tools import Event, Heartbeat, Removed, Upserted
-from services.registry.manifests import manifest_of, message_of
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.register_tool import Registration
 
 
 def registrar_of(call: Call) -> Registrar:

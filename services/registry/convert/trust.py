@@ -7,16 +7,16 @@ from datetime import datetime
 
 from toolmesh.registry.v1 import trust_service_pb2 as pb
 
-from libs.common.names import ToolName
-from libs.common.rpc.call import Call
-from services.registry.convert.parts import timestamp
+from libs.common.call_context import Call
+from libs.common.tool_names import ToolName
 from services.registry.convert.registry import registrar_of
-from services.registry.domain.transitions import Order
+from services.registry.convert.shared import timestamp
+from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.trust.compute_score import Weighed
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Verification, VerificationKind
 from services.registry.domain.trust.promote_tool import Progress
 from services.registry.domain.trust.score import Component
 from services.registry.domain.trust.stages import Stage
-from services.registry.domain.trust.work_out import Weighed
 
 Make = Callable[[ToolName, str, datetime], Fact]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
-from libs.common.names import ToolName
+from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState, VersionHead
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from libs.common.names import ToolName
 from libs.common.semver import Version
-from services.registry.domain.manifest import Manifest
+from libs.common.tool_names import ToolName
+from services.registry.domain.publishing.manifest import Manifest
 
 
 class LifecycleState(StrEnum):

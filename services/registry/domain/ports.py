@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from libs.common.errors import Violation
-from libs.common.jsonio import JsonValue
-from libs.common.names import ToolName
-from services.registry.domain.changes import Change, Horizon, Position, Stretch
-from services.registry.domain.manifest import Manifest
+from libs.common.json.jsonio import JsonValue
+from libs.common.tool_names import ToolName
+from services.registry.domain.catalog.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.lifecycle.transitions import Transition
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
-from services.registry.domain.ownership import Namespace
-from services.registry.domain.scan.lookalikes import KnownName, Newcomer
-from services.registry.domain.transitions import Transition
+from services.registry.domain.namespaces.ownership import Namespace
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
 
 
 @dataclass(frozen=True, slots=True)

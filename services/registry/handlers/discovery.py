@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from toolmesh.registry.v1 import discovery_service_pb2 as pb
 from toolmesh.registry.v1 import discovery_service_pb2_grpc as rpc
 
-from libs.common.clock import Clock
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
+from libs.common.runtime.clock import Clock
 from services.registry.convert import discovery as convert
 from services.registry.domain.discovery.compile_surface import compile_surface
 from services.registry.domain.discovery.get_tool_schemas import get_tool_schemas
-from services.registry.domain.discovery.meanings import Meanings
 from services.registry.domain.discovery.ports import Language, Searcher
+from services.registry.domain.discovery.query_embeddings import Meanings
 from services.registry.domain.discovery.search_tools import search_tools
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue

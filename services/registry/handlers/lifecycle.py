@@ -9,18 +9,18 @@ from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as rpc
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
-from libs.common.clock import Clock
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
+from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.registry.convert import lifecycle as convert
-from services.registry.domain.change_state import change_tool, change_version
-from services.registry.domain.deprecate_version import deprecate_version, sunset_version, undeprecate_version
-from services.registry.domain.lifecycle import Verb
-from services.registry.domain.list_transitions import list_transitions
+from services.registry.domain.lifecycle.change_state import change_tool, change_version
+from services.registry.domain.lifecycle.deprecate_version import deprecate_version, sunset_version, undeprecate_version
+from services.registry.domain.lifecycle.lifecycle import Verb
+from services.registry.domain.lifecycle.list_transitions import list_transitions
+from services.registry.domain.lifecycle.remove_version import remove_version
 from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Bell, Catalogue, Histories
-from services.registry.domain.remove_version import remove_version
-from services.registry.domain.usage import UsageReader
+from services.registry.domain.trust.usage import UsageReader
 
 
 class LifecycleHandlers(rpc.LifecycleServiceServicer):

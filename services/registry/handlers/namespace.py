@@ -7,16 +7,16 @@ from typing import Any
 from toolmesh.registry.v1 import namespace_service_pb2 as pb
 from toolmesh.registry.v1 import namespace_service_pb2_grpc as rpc
 
-from libs.common.clock import Clock
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
+from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.registry.convert import namespace as convert
 from services.registry.convert.registry import registrar_of, tool
-from services.registry.domain import namespaces
-from services.registry.domain.move_alias import move_alias
-from services.registry.domain.ownership import Namespace
+from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.namespaces import namespaces
+from services.registry.domain.namespaces.move_alias import move_alias
+from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.ports import Bell, Catalogue, Histories
-from services.registry.domain.transitions import Order
 
 
 class NamespaceHandlers(rpc.NamespaceServiceServicer):

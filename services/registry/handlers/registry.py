@@ -9,23 +9,23 @@ from typing import Any
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 
-from libs.common.clock import Clock
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
+from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
-from services.registry.answers import Answers
 from services.registry.convert import registry as convert
-from services.registry.domain.check_compatibility import check_compatibility
+from services.registry.convert.manifest import manifest_of
+from services.registry.domain.catalog.get_tool import get_tool
+from services.registry.domain.catalog.list_tool_versions import list_tool_versions
+from services.registry.domain.catalog.list_tools import Page, list_tools, only_usable
+from services.registry.domain.catalog.resolve_tool import resolve_tool
+from services.registry.domain.catalog.watch_tools import watch_tools
+from services.registry.domain.compatibility.check_compatibility import check_compatibility
+from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
 from services.registry.domain.errors import nobody_to_use_it
-from services.registry.domain.get_tool import get_tool
-from services.registry.domain.list_tool_versions import list_tool_versions
-from services.registry.domain.list_tools import Page, list_tools, only_usable
-from services.registry.domain.negotiate_schema import negotiate_schema
 from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability
-from services.registry.domain.register_tool import register_tool
-from services.registry.domain.resolve_tool import resolve_tool
-from services.registry.domain.scan.policy import DEFAULT_POLICY, ScanPolicy
-from services.registry.domain.watch_tools import watch_tools
-from services.registry.manifests import manifest_of
+from services.registry.domain.publishing.register_tool import register_tool
+from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
+from services.registry.handlers.response_cache import Answers
 
 
 class RegistryHandlers(rpc.RegistryServiceServicer):

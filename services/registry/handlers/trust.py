@@ -7,17 +7,17 @@ from typing import Any
 from toolmesh.registry.v1 import trust_service_pb2 as pb
 from toolmesh.registry.v1 import trust_service_pb2_grpc as rpc
 
-from libs.common.names import ToolName
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from libs.common.telemetry.log import Log
+from libs.common.tool_names import ToolName
 from services.registry.convert import trust as convert
 from services.registry.convert.registry import registrar_of
 from services.registry.domain.ports import Bell, Histories
+from services.registry.domain.trust.compute_score import Scales
 from services.registry.domain.trust.promote_tool import demote_tool, get_stage, promote_tool
 from services.registry.domain.trust.rate_tool import rate_tool, record_fact
 from services.registry.domain.trust.revoke_tool import reinstate_tool, revoke_tool
 from services.registry.domain.trust.stages import Stage
-from services.registry.domain.trust.work_out import Scales
 
 
 class TrustHandlers(rpc.TrustServiceServicer):

@@ -16,12 +16,12 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 
 from libs.common.auth.peers import SERVICES
 from libs.common.auth.tokens import TokenVerifier
-from libs.common.rpc.call import serving
+from libs.common.call_context import serving
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row, for_caller
 from libs.common.rpc.server import RpcServer, Service
-from libs.common.settings import Address, ProcessSettings, load
+from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log

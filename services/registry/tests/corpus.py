@@ -10,8 +10,8 @@ from typing import Any
 
 from libs.common.semver import Version
 from services.registry.domain.discovery.listing import Card, card
-from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import LifecycleState, Standing, ToolVersion, VersionHead
+from services.registry.domain.publishing.manifest import Manifest
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 _FILE = Path(__file__).with_name("discovery_corpus.json")

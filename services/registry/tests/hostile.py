@@ -7,7 +7,7 @@ from typing import Any
 
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from services.registry.tests.manifests import INPUT, reader
 
 DEEP = 5_000

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 
 INPUT = {
     "type": "object",

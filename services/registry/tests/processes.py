@@ -14,7 +14,7 @@ import grpc.aio
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 
 from libs.common.rpc.client import channel_to
-from libs.common.settings import Address
+from libs.common.runtime.settings import Address
 from tests.harness.stores import free_port
 
 

@@ -20,7 +20,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import RpcServer, Service
-from libs.common.settings import Address, ProcessSettings, load
+from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.tests.calls import PATIENCE, bearer

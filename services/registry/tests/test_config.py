@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from libs.common.settings import SettingsError, describe, load
+from libs.common.runtime.settings import SettingsError, describe, load
 from services.registry.config import Settings
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema_rs
 
 from services.registry.adapters.json_schemas import JsonSchemaChecker
-from services.registry.domain.compatibility.budget import Budget, OverBudgetError
-from services.registry.domain.compatibility.containment import containment_gaps
-from services.registry.domain.compatibility.places import as_schema
+from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
+from services.registry.domain.compatibility.proof.containment import containment_gaps
+from services.registry.domain.compatibility.proof.subschema import as_schema
 from services.registry.tests.schema_pairs import near, pair, value
 
 CHECKER = JsonSchemaChecker()

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from libs.common.redaction.measure import labelled
+from tools.measure_redaction import labelled
 
 LABELLED = list(labelled(Path(__file__).with_name("labelled.ndjson")))

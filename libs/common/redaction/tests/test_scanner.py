@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.rules import Rules, read_rules
 from libs.common.redaction.scanner import Finding, Scanner

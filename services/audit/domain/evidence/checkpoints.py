@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.audit.domain.evidence.cosignature import Witnesses
 from services.audit.domain.evidence.errors import checkpoint_not_found, history_changed
 from services.audit.domain.evidence.model import Shard
 from services.audit.domain.evidence.ports import CheckpointStore, Shards, Trees
 from services.audit.domain.evidence.prove import root_at
+from services.audit.domain.merkle.note import Origin, checkpoint_text, key_id, signed_note, verifier_key
 from services.audit.domain.model import SignedCheckpoint
-from services.audit.domain.note import Origin, checkpoint_text, key_id, signed_note, verifier_key
 from services.audit.domain.ports import CheckpointKey, LogReader
 
 

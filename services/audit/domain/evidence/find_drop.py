@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import parse_object
+from libs.common.json.jsonio import parse_object
 from services.audit.domain.evidence.model import Leaf, Shard
 from services.audit.domain.evidence.ports import Shards, Trees
-from services.audit.domain.merkle import Leaves, leaf_hash
+from services.audit.domain.merkle.merkle import Leaves, leaf_hash
 
 # Where a clock was set back, the place is a little off; so many records before it are looked at as well.
 NEARBY = 2048

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from services.audit.domain.evidence.checkpoints import Checkpoints
 from services.audit.domain.evidence.ports import Anchor, EvidenceWatch, Shards
+from services.audit.domain.log.tail import Tail
 from services.audit.domain.model import SignedCheckpoint
-from services.audit.domain.tail import Tail
 
 WAITING_ANCHORS = 1000
 GRACE_SECONDS = 3.0

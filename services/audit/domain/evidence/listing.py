@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from libs.common import pagetokens
+from libs.common import page_tokens
 from services.audit.domain.errors import page_token_invalid
 from services.audit.domain.evidence.model import LAST_SHARD, LegalHold, Shard
 from services.audit.domain.evidence.ports import CheckpointStore, Shards
@@ -38,7 +38,7 @@ class Paging:
 
     def cursor(self, query: Any, kind: type, first: Any) -> Any:
         """Return where this page begins. A token that this query did not make raises PAGE_TOKEN_INVALID."""
-        found = pagetokens.decode(query, self.token)
+        found = page_tokens.decode(query, self.token)
         if found is None:
             return first
         cursor = found[0] if len(found) == 1 else None
@@ -52,7 +52,7 @@ class Paging:
     def page(self, query: Any, found: Sequence[T], cursor: Any) -> Listed[T]:
         """Return a page of what was found, one more than it holds having been asked for."""
         more = len(found) > self.limit
-        return Listed(found[: self.limit], pagetokens.encode(query, [cursor]) if more else "")
+        return Listed(found[: self.limit], page_tokens.encode(query, [cursor]) if more else "")
 
 
 async def list_shards(shards: Shards, paging: Paging) -> Listed[Shard]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from libs.common.auth.identity import Identity
-from libs.common.facts import fact
+from libs.common.records import fact
 from services.audit.domain.model import Entry
 
 LAST_SHARD = 2**31 - 1

@@ -14,7 +14,7 @@ from services.audit.domain.evidence.model import (
     Shard,
     ShardLink,
 )
-from services.audit.domain.merkle import Leaves, Node
+from services.audit.domain.merkle.merkle import Leaves, Node
 from services.audit.domain.model import Entry, SignedCheckpoint
 
 

@@ -9,7 +9,7 @@ from services.audit.domain.errors import record_not_found
 from services.audit.domain.evidence.errors import refused, size_out_of_range
 from services.audit.domain.evidence.model import Shard
 from services.audit.domain.evidence.ports import Shards, Trees
-from services.audit.domain.merkle import EMPTY_ROOT, Leaves, Node, consistency, folded, inclusion, perfect
+from services.audit.domain.merkle.merkle import EMPTY_ROOT, Leaves, Node, consistency, folded, inclusion, perfect
 from services.audit.domain.model import LoggedRecord
 from services.audit.domain.ports import LogReader
 

@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import parse_object
+from libs.common.json.jsonio import parse_object
 from services.audit.domain.evidence.find_drop import FindDrop
 from services.audit.domain.evidence.model import BadPlace, Defect, Leaf, Shard, Verdict
 from services.audit.domain.evidence.ports import CheckpointStore, Index, Shards, SignatureCheck, Trees
 from services.audit.domain.evidence.prove import root_at
-from services.audit.domain.merkle import STORED_LEVELS, CompactRange, Leaves, Node, leaf_hash, perfect
+from services.audit.domain.merkle.merkle import STORED_LEVELS, CompactRange, Leaves, Node, leaf_hash, perfect
+from services.audit.domain.merkle.note import Origin, checkpoint_text, key_id, signature_of
 from services.audit.domain.model import Entry, SignedCheckpoint
-from services.audit.domain.note import Origin, checkpoint_text, key_id, signature_of
 from services.audit.domain.ports import CheckpointKey, LogReader
 
 MAX_RECORDS = 100_000

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypedDict
 import msgspec
 
 from libs.common.errors import MeshError, Reason
-from libs.common.facts import fact
-from libs.common.names import split_version_name
+from libs.common.records import fact
+from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
 from services.audit.domain.usage.sketch import MOST
 

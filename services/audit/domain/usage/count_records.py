@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import date
 from typing import NamedTuple
 
-from libs.common.clock import Clock, SystemClock
-from services.audit.domain.pace import due_rest
-from services.audit.domain.slices import in_slices
+from libs.common.runtime.clock import Clock, SystemClock
+from services.audit.domain.log.yield_every import in_slices
+from services.audit.domain.relay.throttle import due_rest
 from services.audit.domain.usage.call import OTHER, Call, Evidence, Stretch, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
 from services.audit.domain.usage.ports import Turn, UsageBook

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from libs.common.names import ToolName, split_version_name
+from libs.common.tool_names import ToolName, split_version_name
 from services.audit.domain.usage.days import days_between
 from services.audit.domain.usage.model import Days, ToolFound, Wanted
 from services.audit.domain.usage.ports import UsageReader

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from libs.common import pagetokens
+from libs.common import page_tokens
 from services.audit.domain.usage.days import days_between
 from services.audit.domain.usage.errors import page_token_invalid
 from services.audit.domain.usage.model import (
@@ -52,7 +52,7 @@ async def list_top_usage(counts: UsageReader, asked: TopQuestion, now: datetime)
     terms = asked.filter.terms()
     times = [str(moment or "") for moment in (asked.filter.from_time, asked.filter.to_time)]
     identity = {"group": asked.group, "order": asked.order, "terms": terms, "times": times}
-    cursor = pagetokens.decode(identity, asked.page_token)
+    cursor = page_tokens.decode(identity, asked.page_token)
     if cursor is None:
         offset, days = 0, days_between(asked.filter.from_time, asked.filter.to_time, now)
     else:
@@ -62,7 +62,7 @@ async def list_top_usage(counts: UsageReader, asked: TopQuestion, now: datetime)
     found = await counts.ranked(wanted, Ranking(asked.group, asked.order, offset, limit))
     token = ""
     if found.more:
-        token = pagetokens.encode(identity, [offset + limit, days.first.toordinal(), days.end.toordinal()])
+        token = page_tokens.encode(identity, [offset + limit, days.first.toordinal(), days.end.toordinal()])
     return TopAnswer(found.entries, token, days, found.progress)
 
 

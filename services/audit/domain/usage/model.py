@@ -7,7 +7,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from libs.common.names import ToolName
+from libs.common.tool_names import ToolName
 from services.audit.domain.usage.cells import Rollup, rollup_for
 from services.audit.domain.usage.tally import Tally
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.authz.domain.policies.model import StoredSet
 from services.authz.domain.policies.ports import Library, PolicySets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libs.common.clock import Clock
+from libs.common.runtime.clock import Clock
 from services.authz.domain.policies.changed_documents import changed_documents
 from services.authz.domain.policies.errors import policies_invalid
 from services.authz.domain.policies.model import Change, NewSet, StoredSet

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from services.authz.domain.check import verdict_of
+from services.authz.domain.decisions.check import verdict_of
 from services.authz.domain.model import Allow, Deny, Fact, Outcome, Verdict
 from services.authz.domain.policies.errors import set_not_found
 from services.authz.domain.policies.model import Flip, Progress, Recorded

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse
 from libs.common.telemetry.log import Log
-from services.executor.domain.hook_answers import HookFailedError
+from services.executor.domain.hooks.answers import HookFailedError
 
 Function = Callable[[dict[str, Any]], Awaitable[Any]]
 

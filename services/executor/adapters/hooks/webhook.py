@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from libs.common.clock import Clock, SystemClock
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse
+from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.telemetry.log import Log
-from services.executor.domain.hook_answers import HookFailedError
+from services.executor.domain.hooks.answers import HookFailedError
 
 if TYPE_CHECKING:
     import httpx

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from libs.common.errors import MeshError
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners import measures
-from services.executor.adapters.runners.answers import Answer
-from services.executor.adapters.runners.argv import argv_of
-from services.executor.adapters.runners.cold import run_cold
-from services.executor.adapters.runners.entry_points import Command, command_of
-from services.executor.adapters.runners.frames import FrameError, read_json
-from services.executor.adapters.runners.ground import Ground
+from services.executor.adapters.runners.environment import Ground
+from services.executor.adapters.runners.one_shot import run_cold
 from services.executor.adapters.runners.outcomes import lost, tell, unreadable
-from services.executor.adapters.runners.packs import Pack
-from services.executor.adapters.runners.plans import PYTHON, inside, plan_of, processor_seconds
-from services.executor.adapters.runners.workspace import Workspace
-from services.executor.adapters.sandbox.contract import Confined, End, Ending, Plan
-from services.executor.adapters.sandbox.egress import error_of as refused
+from services.executor.adapters.runners.packs.argv import argv_of
+from services.executor.adapters.runners.packs.entry_points import Command, command_of
+from services.executor.adapters.runners.packs.packs import Pack
+from services.executor.adapters.runners.sandbox_plan import PYTHON, inside, plan_of, processor_seconds
+from services.executor.adapters.runners.worker.answer import Answer
+from services.executor.adapters.runners.worker.frames import FrameError, read_json
+from services.executor.adapters.runners.workspace.workspace import Workspace
+from services.executor.adapters.sandbox.egress.connection import Gate
+from services.executor.adapters.sandbox.egress.proxy import error_of as refused
 from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.gates import Gate
+from services.executor.adapters.sandbox.port import Confined, End, Ending, Plan
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from libs.common.errors import MeshError, Violation
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.frames import FrameError
-from services.executor.adapters.sandbox.contract import End, Ending
+from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.endings import error_of
+from services.executor.adapters.sandbox.port import End, Ending
 from services.executor.domain.errors import result_invalid, result_too_large, worker_lost
 from services.executor.domain.model import Work
 from services.executor.domain.tool import Tool

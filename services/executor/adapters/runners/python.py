@@ -10,19 +10,26 @@ from typing import Any
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners import measures
-from services.executor.adapters.runners.answers import Answer, MalformedError, answer_of
-from services.executor.adapters.runners.cold import forecast_of, ran_of, run_cold, said
-from services.executor.adapters.runners.entry_points import Function, function_of
-from services.executor.adapters.runners.frames import FrameError
-from services.executor.adapters.runners.ground import Ground
+from services.executor.adapters.runners.environment import Ground
+from services.executor.adapters.runners.one_shot import forecast_of, ran_of, run_cold, said
 from services.executor.adapters.runners.outcomes import lost, tell, unreadable
-from services.executor.adapters.runners.packs import Pack
-from services.executor.adapters.runners.plans import PACKS, WORKER, WORKER_ARGV, inside, plan_of, processor_seconds
-from services.executor.adapters.runners.pool import Key, Pool
-from services.executor.adapters.runners.workers import Worker, WorkerBrokenError, WorkerGoneError
-from services.executor.adapters.runners.workspace import Workspace
-from services.executor.adapters.sandbox.contract import Sandbox
-from services.executor.adapters.sandbox.egress import error_of as refused
+from services.executor.adapters.runners.packs.entry_points import Function, function_of
+from services.executor.adapters.runners.packs.packs import Pack
+from services.executor.adapters.runners.sandbox_plan import (
+    PACKS,
+    WORKER,
+    WORKER_ARGV,
+    inside,
+    plan_of,
+    processor_seconds,
+)
+from services.executor.adapters.runners.worker.answer import Answer, MalformedError, answer_of
+from services.executor.adapters.runners.worker.frames import FrameError
+from services.executor.adapters.runners.worker.pool import Key, Pool
+from services.executor.adapters.runners.worker.worker import Worker, WorkerBrokenError, WorkerGoneError
+from services.executor.adapters.runners.workspace.workspace import Workspace
+from services.executor.adapters.sandbox.egress.proxy import error_of as refused
+from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.executor.adapters.sandbox.contract import Sandbox
+from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.errors import sandbox_missing
 from services.executor.domain.tool import Tool
 

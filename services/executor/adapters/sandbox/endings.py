@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.contract import End, Ending
+from services.executor.adapters.sandbox.port import End, Ending
 from services.executor.domain import errors
 
 _LIMITS = {End.CPU_LIMIT: "cpu", End.PROCESS_LIMIT: "processes", End.FILE_LIMIT: "file_size"}

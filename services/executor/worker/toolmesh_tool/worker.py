@@ -11,7 +11,7 @@ from types import GeneratorType
 
 from . import frames
 from .call import Call, ToolFailure
-from .tidying import Tidier, memory
+from .reset import Tidier, memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

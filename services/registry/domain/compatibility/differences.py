@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from services.registry.domain.compatibility.gaps import Gap
-from services.registry.domain.schema_shape import escape
+from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.publishing.schema_shape import escape
 
 # Keywords that no rule here can weigh against a different use of them, so that not proven does not mean untrue.
 _UNDECIDED = frozenset(

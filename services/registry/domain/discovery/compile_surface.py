@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
-from libs.common.clock import Clock
 from libs.common.ids import new_id
+from libs.common.runtime.clock import Clock
+from services.registry.domain.catalog.page_size import fitting
 from services.registry.domain.discovery import rendering
-from services.registry.domain.discovery.meanings import Meanings
-from services.registry.domain.discovery.place import Category, Place, Survey
+from services.registry.domain.discovery.environment import Category, Place, Survey
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Filters, Query
+from services.registry.domain.discovery.query_embeddings import Meanings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
-from services.registry.domain.room import fitting
 
 # What is worth less than this share of the best is not shown: room is not a reason.
 _WORTH_SHOWING = 0.2

@@ -8,17 +8,17 @@ from datetime import datetime
 from enum import StrEnum
 
 from libs.common.errors import MeshError, Reason
-from libs.common.names import ToolName, grant_covers, split_version_name
 from libs.common.semver import Constraint
+from libs.common.tool_names import ToolName, grant_covers, split_version_name
+from services.registry.domain.catalog.page_size import ANSWER_BYTES
+from services.registry.domain.catalog.resolve import resolve
 from services.registry.domain.discovery import rendering
 from services.registry.domain.discovery.compile_surface import Tier
 from services.registry.domain.discovery.query import Reader
 from services.registry.domain.discovery.tokens import TokenCounter
-from services.registry.domain.manifest import Manifest
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue
-from services.registry.domain.resolve import resolve
-from services.registry.domain.room import ANSWER_BYTES
+from services.registry.domain.publishing.manifest import Manifest
 
 
 class Unloaded(StrEnum):

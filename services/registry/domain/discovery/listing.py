@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from services.registry.domain.catalog.resolve import latest
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.discovery.text import summary, weighted_terms
-from services.registry.domain.manifest import Manifest, seconds
 from services.registry.domain.model import ToolVersion, VersionHead
-from services.registry.domain.resolve import latest
+from services.registry.domain.publishing.manifest import Manifest, seconds
 
 # What a timeout class promises where the manifest names no time of its own; seconds.
 _CLASS_LIMITS = {"interactive": 0.5, "standard": 5.0, "long_running": 300.0, "async": 7200.0}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from services.registry.domain.manifest import Manifest
+from services.registry.domain.publishing.manifest import Manifest
 
 if TYPE_CHECKING:
-    from services.registry.domain.discovery.place import Place, Survey
+    from services.registry.domain.discovery.environment import Place, Survey
     from services.registry.domain.discovery.query import Query
     from services.registry.domain.discovery.results import Hits
 

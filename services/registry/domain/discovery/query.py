@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from libs.common.names import ToolName
-from services.registry.domain.manifest import MutationClass
+from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState
+from services.registry.domain.publishing.manifest import MutationClass
 
 CALLABLE = frozenset({LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.DEPRECATED})
 

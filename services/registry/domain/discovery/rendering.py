@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from libs.common.jsonio import dump
+from libs.common.json.jsonio import dump
 from services.registry.domain.discovery.results import Listing
-from services.registry.domain.manifest import Manifest, MutationClass
+from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
 # What a tool does to the world, behind its name.
 MARKS: Mapping[MutationClass, str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from libs.common.names import ToolName
-from services.registry.domain.manifest import MutationClass
+from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState, VersionHead
+from services.registry.domain.publishing.manifest import MutationClass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from libs.common.errors import MeshError
-from libs.common.names import ToolName
-from services.registry.domain.discovery.meanings import Meanings
+from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
+from services.registry.domain.discovery.query_embeddings import Meanings
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.ports import Catalogue
 

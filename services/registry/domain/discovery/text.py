@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.registry.domain.manifest import Manifest
+from services.registry.domain.publishing.manifest import Manifest
 
 # Part of a vector's identity: vectors of another text are other vectors.
 RECIPE = "1"

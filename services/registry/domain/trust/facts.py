@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from libs.common.names import ToolName
+from libs.common.tool_names import ToolName
 from services.registry.domain.trust.stages import Stage
-from services.registry.domain.usage import Usage
+from services.registry.domain.trust.usage import Usage
 
 
 class AuditLevel(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from libs.common.names import ToolName
+from libs.common.tool_names import ToolName
 from services.registry.domain.model import VersionHead
 from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings, StageChange
 from services.registry.domain.trust.score import Score

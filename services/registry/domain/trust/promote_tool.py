@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from libs.common.errors import MeshError, Reason
-from libs.common.names import ToolName
+from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState, Registrar
+from services.registry.domain.trust.compute_score import Scales, Weighed
 from services.registry.domain.trust.facts import StageChange
 from services.registry.domain.trust.stages import Gate, Stage, gates_of, unmet
-from services.registry.domain.trust.work_out import Scales, Weighed
 
 _MAY_BE_OFFERED = frozenset(
     {LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.REQUIRES_SETUP, LifecycleState.DEPRECATED}

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 
 from libs.common.errors import MeshError, Reason
-from libs.common.names import ToolName, split_version_name
-from services.registry.domain.change_state import named
+from libs.common.tool_names import ToolName, split_version_name
+from services.registry.domain.lifecycle.change_state import named
 from services.registry.domain.model import Registrar
-from services.registry.domain.ownership import is_operator
+from services.registry.domain.namespaces.ownership import is_operator
 from services.registry.domain.ports import Histories
+from services.registry.domain.trust.compute_score import Scales
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Rating, Ratings
-from services.registry.domain.trust.keep_scores import rescore
-from services.registry.domain.trust.work_out import Scales
+from services.registry.domain.trust.rescore import rescore
 
 
 def own_tool_not_ratable(tool: ToolName) -> MeshError:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.common.clock import Clock
 from libs.common.errors import MeshError, Reason
-from libs.common.names import ToolName
-from services.registry.domain.change_state import change_all
+from libs.common.runtime.clock import Clock
+from libs.common.tool_names import ToolName
 from services.registry.domain.errors import tool_not_found
-from services.registry.domain.lifecycle import Verb, may
+from services.registry.domain.lifecycle.change_state import change_all
+from services.registry.domain.lifecycle.lifecycle import Verb, may
+from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.model import Tool, VersionHead
 from services.registry.domain.ports import Bell, Catalogue
-from services.registry.domain.transitions import Order
 
 
 def tool_not_revoked(tool: ToolName) -> MeshError:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from libs.common.errors import MeshError, Reason, Violation
-from services.registry.domain.usage import Usage
+from services.registry.domain.trust.usage import Usage
 
 if TYPE_CHECKING:
     from services.registry.domain.trust.facts import Facts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from services.registry.domain.discovery.environment import Place, Survey
+from services.registry.domain.discovery.index.eligibility import survey
 from services.registry.domain.discovery.index.knapsack import choose
-from services.registry.domain.discovery.index.survey import survey
 from services.registry.domain.discovery.index.tools import ToolIndex
-from services.registry.domain.discovery.place import Place, Survey
 from services.registry.domain.discovery.query import Query
 
 

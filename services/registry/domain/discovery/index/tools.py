@@ -8,8 +8,9 @@ from datetime import datetime
 
 import numpy as np
 
-from libs.common.names import ToolName, grant_covers
 from libs.common.semver import Constraint
+from libs.common.tool_names import ToolName, grant_covers
+from services.registry.domain.catalog.resolve import CHOSEN_FIRST, effective_state, matches
 from services.registry.domain.discovery.index.columns import WIDTH, Columns, Interned, Mask
 from services.registry.domain.discovery.index.lexical import Postings, bm25, trigrams
 from services.registry.domain.discovery.index.ranking import (
@@ -27,9 +28,8 @@ from services.registry.domain.discovery.listing import Card
 from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
 from services.registry.domain.discovery.results import Hit, Hits, Listing, Score
 from services.registry.domain.discovery.text import query_terms
-from services.registry.domain.manifest import MutationClass
 from services.registry.domain.model import LifecycleState, VersionHead
-from services.registry.domain.resolve import CHOSEN_FIRST, effective_state, matches
+from services.registry.domain.publishing.manifest import MutationClass
 
 _MUTATIONS = tuple(MutationClass)
 _NEAREST = 5

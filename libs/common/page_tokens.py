@@ -1,0 +1,47 @@
+"""Page tokens that only continue the query they were made for (AIP-158)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any
+
+import orjson
+
+from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import canonical
+
+
+def encode(query: Any, cursor: list[Any]) -> str:
+    """Return an opaque token for the place after `cursor` in the results of `query`."""
+    body = orjson.dumps([_fingerprint(query), cursor])
+    return base64.urlsafe_b64encode(body).rstrip(b"=").decode()
+
+
+def decode(query: Any, token: str) -> list[Any] | None:
+    """Return the cursor of a token, or None for the first page. A token of another query raises PAGE_TOKEN_INVALID."""
+    if not token:
+        return None
+    try:
+        fingerprint, cursor = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (binascii.Error, ValueError, TypeError):
+        raise MeshError(Reason.PAGE_TOKEN_INVALID) from None
+    if fingerprint != _fingerprint(query) or not isinstance(cursor, list):
+        raise MeshError(Reason.PAGE_TOKEN_INVALID)
+    return cursor
+
+
+def decode_place(query: Any, token: str) -> int | None:
+    """Return the cursor of a token that is one number, as places in a list of rows are; None for the first page. Whoever asks may have
+    written the token: what is no number that a row can have raises PAGE_TOKEN_INVALID."""
+    cursor = decode(query, token)
+    if cursor is None:
+        return None
+    if len(cursor) != 1 or type(cursor[0]) is not int or not 0 <= cursor[0] < 2**63:
+        raise MeshError(Reason.PAGE_TOKEN_INVALID)
+    return cursor[0]
+
+
+def _fingerprint(query: Any) -> str:
+    return hashlib.sha256(canonical(query)).hexdigest()[:24]

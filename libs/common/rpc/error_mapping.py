@@ -1,0 +1,47 @@
+"""Second stage: whatever goes wrong below leaves as a gRPC status with an envelope, and as nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from libs.common.call_context import Call
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.status import from_rpc_error, status_code, status_text, trailing_details
+from libs.common.telemetry.log import Log
+
+# Withdrawn calls and those already answered have nothing left to translate.
+_NOT_OURS = (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit)
+
+
+class Failures:
+    """Translates exceptions. An exception nobody foresaw becomes INTERNAL with a fixed text; its cause is only logged."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def translated(self, call: Call, context: Any, error: BaseException) -> BaseException:
+        """Answer with the status that an exception means; return what ends the call then."""
+        if isinstance(error, _NOT_OURS):
+            return error
+        if isinstance(error, MeshError):
+            return await _abort(context, error)
+        if isinstance(error, grpc.aio.AioRpcError):
+            return await _abort(context, from_rpc_error(error))
+        if isinstance(error, TimeoutError):
+            return await _abort(context, MeshError(Reason.DEADLINE_EXCEEDED))
+        if isinstance(error, Exception):
+            self._log.error("unforeseen", method=call.method, cause=error)
+            return await _abort(context, MeshError(Reason.INTERNAL))
+        return error
+
+
+async def _abort(context: Any, error: MeshError) -> BaseException:
+    try:
+        await context.abort(status_code(error), status_text(error), trailing_details(error))
+    except grpc.aio.AbortError as aborted:
+        return aborted
+    raise AssertionError("abort always raises")

@@ -1,0 +1,152 @@
+"""The life of a process: read settings, build, serve, and on SIGTERM end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import uvloop
+
+from libs.common.runtime.settings import ProcessSettings, SettingsError, describe, load
+from libs.common.telemetry.log import Log
+from libs.common.telemetry.spans import Tracing
+
+S = TypeVar("S", bound=ProcessSettings)
+SPANS_SECONDS = 1.0
+# As many as a process may want at its busiest; the system's own bound, which may be lower, holds all the same.
+_OPEN_FILES = 65_536
+
+
+class Application(Protocol):
+    """What a composition root returns."""
+
+    async def start(self) -> None:
+        """Return when the process can take calls."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish what was accepted, release everything, and return."""
+        ...
+
+
+def run(service: str, settings_class: type[S], build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> None:
+    """Run one service until SIGTERM or SIGINT. Wrong settings end it at once with code 2 and their names."""
+    try:
+        settings = load(settings_class)
+    except SettingsError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{service}: {problem}\n")
+        sys.exit(2)
+    _allow_files()
+    log = Log(service, level=settings.log_level)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            sys.exit(runner.run(_live(service, settings, log, build)))
+    finally:
+        log.flush()
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as it is allowed to ask for: the usual 1,024 are there for programs that cannot count further,
+    and a few tools with many connections would use them up for everybody."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def instance_id(settings: ProcessSettings) -> str:
+    """Return the name of this process among its replicas."""
+    return settings.instance_id or f"{socket.gethostname()}-{os.getpid()}"
+
+
+async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    log.info("starting", settings=describe(settings), pid=os.getpid())
+    tracing, pusher = _telemetry(service, settings, log)
+    starting = asyncio.ensure_future(_start(settings, log, tracing, build))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    try:
+        application = await starting
+    except asyncio.CancelledError:
+        return 0
+    except SettingsError as error:
+        # Of what a setting leads to, such as a file, only `build` knows what is wrong with it.
+        for problem in error.problems:
+            sys.stderr.write(f"{service}: {problem}\n")
+        return 2
+    except Exception as error:
+        log.error("could not start", cause=error)
+        return 1
+    _settle_memory()
+    log.info("ready")
+    await stopping
+    log.info("stopping")
+    code = await _stop(application, settings, log)
+    if pusher is not None:
+        pusher.cancel()
+    await _send_spans(tracing)
+    log.info("stopped")
+    return code
+
+
+def _settle_memory() -> None:
+    """What was made while starting lives as long as the process: no collection needs to look at it again, and what starting
+    left over goes back to the system."""
+    gc.collect()
+    gc.freeze()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+async def _start(
+    settings: S, log: Log, tracing: Tracing, build: Callable[[S, Log, Tracing], Awaitable[Application]]
+) -> Application:
+    application = await build(settings, log, tracing)
+    await application.start()
+    return application
+
+
+async def _stop(application: Application, settings: ProcessSettings, log: Log) -> int:
+    try:
+        async with asyncio.timeout(settings.drain_delay_seconds + settings.drain_seconds + 2):
+            await application.stop()
+    except TimeoutError:
+        log.warning("ended before everything was released")
+        return 1
+    return 0
+
+
+async def _send_spans(tracing: Tracing) -> None:
+    """Send the last spans, as far as the collector takes them in a moment: one that does not answer must not hold up the end."""
+    # Not one of the loop's own threads, for which the end would wait.
+    sending = threading.Thread(target=tracing.shutdown, name="last-spans", daemon=True)
+    sending.start()
+    await asyncio.to_thread(sending.join, SPANS_SECONDS)
+
+
+def _telemetry(service: str, settings: ProcessSettings, log: Log) -> tuple[Tracing, asyncio.Task[None] | None]:
+    if not settings.otlp_endpoint:
+        return Tracing(), None
+    from libs.common.telemetry.otlp import tracer_provider
+    from libs.common.telemetry.otlp_metrics import push_forever
+
+    instance = instance_id(settings)
+    pusher = asyncio.ensure_future(push_forever(service, instance, settings.otlp_endpoint, log))
+    return Tracing(tracer_provider(service, instance, settings.otlp_endpoint)), pusher

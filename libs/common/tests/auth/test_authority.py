@@ -1,0 +1,200 @@
+"""The two rules of authority: what a child may hold, and what a token covers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from libs.common.auth.authority import (
+    ArgumentConstraint,
+    Authority,
+    Budget,
+    Grant,
+    exceeded,
+    not_covered,
+    resource_allowed,
+)
+from libs.common.auth.constraints import ConstraintChecker, ConstraintError, compiled
+from libs.common.auth.identity import Identity
+from libs.common.errors import Reason
+from libs.common.semver import Version
+from libs.common.tool_names import ToolName
+
+SMALL = ArgumentConstraint("core.*", b'{"properties":{"n":{"maximum":5}}}')
+PARENT = Authority(
+    subject="did:web:a",
+    tier="user",
+    tools=(Grant("arith*", "^1"), Grant("acme.*")),
+    scopes=frozenset({"a", "b"}),
+    resources=("file:/srv/*",),
+    argument_constraints=(SMALL,),
+    budget=Budget(calls=10, running_ms=1000),
+    depth=2,
+    audiences=("toolmesh", "other"),
+    not_before=100.0,
+    expires_at=200.0,
+    tenant="acme",
+    trust_level=50,
+    groups=("ops", "dev"),
+    session_id="s1",
+    confirmation="jkt:x",
+)
+CHILD = replace(PARENT, tier="agent", agent="did:web:bot", depth=1)
+
+
+def dimensions(**changes: Any) -> list[str]:
+    return [violation.path for violation in exceeded(replace(CHILD, **changes), PARENT)]
+
+
+def test_the_same_again_one_step_down_is_a_subset() -> None:
+    assert dimensions() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tools": (Grant("arith_add", "~1.2"), Grant("acme.mail", "0.0.1-rc.1"))},
+        {"tools": (), "scopes": frozenset()},
+        {"resources": ("file:/srv/reports/*", "file:/srv/a")},
+        {"argument_constraints": (SMALL, ArgumentConstraint("*", b"{}"))},
+        {"budget": Budget(calls=0, cost_micros=5, running_ms=1000)},
+        {"depth": 0},
+        {"audiences": ("other",)},
+        {"not_before": 150.0, "expires_at": 151.0},
+        {"trust_level": 0, "groups": ()},
+        {"confirmation": "x5t#S256:y"},
+        {"tier": "invocation", "agent": "", "depth": 0},
+    ],
+)
+def test_less_is_a_subset(changes: dict[str, Any]) -> None:
+    assert dimensions(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"tools": (Grant("*"),)}, "tools[0].tool"),
+        ({"tools": (Grant("core.*", "^1"),)}, "tools[0].tool"),
+        ({"tools": (Grant("arith*"),)}, "tools[0].version_constraint"),
+        ({"tools": (Grant("arith*", "*"),)}, "tools[0].version_constraint"),
+        ({"tools": (Grant("acme.x"), Grant("arith_add", "1.0.0-rc.1"))}, "tools[1].version_constraint"),
+        ({"scopes": frozenset({"c"})}, "scopes"),
+        ({"resources": ()}, "resource_constraints"),
+        ({"resources": ("file:/srv/a", "file:/*")}, "resource_constraints[1]"),
+        ({"argument_constraints": ()}, "argument_constraints"),
+        ({"argument_constraints": (replace(SMALL, tool="*"),)}, "argument_constraints"),
+        ({"argument_constraints": (replace(SMALL, schema=b"{}"),)}, "argument_constraints"),
+        ({"budget": Budget(calls=11, running_ms=1000)}, "budget.calls"),
+        ({"budget": Budget(calls=10)}, "budget.running_ms"),
+        ({"depth": 2}, "delegation_depth"),
+        ({"depth": -1}, "delegation_depth"),
+        ({"audiences": ("third",)}, "audiences"),
+        ({"audiences": ()}, "audiences"),
+        ({"expires_at": 200.5}, "lifetime"),
+        ({"not_before": 99.0}, "not_before"),
+        ({"tenant": ""}, "tenant"),
+        ({"trust_level": 51}, "trust_level"),
+        ({"groups": ("root",)}, "groups"),
+        ({"session_id": ""}, "session_id"),
+        ({"session_id": "s2"}, "session_id"),
+        ({"confirmation": ""}, "confirmation"),
+        ({"subject": "did:web:b"}, "subject"),
+        ({"tier": "user"}, "tier"),
+        ({"tier": "root"}, "tier"),
+        ({"tier": "invocation", "depth": 0}, "agent"),
+    ],
+)
+def test_more_is_named(changes: dict[str, Any], path: str) -> None:
+    assert dimensions(**changes) == [path]
+
+
+def test_everything_that_is_exceeded_is_named_at_once() -> None:
+    assert dimensions(tools=(Grant("x"),), scopes=frozenset({"z"}), trust_level=99, tenant="b") == [
+        *("tools[0].tool", "scopes", "tenant", "trust_level")
+    ]
+
+
+def test_nothing_comes_of_an_invocation_and_an_agent_stays_an_agent() -> None:
+    spent = replace(PARENT, tier="invocation")
+    assert "tier" in [v.path for v in exceeded(replace(CHILD, tier="invocation", agent="", depth=0), spent)]
+    agent = replace(PARENT, tier="agent", agent="did:web:bot")
+    assert [v.path for v in exceeded(replace(CHILD, agent=""), agent)] == ["agent"]
+    assert exceeded(CHILD, agent) == []
+
+
+def test_versions_that_are_granted_in_parts_may_be_passed_on_as_one() -> None:
+    parent = replace(PARENT, tools=(Grant("echo", "1.x"), Grant("ech*", "2.x")))
+    assert exceeded(replace(CHILD, tools=(Grant("echo", ">=1 <3"),)), parent) == []
+    assert exceeded(replace(CHILD, tools=(Grant("ech*", ">=1 <3"),)), parent) != []
+
+
+ECHO, ONE = ToolName.parse("echo"), Version.parse("1.0.0")
+CALL: dict[str, Any] = {"arguments": {"n": 1}, "resources": [], "closed_world": False}
+
+
+def refusal(identity: Identity, tool: ToolName = ECHO, version: Version = ONE, **changes: Any) -> Any:
+    return not_covered(identity, tool, version, satisfies=ConstraintChecker(), **{**CALL, **changes})
+
+
+def holder(**changes: Any) -> Identity:
+    return Identity("did:web:a", "t", 0.0, **{"tools": (Grant("*"),), **changes})
+
+
+def test_a_tool_that_is_not_granted_is_not_in_the_token() -> None:
+    assert refusal(holder()) is None
+    assert refusal(holder(tools=(Grant("echo", "^1"),))) is None
+    for tools in ((), (Grant("other"),), (Grant("echo", "^2"),), (Grant("acme.echo"),)):
+        assert refusal(holder(tools=tools)).reason is Reason.TOOL_NOT_IN_TOKEN
+
+
+def test_constraints_bind_the_tools_that_they_name() -> None:
+    bound = holder(argument_constraints=(SMALL,))
+    assert refusal(bound) is None
+    refused = refusal(bound, arguments={"n": 6})
+    assert (refused.reason, refused.path) == (Reason.AUTHORITY_EXCEEDED, "/n")
+    assert refusal(bound, ToolName("acme", "echo"), arguments={"n": 6}) is None
+    assert refusal(bound, arguments=None) is None
+
+
+def test_a_constraint_that_cannot_be_checked_is_not_satisfied() -> None:
+    for schema in (b'{"$ref":"https://elsewhere.example/schema"}', b'{"type":7}', b"nonsense"):
+        assert refusal(holder(argument_constraints=(ArgumentConstraint("*", schema),))).path == ""
+        with pytest.raises(ConstraintError):
+            compiled(schema)
+
+
+def test_confinement_needs_to_know_what_a_call_reaches() -> None:
+    confined = holder(resources=("file:/srv/reports/*", "db:main"))
+    assert refusal(confined).reason is Reason.AUTHORITY_EXCEEDED
+    assert refusal(confined, closed_world=True) is None
+    assert refusal(confined, resources=["file:/srv/reports/march", "db:main"]) is None
+    assert refusal(confined, resources=["file:/srv/reports/march", "db:other"]).reason is Reason.AUTHORITY_EXCEEDED
+    assert refusal(confined, resources=["db:other"], closed_world=True).reason is Reason.AUTHORITY_EXCEEDED
+    assert refusal(confined, arguments=None) is None
+    assert refusal(holder(), resources=["db:other"]) is None
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "file:/srv/../etc/passwd",
+        "file:/srv/..",
+        "file:/srv/./a",
+        "file:..",
+        "file:/srv/%2e%2e/etc",
+        "file:/srv/%2Fetc",
+        "file:/srv/a%252e",
+        "file:/srv/..\\etc",
+        "file:/srv/a\n",
+        "file:/srv/a\x00",
+    ],
+)
+def test_a_name_that_could_lead_elsewhere_is_never_allowed(resource: str) -> None:
+    assert not resource_allowed(("*",), resource)
+
+
+@pytest.mark.parametrize("resource", ["file:/srv/a..b", "file:/srv/...", "file:/srv/.hidden", "https://x.example/a"])
+def test_dots_in_ordinary_names_mean_nothing(resource: str) -> None:
+    assert resource_allowed(("*",), resource)

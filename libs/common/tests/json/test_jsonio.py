@@ -1,0 +1,128 @@
+"""Strict JSON: what survives, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.common.errors import MeshError, Reason
+from libs.common.json import jsonio
+
+VALUES: Any = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_everything_the_contract_allows_survives_exactly(value: Any) -> None:
+    assert jsonio.parse(json.dumps(value).encode()) == value
+    assert jsonio.parse(jsonio.dump(value)) == value
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_at_all_raise_anything_but_a_mesh_error(payload: bytes) -> None:
+    with contextlib.suppress(MeshError):
+        jsonio.parse(payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"{} {}",
+        b"NaN",
+        b"[Infinity]",
+        b"[1e400]",
+        b'{"a":1,"a":2}',
+        b'{"a":{"b":1,"b":1}}',
+        b'{"a":1,"\\u0061":2}',
+        b"[18446744073709551616]",
+        b"[-9223372036854775809]",
+        b"[" + b"9" * 5000 + b"]",
+        b'"\\ud800"',
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
+    ],
+)
+def test_what_the_contract_forbids_is_refused(payload: bytes) -> None:
+    with pytest.raises(MeshError) as caught:
+        jsonio.parse(payload)
+    assert caught.value.reason is Reason.INVALID_JSON
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [
+        (b"[18446744073709551615,-9223372036854775808]", [2**64 - 1, -(2**63)]),
+        (b'{"digits":"99999999999999999999999"}', {"digits": "9" * 23}),
+        (b'{"a\\":1":2,"b":"x\\":"}', {'a":1': 2, "b": 'x":'}),
+        (b"[0.1234567890123456789012]", [0.12345678901234568]),
+        (b"[1e300]", [1e300]),
+        (b'{"a":"b",":":1,"c":":"}', {"a": "b", ":": 1, "c": ":"}),
+    ],
+)
+def test_what_only_looks_forbidden_is_accepted(payload: bytes, value: Any) -> None:
+    assert jsonio.parse(payload) == value
+
+
+def test_too_deep_and_too_large_are_told_apart_from_malformed() -> None:
+    deep = b"[" * 65 + b"]" * 65
+    for payload, limit in ((deep, jsonio.MAX_BYTES), (b"[" + b" " * 100 + b"]", 50)):
+        with pytest.raises(MeshError) as caught:
+            jsonio.parse(payload, max_bytes=limit)
+        assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+    assert jsonio.parse(b"[" * 64 + b"]" * 64)
+
+
+@pytest.mark.parametrize("depth", [65, 900, 1024, 1025, 1500, 100_000])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [(b"[", b"]"), (b'{"a":', b"}"), (b'["\xc3\xa4]\\"]",', b"]")],
+    ids=["lists", "objects", "texts"],
+)
+def test_too_deep_is_the_same_refusal_at_every_depth(opening: bytes, closing: bytes, depth: int) -> None:
+    for payload in (opening * depth + b"1" + closing * depth, opening * depth, opening * depth + b"x"):
+        with pytest.raises(MeshError) as caught:
+            jsonio.parse(payload)
+        assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+        assert caught.value.metadata == {"limit_depth": str(jsonio.MAX_DEPTH)}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"[]" * 2000,
+        b"[" + b"[]," * 2000 + b"x]",
+        b'["' + b"[" * 2000 + b'", x]',
+        b'["' + b"[" * 2000 + b'\\" x]',
+        b'["' + b"[" * 2000 + b"\x01",
+        b"[" * 64 + b"x",
+        b"\xff" + b"[" * 2000,
+    ],
+)
+def test_many_brackets_are_not_depth(payload: bytes) -> None:
+    with pytest.raises(MeshError) as caught:
+        jsonio.parse(payload)
+    assert caught.value.reason is Reason.INVALID_JSON
+
+
+def test_arguments_are_an_object_and_nothing_means_the_empty_one() -> None:
+    assert jsonio.parse_object(b"") == {}
+    for payload in (b"[]", b"null", b"1", b'"x"'):
+        with pytest.raises(MeshError):
+            jsonio.parse_object(payload)

@@ -1,0 +1,58 @@
+"""Making the secrets of a mesh. Apart from reading them, because only this needs the weight of a cryptography library."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+
+from localmesh.state.files import write_private
+from localmesh.state.secrets import LOGINS, SecretFiles
+from localmesh.state.state import State
+
+
+def ensure_secrets(state: State) -> None:
+    """Makes those secrets of a state folder that do not exist yet."""
+    files = SecretFiles(state.secrets)
+    for role in LOGINS:
+        _ensure(files.database(role), _password)
+    _ensure(files.valkey, _password)
+    _ensure(files.checkpoint_key, _ed25519_pem)
+    if not any(files.sealing_keys.glob("*.key")):
+        _ensure(files.sealing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)
+    if not any(files.signing_keys.glob("*.pem")):
+        # The file name orders the keys: authz signs with the newest and still publishes the others.
+        _ensure(files.signing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.pem", _rsa_pem)
+
+
+def _ensure(path: Path, make: Callable[[], bytes]) -> None:
+    if not path.exists():
+        write_private(path, make())
+
+
+def _password() -> bytes:
+    # Hexadecimal: safe in a URL, in SQL and in a configuration file without quoting.
+    return secrets.token_hex(24).encode()
+
+
+def _sealing_key() -> bytes:
+    return base64.b64encode(secrets.token_bytes(32))
+
+
+def _rsa_pem() -> bytes:
+    return _pem(rsa.generate_private_key(public_exponent=65537, key_size=3072))
+
+
+def _ed25519_pem() -> bytes:
+    return _pem(ed25519.Ed25519PrivateKey.generate())
+
+
+def _pem(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

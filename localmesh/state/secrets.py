@@ -1,0 +1,67 @@
+"""The secrets of a mesh: made once, kept in the state folder, the same after every restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from localmesh.state.state import State
+
+DATABASE_ROLES = ("registry", "authz", "executor", "approval", "audit")
+# Who owns a service's schema where its own role must not: the log's writer cannot be let loose on its history.
+SCHEMA_OWNERS = {"audit": "audit_owner"}
+DATABASE_OWNER = "postgres"
+# All that have a password.
+LOGINS = (DATABASE_OWNER, *DATABASE_ROLES, *SCHEMA_OWNERS.values())
+
+
+@dataclass(frozen=True)
+class SecretFiles:
+    """Where the secrets of a state folder lie."""
+
+    folder: Path
+
+    @property
+    def signing_keys(self) -> Path:
+        return self.folder / "signing-keys"
+
+    @property
+    def sealing_keys(self) -> Path:
+        return self.folder / "sealing-keys"
+
+    @property
+    def checkpoint_key(self) -> Path:
+        return self.folder / "checkpoint.pem"
+
+    @property
+    def valkey(self) -> Path:
+        return self.folder / "valkey"
+
+    def database(self, role: str) -> Path:
+        return self.folder / "database" / role
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Passwords by value, because they go into addresses; keys by path, because their readers want files."""
+
+    database: dict[str, str]
+    valkey: str
+    signing_keys: Path
+    sealing_keys: Path
+    checkpoint_key: Path
+
+    def __repr__(self) -> str:
+        return "Secrets(...)"
+
+
+def read_secrets(state: State) -> Secrets:
+    """Returns the secrets that `keys.ensure_secrets` made."""
+    files = SecretFiles(state.secrets)
+    return Secrets(
+        database={role: files.database(role).read_text() for role in LOGINS},
+        valkey=files.valkey.read_text(),
+        signing_keys=files.signing_keys,
+        sealing_keys=files.sealing_keys,
+        checkpoint_key=files.checkpoint_key,
+    )

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from localmesh.settings import VARIABLES
+from localmesh.unknown_variables import strangers
+
+
+def test_a_mistyped_name_is_a_stranger() -> None:
+    assert strangers(["TOOLMESH_TOOL_PACK", "HOME", "TOOLMESH_DRAIN", "TOOLMESH_STATE"]) == [
+        "TOOLMESH_DRAIN",
+        "TOOLMESH_TOOL_PACK",
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        VARIABLES,
+        ["TOOLMESH_STATE", "TOOLMESH_TOKEN", "TOOLMESH_KEY_SECRET", "TOOLMESH_DEBUG"],
+        ["TOOLMESH_LISTEN", "TOOLMESH_DECISION_TTL", "TOOLMESH_SEALING_KEYS"],
+        [
+            "TOOLMESH_PORT",
+            "TOOLMESH_SERVICE_HOST",
+            "TOOLMESH_EXECUTOR_SERVICE_PORT_GRPC",
+            "TOOLMESH_EXECUTOR_PORT",
+            "TOOLMESH_EXECUTOR_PORT_8443_TCP",
+            "TOOLMESH_EXECUTOR_PORT_8443_TCP_ADDR",
+        ],
+    ],
+)
+def test_what_somebody_knows_is_none(names: list[str]) -> None:
+    assert strangers(names) == []

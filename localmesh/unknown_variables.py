@@ -1,0 +1,31 @@
+"""Variables that look as if they were meant for the mesh and mean nothing to anybody: most often a name that was mistyped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from importlib import import_module
+
+from localmesh.settings import ROOT, VARIABLES
+
+# What Kubernetes sets in every pod for each Service whose name begins with toolmesh.
+_SERVICE_LINK = re.compile(
+    r"TOOLMESH_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+def strangers(names: Iterable[str]) -> list[str]:
+    """Returns those of the variables that neither the local mesh nor its services, its client or Kubernetes know, in order."""
+    left = {name for name in names if name.startswith("TOOLMESH_")} - VARIABLES.keys()
+    left = {name for name in left if not _SERVICE_LINK.fullmatch(name)}
+    # The services' own names cost their settings' code, which a start without such a variable need not load.
+    return sorted(left - _known_elsewhere()) if left else []
+
+
+def _known_elsewhere() -> set[str]:
+    from libs.common.runtime.settings import FOREIGN
+
+    modules = (f"services.{path.parent.name}.config" for path in (ROOT / "services").glob("*/config.py"))
+    settings = (import_module(module).Settings for module in modules)
+    return FOREIGN | {field.metadata["variable"] for each in settings for field in fields(each)}

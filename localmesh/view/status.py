@@ -1,0 +1,44 @@
+"""The status of a running mesh, asked and measured now."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from localmesh.state.runtime import measured, probed
+from localmesh.state.state import State
+
+
+async def current(document: dict[str, Any], state: State) -> dict[str, Any]:
+    """Returns the runtime document with the readiness and the memory of this moment."""
+    return measured(await probed(document, state))
+
+
+def table(document: dict[str, Any]) -> str:
+    """Returns the status as a table for a person."""
+    rows = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("part", "address", "ops", "pid", "ready", "memory", "restarts"):
+        rows.add_column(heading, justify="right" if heading in ("pid", "memory", "restarts") else "left")
+    for entry in document["services"]:
+        memory = f"{entry['rss_bytes'] / 1e6:.1f} MB {entry['memory_kind']}"
+        ready = "yes" if entry["ready"] else "NO"
+        cells = (entry["name"], entry["address"], entry["ops"], entry["pid"], ready, memory, entry["restarts"])
+        rows.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    console = Console(file=io.StringIO(), width=110, highlight=False)
+    console.print(rows)
+    console.print(_totals(document))
+    return str(console.file.getvalue()).rstrip()  # type: ignore[attr-defined]
+
+
+def _totals(document: dict[str, Any]) -> str:
+    seconds = document["ready_seconds"]
+    ready = "still starting" if seconds is None else f"ready after {seconds:.1f} s"
+    return (
+        f"\n{document['gateway']['url']}   {ready}   "
+        f"whole mesh {document['rss_bytes'] / 1e6:.0f} MB, of which the runner (pid {document['runner_pid']}) "
+        f"{document['runner_rss_bytes'] / 1e6:.0f} MB\n"
+        "memory: rss is resident memory; pss counts pages that PostgreSQL's processes share once"
+    )

@@ -1,0 +1,71 @@
+"""Canonical JSON, against the package of the standard and against the service's own."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+from toolmesh_sdk.audit.format.canonical import UnreadableJsonError, canonical, parse, quick_canonical
+
+from libs.common.json.canonical import canonical as of_the_service
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(values)
+def test_within_the_standard_it_is_the_standard(value: object) -> None:
+    assert canonical(value) == rfc8785.dumps(value)
+
+
+@given(values | st.integers(-(2**63), 2**64 - 1))
+def test_the_log_and_its_verifier_write_the_same(value: object) -> None:
+    assert canonical(value) == of_the_service(value)
+    assert canonical(parse(canonical(value))) == canonical(value)
+
+
+def test_integers_keep_all_their_digits() -> None:
+    for number in (2**53 + 1, 2**64 - 1, -(2**63), 10**40):
+        assert canonical({"n": number}) == b'{"n":%d}' % number
+        assert parse(b"%d" % number) == number
+
+
+def test_the_quick_form_is_right_for_what_records_are_made_of() -> None:
+    value = {"b": [1, True, None, "\x1f\x7f\u2028"], "a": {"ä": 2**60}, "€": "\U0001f600"}
+    assert (
+        quick_canonical(value)
+        == canonical(value)
+        == rfc8785.dumps({**value, "a": {"ä": 0}}).replace(b":0", b":%d" % 2**60)
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a":1,"a":2}', b'{"x":{"a":1,"a":1}}', b"NaN", b"[Infinity]", b"{", b"", b"\xff", b"1 2"]
+)
+def test_what_two_readers_could_understand_differently_is_refused(text: bytes) -> None:
+    with pytest.raises(UnreadableJsonError):
+        parse(text)
+
+
+def test_what_has_no_form_is_refused() -> None:
+    for value in (math.nan, math.inf, "\ud800", {"\ud800": 1}):
+        with pytest.raises(UnreadableJsonError):
+            canonical(value)
+    with pytest.raises(UnreadableJsonError):
+        quick_canonical("\ud800")
+
+
+def test_nesting_without_end_is_refused() -> None:
+    with pytest.raises(UnreadableJsonError):
+        parse(b"[" * 100_000)
+    assert json.loads(canonical([[[]]])) == [[[]]]

@@ -1,0 +1,54 @@
+"""`toolmesh doctor`: whether this machine can run a mesh and reach one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from toolmesh_sdk.cli.exits import FAILED
+from toolmesh_sdk.cli.inputs import options
+from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.plugins import Plugin
+from toolmesh_sdk.cli.views import output
+
+if TYPE_CHECKING:
+    from toolmesh_sdk.cli.views.doctor_checks import Check
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor_for(plugins: list[Plugin]) -> Callable[..., None]:
+    """Return the command; it reports the given plugins too."""
+
+    def doctor(url: options.Url = "", state: options.State = None, as_json: options.Json = False) -> None:
+        """Check this machine and the mesh.
+
+        Says what to do about what is wrong; exits with 1 if a check fails.
+        """
+        from toolmesh_sdk.cli.views.doctor_checks import all_checks
+
+        checks = list(all_checks(Place(url=url, state=state), plugins))
+        failed = any(check.status == "fail" for check in checks)
+        if as_json:
+            output.print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
+        else:
+            _print(checks)
+        raise typer.Exit(FAILED if failed else 0)
+
+    return doctor
+
+
+def _print(checks: list[Check]) -> None:
+    console = output.out()
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        status = (f"{check.status:<4}", _STYLES[check.status])
+        console.print(output.text(status, f"  {check.name:<{width}}  {check.detail}"))
+        if check.advice:
+            console.print(output.text((f"      {'':<{width}}  {check.advice}", "dim")))
+    counts = Counter(check.status for check in checks)
+    console.print(", ".join(f"{counts[status]} {status}" for status in _STYLES if counts[status]))

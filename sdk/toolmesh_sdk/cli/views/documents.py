@@ -1,0 +1,83 @@
+"""Messages of the contract as JSON values: words instead of numbers, JSON instead of bytes.
+
+What is empty is left out: absent messages, empty text and lists. Numbers and truth values are always there, zero or not.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from typing import Any
+
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toolmesh_sdk._wire.payload import parse
+
+# The contract carries JSON as bytes; these fields hold it. All other bytes are hashes.
+_JSON_FIELDS = {
+    *("schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
+    *("arguments_summary", "result_summary", "structured_content"),
+}
+
+
+def document(message: Message, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the fields of a message, in their order, except those named in `without`."""
+    fields = [
+        field for field in message.DESCRIPTOR.fields if field.name not in without and _says_something(message, field)
+    ]
+    return {field.name: _field(field, getattr(message, field.name)) for field in fields}
+
+
+def word(enum: EnumDescriptor, number: int) -> str:
+    """Return the own part of an enum value's name: success for RECORD_STATUS_SUCCESS; empty for zero.
+
+    Reasons and categories of the error table keep their capitals: those are the names that errors are known by.
+    """
+    if not number:
+        return ""
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
+    value = enum.values_by_number.get(number)
+    name = value.name.removeprefix(prefix) if value else str(number)
+    return name if enum.name in ("ErrorReason", "ErrorCategory") else name.lower()
+
+
+def moment(stamp: Timestamp) -> str:
+    """Return a time as people and machines read it."""
+    return stamp.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _says_something(message: Message, field: Any) -> bool:
+    if field.has_presence:
+        return bool(message.HasField(field.name))
+    value = getattr(message, field.name)
+    plain_number = field.enum_type is None and not field.is_repeated and isinstance(value, bool | int | float)
+    return plain_number or bool(value)
+
+
+def _field(field: Any, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return dict(value)
+    if field.is_repeated:
+        return [_value(field, item) for item in value]
+    return _value(field, value)
+
+
+def _value(field: Any, value: Any) -> Any:
+    if isinstance(value, Timestamp):
+        return moment(value)
+    if isinstance(value, Duration):
+        return value.ToMicroseconds() / 1e6
+    if isinstance(value, Message):
+        return document(value)
+    if isinstance(value, bytes):
+        return _bytes(field.name, value)
+    return word(field.enum_type, value) if field.enum_type is not None else value
+
+
+def _bytes(name: str, value: bytes) -> Any:
+    if name in _JSON_FIELDS:
+        return parse(value)
+    return value.decode() if name == "canonical_json" else value.hex()

@@ -1,0 +1,144 @@
+"""The relay's sink in a Kafka topic.
+
+The producer is idempotent and waits for all in-sync replicas, so within one session each partition receives the events of
+its keys once and in order, whatever is retried. A session in which anything failed, or took too long, is thrown away as a
+whole: what it had stored by then is a beginning of what the next one sends again, which is why an event may come twice but
+never before an earlier one. Giving up a single message would leave a hole that later ones pass, so messages have no time
+limit of their own, and one that is refused for good ends the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from services.audit.domain.errors import SinkError
+from services.audit.domain.relay.cloudevent import CONTENT_TYPE, CloudEvent
+
+PATIENCE_SECONDS = 20.0
+_SLICE_SECONDS = 0.1
+_HEADERS: list[tuple[str, str | bytes | None]] = [("content-type", CONTENT_TYPE.encode())]
+_GUARANTEES: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "message.timeout.ms": 0,
+    "enable.gapless.guarantee": True,
+    # One request at a time for each broker: a request that fails was overtaken by none, whatever the broker checks.
+    "max.in.flight.requests.per.connection": 1,
+    # The same choice of partition as the clients of other languages make.
+    "partitioner": "murmur2_random",
+}
+# How to reach the brokers, and nothing that decides what is sent, kept or given up.
+_ALLOWED = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "enable.ssl.",
+    "enable.sasl.",
+    "socket.",
+    "broker.",
+    "client.",
+    "compression.",
+)
+_TUNING: dict[str, Any] = {
+    "client.id": "toolmesh-audit-relay",
+    "compression.type": "zstd",
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 10_000,
+    "queue.buffering.max.kbytes": 32 * 1024,
+    "reconnect.backoff.max.ms": 2_000,
+}
+
+
+class KafkaSink:
+    """Keeps the promise of the port with one topic. The client library works in threads; one of ours waits for it."""
+
+    def __init__(
+        self, brokers: str, topic: str, extra: Mapping[str, str] | None = None, *, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        refused = sorted(name for name in extra or {} if not name.startswith(_ALLOWED))
+        if refused:
+            raise ValueError(f"not for the relay's configuration: {', '.join(refused)}")
+        place = {"bootstrap.servers": brokers, "error_cb": self._note, "logger": _silent()}
+        self._configuration = {**_TUNING, **(extra or {}), **_GUARANTEES, **place}
+        self._topic, self._patience = topic, patience
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relay-kafka")
+        self._producer: Producer | None = None
+        self._trouble = ""
+        """What the client library last complained about."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the position is kept: another topic begins with the whole log."""
+        return f"kafka/{self._topic}"
+
+    async def open(self, log_id: str, position: int) -> int:
+        """Keep the promise of the port. A topic keeps what it has acknowledged, so the position holds."""
+        self._producer, self._trouble = Producer(self._configuration), ""
+        return position
+
+    async def publish(self, events: Sequence[CloudEvent]) -> None:
+        """Keep the promise of the port."""
+        if self._producer is None:
+            raise SinkError("the sink is closed")
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._send, self._producer, events)
+
+    async def close(self) -> None:
+        """Keep the promise of the port."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, _discard, producer)
+
+    def _note(self, error: Any) -> None:
+        self._trouble = f"{error.name()} {error.str()}"
+
+    def _send(self, producer: Producer, events: Sequence[CloudEvent]) -> None:
+        failures: list[str] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failures.append(error.name())
+
+        end = time.monotonic() + self._patience
+        try:
+            for event in events:
+                producer.produce(self._topic, event.body, event.key, on_delivery=delivered, headers=_HEADERS)
+            while producer.flush(_SLICE_SECONDS) and not failures:
+                # Closed meanwhile means that the process ends.
+                if time.monotonic() > end or self._producer is not producer:
+                    raise SinkError(f"the brokers did not acknowledge in time: {self._trouble or 'no error'}")
+        except (KafkaException, BufferError) as error:
+            raise SinkError(f"the producer took no more: {error}") from error
+        if failures:
+            raise SinkError(f"the brokers refused an event: {failures[0]}")
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Return the settings in a file of lines `name=value`; empty lines and those that begin with # are passed over."""
+    lines = [line.strip() for line in path.read_text().splitlines()] if path else []
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _silent() -> logging.Logger:
+    """What goes wrong is told by the relay, in the form of all other lines, and not by the library in its own."""
+    logger = logging.getLogger("toolmesh.relay.kafka")
+    logger.disabled = True
+    return logger
+
+
+def _discard(producer: Producer) -> None:
+    """End a session at once: what is not acknowledged is given up here, and sent again by the next one."""
+    # A session that ended in a fatal error says so at every turn.
+    with contextlib.suppress(KafkaException):
+        producer.purge(in_queue=True, in_flight=True, blocking=True)
+    with contextlib.suppress(KafkaException):
+        producer.flush(_SLICE_SECONDS)

@@ -1,0 +1,150 @@
+"""The relay's sink in a Redis stream, for a laptop and for small meshes.
+
+An entry's id is made from the record's sequence, and a stream takes ids in rising order only: what comes twice is refused
+by the stream itself, so readers see every record once. The stream is bounded; whoever needs more than its length reads the
+log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from services.audit.domain.errors import SinkError
+from services.audit.domain.log.yield_every import in_slices
+from services.audit.domain.relay.cloudevent import CloudEvent
+
+PREFIX = "toolmesh:audit:"
+LENGTH = 10_000
+_CONNECT_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
+# One command for all entries, and one answer: the places of those that the stream refused. A command and an answer for each
+# entry cost this process several times as much. The entries are one argument, because the client takes as long to write three
+# for each of them as everything else takes, and lets nobody else have a turn meanwhile. A stream that no longer reaches as far
+# as it did, because it was evicted or another server took over, takes nothing: it would have a gap that nobody fills.
+_ADD = """
+local reached, known = -1, redis.pcall('XINFO', 'STREAM', KEYS[1])
+for field = 1, #known, 2 do
+    if known[field] == 'last-generated-id' then
+        reached = tonumber(string.match(known[field + 1], '^%d+'))
+    end
+end
+if reached + 1 < tonumber(ARGV[3]) then
+    return false
+end
+local entries, place, number, refused = ARGV[2], 1, 0, {}
+while place <= #entries do
+    local id, leaf, event
+    id, leaf, event, place = struct.unpack('>I4c0I4c0I4c0', entries, place)
+    local answer = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'leaf', leaf, 'event', event)
+    if type(answer) == 'table' and answer.err then
+        refused[#refused + 1] = number
+    end
+    number = number + 1
+end
+return refused
+"""
+_length = Struct(">I").pack
+
+
+class RedisSink:
+    """Keeps the promise of the port with one stream for each log."""
+
+    def __init__(self, url: str, *, length: int = LENGTH) -> None:
+        self._url, self._length = url, length
+        self._client: redis.asyncio.Redis | None = None
+        self._add: Any = None
+        self._stream = ""
+        self._reached = 0
+        """The sequence after the last one that the stream is known to have."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the position is kept."""
+        return "redis"
+
+    async def open(self, log_id: str, position: int) -> int:
+        """Keep the promise of the port. A stream that lost its end, as a server that was killed may, is filled up again, as
+        far as it is long."""
+        self._stream = PREFIX + log_id
+        self._client = redis.asyncio.Redis.from_url(
+            self._url,
+            socket_connect_timeout=_CONNECT_SECONDS,
+            socket_timeout=_PATIENCE_SECONDS,
+            # A repeat within a transaction of unknown outcome is for the relay to decide.
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._add = self._client.register_script(_ADD)
+        with _as_sink_error():
+            self._reached = await self._end(self._client)
+        return min(position, max(self._reached, position - self._length))
+
+    async def publish(self, events: Sequence[CloudEvent]) -> None:
+        """Keep the promise of the port. All entries are added by one script, so none can overtake another. A stream that lost
+        what it had fails, and is filled up when it is opened again."""
+        if self._client is None or self._add is None:
+            raise SinkError("the sink is closed")
+        arguments = [self._length, await _packed(events), self._reached]
+        with _as_sink_error():
+            places = await self._add(keys=[self._stream], args=arguments)
+            if places is None:
+                raise SinkError("the stream lost what it had acknowledged")
+            if places:
+                await self._require_there(self._client, [events[place] for place in places])
+        self._reached = max(self._reached, events[-1].sequence + 1)
+
+    async def close(self) -> None:
+        """Keep the promise of the port."""
+        client, self._client, self._add = self._client, None, None
+        if client is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await client.aclose()
+
+    async def _end(self, client: redis.asyncio.Redis) -> int:
+        """Return the sequence after the last one that the stream has ever held."""
+        if not await client.exists(self._stream):
+            return 0
+        found: Any = await client.xinfo_stream(self._stream)
+        return int(found["last-generated-id"].partition(b"-")[0]) + 1
+
+    async def _require_there(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
+        """Tell a repeat, which is no failure, from anything else that a stream refuses."""
+        if await self._end(client) <= refused[-1].sequence:
+            raise SinkError("the stream refused an entry that it does not hold")
+        first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
+        held: Any = dict(await client.xrange(self._stream, first, last) or [])
+        for event in refused:
+            entry = held.get(_entry_id(event.sequence).encode())
+            # What is no longer there was trimmed; what is there under the same place must be the same record.
+            if entry is not None and entry[b"leaf"] != event.leaf_hash:
+                raise SinkError(
+                    f"the stream holds another record at sequence {event.sequence}: its log was restored or forked"
+                )
+
+
+async def _packed(events: Sequence[CloudEvent]) -> bytes:
+    """Return the entries one after another, each value behind its length."""
+    parts: list[bytes] = []
+    async for event in in_slices(events):
+        name, leaf, body = _entry_id(event.sequence).encode(), event.leaf_hash, event.body
+        parts += (_length(len(name)), name, _length(len(leaf)), leaf, _length(len(body)), body)
+    return b"".join(parts)
+
+
+def _entry_id(sequence: int) -> str:
+    return f"{sequence}-1"
+
+
+@contextlib.contextmanager
+def _as_sink_error() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise SinkError(f"the stream does not answer: {type(error).__name__}") from error

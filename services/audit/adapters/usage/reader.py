@@ -1,0 +1,247 @@
+"""Asking about usage in PostgreSQL. Every answer is read from one snapshot, together with how far the counts are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, bindparam, desc, distinct, false, func, or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from libs.common.sql.engine import transaction
+from services.audit.adapters.tables import tree_head
+from services.audit.adapters.usage_tables import TALLY_COLUMNS, tally_of, usage_cells, usage_position
+from services.audit.domain.log.yield_every import in_slices
+from services.audit.domain.usage.call import ERRORS, OTHER, Outcome
+from services.audit.domain.usage.cells import Rollup
+from services.audit.domain.usage.model import (
+    GROUPED_BY,
+    DayCounts,
+    Days,
+    DaysFound,
+    Group,
+    Order,
+    Progress,
+    Ranked,
+    Ranking,
+    RankingFound,
+    ToolFound,
+    Wanted,
+)
+from services.audit.domain.usage.tally import Tally
+
+_cells = usage_cells.c
+_calls = sum((_cells[outcome.value] for outcome in Outcome), start=_cells.succeeded * 0)
+_errors = sum((_cells[outcome.value] for outcome in ERRORS), start=_cells.failed * 0)
+_ORDERS: dict[Order, ColumnElement[Any]] = {
+    Order.CALLS: func.sum(_calls),
+    Order.ERRORS: func.sum(_errors),
+    Order.COST: func.sum(_cells.cost_micros),
+    Order.LATENCY: func.coalesce(func.sum(_cells.latency_sum_us) / func.nullif(func.sum(_cells.timed), 0), -1),
+}
+
+
+_counted = select(usage_position.c.counted).scalar_subquery()
+_log_size = select(tree_head.c.size).scalar_subquery()
+_Key = tuple[str, ...]
+
+
+class _Kind(NamedTuple):
+    """What questions about tools have in common: the days, and by what each is named."""
+
+    days: Days
+    named: tuple[str, ...]
+
+
+class PostgresUsageReader:
+    """Reads the counts of one database."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def by_day(self, wanted: Wanted) -> DaysFound:
+        """Keep the promise of the port."""
+        async with self._snapshot() as snapshot:
+            merged = await _merged(await snapshot.rows(wanted), lambda row: row.day)
+            return DaysFound(sorted(merged.items()), await snapshot.progress(wanted))
+
+    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
+        """Keep the promise of the port."""
+        found: dict[tuple[_Kind, _Key], ToolFound] = {}
+        async with self._snapshot() as snapshot:
+            for kind, keys in _by_kind(wanted).items():
+                found |= {(kind, key): of_it for key, of_it in (await snapshot.tools(kind, keys)).items()}
+        return [found[_kind_of(each), _key_of(each)] for each in wanted]
+
+    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
+        """Keep the promise of the port."""
+        columns = GROUPED_BY[ranking.group]
+        async with self._snapshot() as snapshot:
+            keys = await snapshot.ranking(wanted, ranking)
+            page, more = keys[: ranking.limit], len(keys) > ranking.limit
+            rows = await snapshot.rows(wanted, _one_of(columns, page)) if page else []
+            merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in columns))
+            days = _days(rows, columns)
+            entries = [Ranked(key, merged[key], sorted(days[key])) for key in page]
+            return RankingFound(entries, more, await snapshot.progress(wanted))
+
+    @asynccontextmanager
+    async def _snapshot(self) -> AsyncIterator[_Snapshot]:
+        async with transaction(self._engine, isolation="REPEATABLE READ") as connection:
+            yield _Snapshot(connection)
+
+
+class _Snapshot:
+    """The counts as they were at one moment."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def rows(self, wanted: Wanted, also: ColumnElement[bool] | None = None) -> list[Any]:
+        statement = select(
+            *(_cells[name] for name in ("day", "tool", "version", "tenant", "subject", "task")), *TALLY_COLUMNS
+        ).where(*_matching(wanted))
+        return await self._all(statement if also is None else statement.where(also))
+
+    async def tools(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, ToolFound]:
+        """Return what is known of tools, or of versions, in the same days. Most of many were never called, which is soon known."""
+        spans = await self._spans(kind, keys)
+        called = set(spans)
+        rows = await self.rows(_all_of(kind), _one_of(kind.named, called)) if called else []
+        merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in kind.named))
+        callers = await self._callers(kind, called) if called else {}
+        progress = await self._progress_of(kind, keys)
+        return {
+            key: ToolFound(
+                *spans.get(key, (None, None)),
+                merged.get(key, Tally()),
+                *callers.get(key, (0, False)),
+                progress[key],
+            )
+            for key in keys
+        }
+
+    async def _spans(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[Any, Any]]:
+        columns = [_cells[name] for name in kind.named]
+        ever = select(*columns, func.min(_cells.first_time), func.max(_cells.last_time)).group_by(*columns)
+        rows = await self._all(ever.where(_of(_all_of(kind).rollup), _one_of(kind.named, keys)))
+        return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+    async def _callers(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[int, bool]]:
+        columns, told_apart = [_cells[name] for name in kind.named], _cells.subject != OTHER
+        counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(told_apart)
+        within = _within(Wanted(kind.days, {}, apart=frozenset({*kind.named, "subject"})))
+        statement = select(*columns, counted, func.coalesce(func.bool_or(~told_apart), False)).group_by(*columns)
+        rows = await self._all(statement.where(*within, _one_of(kind.named, keys)))
+        return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+    async def _progress_of(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, Progress]:
+        """How far the counts are, and for each how many calls that may be its own were not kept apart."""
+        columns = [_cells[name] for name in kind.named]
+        maybe = [column.in_([OTHER, *values]) for column, values in zip(columns, zip(*keys, strict=True), strict=True)]
+        folded = select(*columns, func.sum(_calls)).group_by(*columns).where(*_within(_all_of(kind)), *maybe)
+        rows = await self._all(folded.where(or_(*(column == OTHER for column in columns))))
+        [(counted, size)] = await self._all(select(_counted, _log_size))
+        return {key: Progress(counted, size, sum(int(row[-1]) for row in rows if _covers(row, key))) for key in keys}
+
+    async def ranking(self, wanted: Wanted, ranking: Ranking) -> list[tuple[str, ...]]:
+        columns = [_cells[name] for name in GROUPED_BY[ranking.group]]
+        statement = (
+            select(*columns)
+            .where(*_matching(wanted), columns[0] != OTHER)
+            .group_by(*columns)
+            .order_by(desc(_ORDERS[ranking.order]), *columns)
+            .offset(ranking.offset)
+            .limit(ranking.limit + 1)
+        )
+        if ranking.group is Group.TASK:
+            statement = statement.where(_cells.task != "")
+        return [tuple(row) for row in await self._all(statement)]
+
+    async def progress(self, wanted: Wanted) -> Progress:
+        folded = select(func.coalesce(func.sum(_calls), 0)).where(*_folded(wanted)).scalar_subquery()
+        [row] = await self._all(select(_counted, _log_size, folded))
+        return Progress(row[0], row[1], int(row[2]))
+
+    async def _all(self, statement: Any) -> list[Any]:
+        return list((await self._connection.execute(statement)).all())
+
+
+def _kind_of(wanted: Wanted) -> _Kind:
+    return _Kind(wanted.days, tuple(wanted.terms))
+
+
+def _key_of(wanted: Wanted) -> _Key:
+    return tuple(wanted.terms.values())
+
+
+def _by_kind(wanted: Iterable[Wanted]) -> dict[_Kind, set[_Key]]:
+    kinds: defaultdict[_Kind, set[_Key]] = defaultdict(set)
+    for each in wanted:
+        kinds[_kind_of(each)].add(_key_of(each))
+    return dict(kinds)
+
+
+def _all_of(kind: _Kind) -> Wanted:
+    """Everything of a kind, whatever its name."""
+    return Wanted(kind.days, {}, apart=frozenset(kind.named))
+
+
+def _covers(row: Any, key: _Key) -> bool:
+    """Say whether calls of a cell may be those of a tool or version."""
+    return all(value in (wanted, OTHER) for value, wanted in zip(row[:-1], key, strict=True))
+
+
+def _matching(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield from _within(wanted)
+    yield from _equal(wanted)
+
+
+def _folded(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    """Cells that may hold calls which match but were not kept apart: in something that the question depends on."""
+    depends = wanted.apart | wanted.terms.keys()
+    yield from _within(wanted)
+    yield from (_cells[name].in_([value, OTHER]) for name, value in wanted.terms.items())
+    yield or_(false(), *(_cells[name] == OTHER for name in depends))
+
+
+def _within(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield _of(wanted.rollup)
+    yield and_(_cells.day >= wanted.days.first, _cells.day < wanted.days.end)
+
+
+def _of(rollup: Rollup) -> ColumnElement[bool]:
+    # Written into the statement: the planner may use an index over a part of the table only if it sees which part.
+    return _cells.rollup == bindparam(None, rollup.value, literal_execute=True)
+
+
+def _equal(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    yield from (_cells[name] == value for name, value in wanted.terms.items())
+
+
+def _one_of(columns: tuple[str, ...], keys: Iterable[_Key]) -> ColumnElement[bool]:
+    if len(columns) == 1:
+        # Not as a tuple of one, which no index is looked up by.
+        return _cells[columns[0]].in_([value for (value,) in keys])
+    return tuple_(*(_cells[name] for name in columns)).in_(list(keys))
+
+
+async def _merged(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:
+    merged: defaultdict[Any, Tally] = defaultdict(Tally)
+    async for row in in_slices(rows):
+        merged[key(row)].merge(tally_of(row))
+    return dict(merged)
+
+
+def _days(rows: Iterable[Any], columns: tuple[str, ...]) -> dict[tuple[str, ...], list[DayCounts]]:
+    counts: defaultdict[tuple[str, ...], dict[date, DayCounts]] = defaultdict(dict)
+    for row in rows:
+        of_key = counts[tuple(getattr(row, name) for name in columns)]
+        before = of_key.get(row.day, DayCounts(row.day, 0, 0))
+        calls = sum(getattr(row, outcome.value) for outcome in Outcome)
+        errors = sum(getattr(row, outcome.value) for outcome in ERRORS)
+        of_key[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
+    return {key: list(of_key.values()) for key, of_key in counts.items()}

@@ -1,0 +1,149 @@
+"""A record as a CloudEvents 1.0 event, in structured JSON.
+
+The data of the event is the record's canonical form, byte for byte, so that whoever receives it can recompute the leaf hash.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from libs.common.json.jsonio import dump
+from libs.common.records import fact
+from services.audit.domain.model import LoggedRecord
+
+CONTENT_TYPE = "application/cloudevents+json"
+TYPE_PREFIX = "dev.toolmesh."
+ERASED_TYPE = TYPE_PREFIX + "record.erased"
+# Brokers take a mebibyte unless told otherwise. A larger record is told of without its data, and where to read it.
+MAX_DATA_BYTES = 900_000
+# As many digits as the largest sequence has: CloudEvents wants a text whose order is that of the events.
+SEQUENCE_DIGITS = 19
+# The names of event classes, by how the words for them begin: those of the Agent Tool standard, then those of the log itself.
+_FAMILIES = {
+    "tool": "tool",
+    "surface": "tool.surface",
+    "deferred": "tool.deferred",
+    "invocation": "tool.invocation",
+    "hook_pre": "tool.hook.pre",
+    "hook_post": "tool.hook.post",
+    "permission": "tool.permission",
+    "result": "tool.result",
+    "shard": "log.shard",
+    "payload": "log.payload",
+    "hold": "log.hold",
+}
+
+
+@fact(frozen=True, slots=True)
+class CloudEvent:
+    """An event on its way to a sink."""
+
+    sequence: int
+    leaf_hash: bytes
+    """Tells it from any other record, even when its payload is gone."""
+    key: str
+    """Events of one call share it, so that a sink with several lanes keeps them in one."""
+    body: bytes
+    """The event in structured JSON."""
+
+
+def source_of(trust_domain: str, log_id: str) -> str:
+    """Return the log as the source of events, a reference that no other mesh has."""
+    return f"//{trust_domain}/logs/{log_id}"
+
+
+@lru_cache(maxsize=256)
+def type_of(event_class: str) -> str:
+    """Return the type of an event, from the word that the canonical form has for its class."""
+    for family, name in _FAMILIES.items():
+        if event_class.startswith(family + "_"):
+            return f"{TYPE_PREFIX}{name}.{event_class[len(family) + 1 :]}"
+    return TYPE_PREFIX + event_class
+
+
+def sequence_text(sequence: int) -> str:
+    """Return a place in the log as text that sorts like the number."""
+    return str(sequence).zfill(SEQUENCE_DIGITS)
+
+
+def cloud_event(logged: LoggedRecord, trust_domain: str) -> CloudEvent:
+    """Return the event that tells of a record."""
+    about, key = _recorded(logged) if logged.canonical else _erased(logged)
+    attributes = {
+        "specversion": "1.0",
+        "source": source_of(trust_domain, logged.log_id),
+        **about,
+        "sequence": sequence_text(logged.sequence),
+        "shard": logged.shard,
+        "leafhash": logged.leaf_hash.hex(),
+        "partitionkey": key,
+        "logtime": _moment(logged),
+    }
+    return CloudEvent(logged.sequence, logged.leaf_hash, key, _body(attributes, logged))
+
+
+class _Subject(msgspec.Struct, gc=False, frozen=True):
+    subject: str = ""
+
+
+class _Form(msgspec.Struct, gc=False, frozen=True):
+    """What an event says of a record beside the record itself. The rest is passed over, which is most of the reading."""
+
+    record_id: str
+    event_class: str
+    event_time: str
+    writer: str
+    tool_version: str = ""
+    invocation_id: str = ""
+    trace_id: str = ""
+    caller: _Subject = _Subject()
+
+
+_read = msgspec.json.Decoder(_Form).decode
+
+
+def _recorded(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
+    form = _read(logged.canonical)
+    about = {
+        "id": form.record_id,
+        "type": type_of(form.event_class),
+        "time": form.event_time,
+        # The tool, else the caller, else the writer: the attribute may not be empty.
+        "subject": form.tool_version or form.caller.subject or form.writer,
+    }
+    return about, form.invocation_id or form.trace_id or form.record_id
+
+
+def _erased(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
+    """What is left to say of a record whose payload is gone: that it is, and which record says why."""
+    name = f"erased-{logged.sequence}"
+    reason = f"logs/{logged.log_id}/records/{logged.erased_by or 0}"
+    return {"id": name, "type": ERASED_TYPE, "time": _moment(logged), "subject": reason}, name
+
+
+def _name(logged: LoggedRecord) -> str:
+    return f"logs/{logged.log_id}/records/{logged.sequence}"
+
+
+def _moment(logged: LoggedRecord) -> str:
+    return _moment_text(logged.log_time)
+
+
+@lru_cache(maxsize=64)
+def _moment_text(moment: datetime) -> str:
+    # Remembered because the records of a commit share their moment.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _body(attributes: dict[str, Any], logged: LoggedRecord) -> bytes:
+    if not logged.canonical:
+        return dump(attributes)
+    if len(logged.canonical) > MAX_DATA_BYTES:
+        return dump({**attributes, "dataref": _name(logged)})
+    # Spliced in, because writing the object out again need not give the same bytes.
+    head = dump({**attributes, "datacontenttype": "application/json"})
+    return head[:-1] + b',"data":' + logged.canonical + b"}"

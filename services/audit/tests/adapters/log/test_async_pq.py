@@ -1,0 +1,86 @@
+"""A statement that the event loop waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import psycopg
+import pytest
+import uvloop
+from psycopg import pq
+
+from services.audit.adapters.log.async_pq import Line
+from services.audit.adapters.log.commit import Connection, connect
+
+
+@pytest.fixture
+async def line(connection: Connection) -> AsyncIterator[Line]:
+    made = Line(connection.pgconn)
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def connection(log_url: str) -> Iterator[Connection]:
+    with connect(log_url) as made:
+        made.pgconn.prepare(b"length", b"select length($1::bytea)::int8")
+        made.pgconn.prepare(b"slow", b"select pg_sleep(60)")
+        made.pgconn.prepare(b"wrong", b"select 1 / length($1::bytea)")
+        yield made
+
+
+async def test_a_statement_much_larger_than_a_socket_holds_arrives_whole(line: Line) -> None:
+    size = 32 * 1024 * 1024
+    result = await line.execute_prepared(b"length", [bytes(size)])
+    assert int.from_bytes(result.get_value(0, 0) or b"", "big") == size
+    again = await line.execute_prepared(b"length", [b"abc"])
+    assert int.from_bytes(again.get_value(0, 0) or b"", "big") == 3
+
+
+async def test_an_error_is_a_result_and_the_connection_goes_on(line: Line) -> None:
+    result = await line.execute_prepared(b"wrong", [b""])
+    assert result.status == pq.ExecStatus.FATAL_ERROR
+    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
+
+
+async def test_a_connection_that_breaks_is_an_error(connection: Connection, line: Line, log_url: str) -> None:
+    waiting = asyncio.ensure_future(line.execute_prepared(b"slow", []))
+    await asyncio.sleep(0)
+    with psycopg.connect(log_url, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
+    # As a result or as an exception: what the server said last, if it could still say it.
+    with pytest.raises(psycopg.Error):
+        raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 20))
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
+    connection: Connection, log_url: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """The loop of the services tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
+
+    async def asked_after_it_broke() -> None:
+        line = Line(connection.pgconn)
+        await line.execute_prepared(b"length", [b""])
+        with psycopg.connect(log_url, autocommit=True) as other:
+            other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+        # The loop sees that the socket has something to say, and must not be kept busy by it.
+        async with asyncio.timeout(20):
+            while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
+                await asyncio.sleep(0)
+        try:
+            result = await asyncio.wait_for(line.execute_prepared(b"length", [b""]), 20)
+        finally:
+            line.leave()
+        raise psycopg.errors.error_from_result(result)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(psycopg.Error):
+        runner.run(asked_after_it_broke())
+
+
+async def test_a_connection_that_was_left_can_be_used_by_others(connection: Connection, line: Line) -> None:
+    await line.execute_prepared(b"length", [b""])
+    line.leave()
+    assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
+    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK

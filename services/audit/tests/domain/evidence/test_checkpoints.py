@@ -1,0 +1,429 @@
+"""Checkpoints in the background and on demand, anchored and co-signed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import itertools
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
+from toolmesh.audit.v1 import log_service_pb2 as pb
+
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.clock import SystemClock
+from libs.common.sql.engine import engine_for
+from services.audit.adapters.evidence.anchor_folder import FolderAnchor
+from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
+from services.audit.adapters.evidence.checkpoints import PostgresCheckpoints
+from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.log.reader import PostgresReader
+from services.audit.adapters.log.trees import PostgresTrees
+from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.domain.evidence.cosignature import witness_keys
+from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
+from services.audit.domain.evidence.model import ShardLimits
+from services.audit.domain.evidence.ports import AnchorError
+from services.audit.domain.log.tail import Tail
+from services.audit.domain.merkle.note import Origin
+from services.audit.domain.model import SignedCheckpoint
+from services.audit.tests.conftest import a_writer
+from services.audit.tests.database import sql
+from services.audit.tests.proofs import is_consistent
+from services.audit.tests.replicas import Replica, Start, reason_of, reply
+from services.audit.tests.sample import a_record, an_entry
+
+NEVER = CheckpointRhythm(10**9, 3600)
+
+
+class Heard:
+    """Notes what the issuer tells."""
+
+    def __init__(self) -> None:
+        self.checkpoints: list[SignedCheckpoint] = []
+        self.failures: list[str] = []
+
+    def issued(self, checkpoint: SignedCheckpoint) -> None:
+        self.checkpoints.append(checkpoint)
+
+    def failed(self, what: str, error: Exception) -> None:
+        self.failures.append(what)
+
+
+class Office:
+    """What issues checkpoints, on a database."""
+
+    def __init__(
+        self, url: str, key: Path, anchor: Any = None, rhythm: CheckpointRhythm = NEVER, **options: Any
+    ) -> None:
+        self.engine = engine_for(url, schema="audit")
+        self.shards, self.trees = PostgresShards(self.engine), PostgresTrees(self.engine)
+        self.store, self.tail, self.heard = PostgresCheckpoints(self.engine), Tail(), Heard()
+        reader, origin = PostgresReader(self.engine), Origin("toolmesh.local")
+        signing = FileCheckpointKey(key)
+        self.checkpoints = Checkpoints(reader, self.shards, self.trees, self.store, signing, SystemClock(), origin)
+        self.issue = IssueCheckpoints(self.checkpoints, self.shards, self.tail, self.heard, rhythm, anchor, **options)
+
+    def sizes(self) -> list[tuple[int, int]]:
+        return [(each.shard, each.size) for each in self.heard.checkpoints]
+
+
+@pytest.fixture
+async def office(log_url: str, checkpoint_key_file: Path) -> AsyncIterator[Callable[..., Office]]:
+    opened: list[Office] = []
+
+    def opening(**options: Any) -> Office:
+        opened.append(Office(log_url, checkpoint_key_file, **options))
+        return opened[-1]
+
+    yield opening
+    for each in opened:
+        await each.issue.stop()
+        await each.engine.dispose()
+
+
+async def appended(url: str, *counts: int, records: int = 10**9) -> None:
+    writer = a_writer(url, ShardLimits(records, 10**9))
+    await writer.start()
+    for count in counts:
+        await writer.append([an_entry() for _ in range(count)])
+    await writer.stop()
+
+
+async def checkpoints_of(audit: Replica, shard: int = 0) -> list[Any]:
+    request = pb.ListCheckpointsRequest(shard=shard, ascending=True)
+    return list((await reply(audit.log().ListCheckpoints(request))).checkpoints)
+
+
+# ---- issuing
+
+
+async def test_a_turn_signs_what_has_grown_and_nothing_twice(log_url: str, office: Callable[..., Office]) -> None:
+    here = office()
+    await here.issue.turn()
+    await appended(log_url, 3)
+    await here.issue.turn()
+    await here.issue.turn()
+    await appended(log_url, 4)
+    await here.issue.turn()
+    assert here.sizes() == [(0, 0), (0, 3), (0, 7)]
+    assert sql(log_url, "select size from checkpoints order by size") == [(0,), (3,), (7,)]
+    assert here.heard.failures == []
+
+
+async def test_every_closed_shard_gets_its_last_checkpoint_and_is_sealed(
+    log_url: str, office: Callable[..., Office]
+) -> None:
+    here = office()
+    await here.issue.turn()
+    await appended(log_url, 2, 2, 2, 2, records=2)
+    await here.issue.turn()
+    assert here.sizes() == [(0, 0), (0, 2), (1, 3), (2, 3), (3, 3)]
+    sealed = sql(
+        log_url, "select conrelid::regclass::text from pg_constraint where right(conname, 4) = '_end' order by 1"
+    )
+    assert sealed == [("records_0",), ("records_1",), ("records_2",)]
+
+
+async def test_growth_by_count_is_signed_without_waiting_for_the_time(
+    log_url: str, office: Callable[..., Office], audit_waiter: Callable[..., Any]
+) -> None:
+    here = office(rhythm=CheckpointRhythm(records=5, seconds=3600))
+    await here.issue.start()
+    await audit_waiter(lambda: here.sizes() == [(0, 0)])
+    await appended(log_url, 5)
+    here.tail.reached(5)
+    await audit_waiter(lambda: here.sizes() == [(0, 0), (0, 5)])
+
+
+async def test_growth_in_time_is_signed_without_waiting_for_the_count(
+    log_url: str, office: Callable[..., Office], audit_waiter: Callable[..., Any]
+) -> None:
+    here = office(rhythm=CheckpointRhythm(records=10**9, seconds=0.05))
+    await here.issue.start()
+    await audit_waiter(lambda: here.sizes() == [(0, 0)])
+    await appended(log_url, 2)
+    await audit_waiter(lambda: here.sizes() == [(0, 0), (0, 2)])
+
+
+async def test_replicas_that_sign_the_same_size_store_one(log_url: str, office: Callable[..., Office]) -> None:
+    here, there = office(), office()
+    await appended(log_url, 3)
+    await here.issue.turn()
+    await there.issue.turn()
+    assert here.heard.checkpoints == there.heard.checkpoints
+    assert sql(log_url, "select count(*) from checkpoints") == [(1,)]
+
+
+slowly = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@slowly
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(100, 900))
+async def test_every_checkpoint_of_a_shard_is_consistent_with_the_next(
+    database: Callable[[str], str], checkpoint_key_file: Path, counts: list[int], records: int
+) -> None:
+    url = database("audit")
+    here = Office(url, checkpoint_key_file)
+    for count in counts:
+        await appended(url, count, records=records)
+        await here.issue.turn()
+    stored = sql(url, "select shard, size, root_hash from checkpoints order by shard, size")
+    leaves = sql(url, "select shard, leaf_hash from records order by sequence")
+    for (shard, first, first_root), (other, second, second_root) in itertools.pairwise(stored):
+        if shard != other:
+            continue
+        hashes = [bytes(leaf) for number, leaf in leaves if number == shard]
+        assert is_consistent(first, second, bytes(first_root), bytes(second_root), proof(first, hashes[:second]))
+    await here.engine.dispose()
+    assert here.heard.failures == []
+
+
+def proof(first: int, hashes: list[bytes]) -> list[bytes]:
+    """Return the consistency proof by the recursive definition of RFC 6962, section 2.1.2."""
+
+    def tree(part: list[bytes]) -> bytes:
+        if len(part) == 1:
+            return part[0]
+        split = 1 << ((len(part) - 1).bit_length() - 1)
+        return hashlib.sha256(b"\x01" + tree(part[:split]) + tree(part[split:])).digest()
+
+    def steps(size: int, part: list[bytes], known: bool) -> list[bytes]:
+        if size == len(part):
+            return [] if known else [tree(part)]
+        split = 1 << ((len(part) - 1).bit_length() - 1)
+        if size <= split:
+            return [*steps(size, part[:split], known), tree(part[split:])]
+        return [*steps(size - split, part[split:], False), tree(part[:split])]
+
+    return steps(first, hashes, True) if 0 < first < len(hashes) else []
+
+
+async def test_nothing_is_signed_once_history_was_changed(
+    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any]
+) -> None:
+    here = office()
+    await appended(log_url, 5)
+    await here.issue.turn()
+    forged = "update records set canonical = null, leaf_hash = sha256('') where sequence = 2"
+    superuser(log_url, "alter table records_0 disable trigger all", forged)
+    await appended(log_url, 2)
+    await here.issue.turn()
+    assert (here.sizes(), here.heard.failures) == ([(0, 5)], ["sign"])
+    with pytest.raises(MeshError) as caught:
+        await here.checkpoints.current()
+    assert caught.value.metadata == {"condition": "history_changed", "shard": "0", "tree_size": "5"}
+
+
+async def test_what_cannot_be_signed_is_not_asked_for_without_a_rest(
+    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
+) -> None:
+    """The log has grown by more than a checkpoint's worth, which would be reason enough for the next one at once."""
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await asyncio.Event().wait()
+
+    await appended(log_url, 5)
+    changed = (
+        "alter table records_0 disable trigger user; update records_0 set leaf_hash = sha256('x') where sequence = 1"
+    )
+    superuser(log_url, changed)
+    here = office(rhythm=CheckpointRhythm(2, 3600), pause=rest)
+    here.tail.reached(5)
+    await here.issue.start()
+    await audit_waiter(lambda: rests)
+    assert (rests, here.heard.failures) == ([60.0], ["sign"])
+
+
+async def test_a_head_that_does_not_fit_the_records_is_not_signed(
+    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any]
+) -> None:
+    here = office()
+    await appended(log_url, 2)
+    superuser(log_url, "update tree_head set hashes = array[sha256('')]")
+    await here.issue.turn()
+    assert (here.sizes(), here.heard.failures) == ([], ["sign"])
+
+
+# ---- on demand, and listed
+
+
+async def test_a_checkpoint_asked_for_twice_is_the_same(audit: Replica) -> None:
+    await audit.append(a_record())
+    stub = audit.stub("operator")
+    first = await reply(stub.GetCheckpoint(audit_pb.GetCheckpointRequest()))
+    assert await reply(stub.GetCheckpoint(audit_pb.GetCheckpointRequest())) == first
+
+
+async def test_a_checkpoint_of_a_later_shard_counts_its_own_records(audit: Replica) -> None:
+    await audit.append(a_record(), a_record())
+    await reply(audit.log().CloseShard(pb.CloseShardRequest(shard=0)))
+    await audit.append(a_record())
+    found = (await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))).checkpoint
+    assert (found.shard, found.first_sequence, found.tree_size) == (1, 2, 2)
+    assert found.note.splitlines()[:2] == [f"toolmesh.local/audit/{found.log_id}/1", "2"]
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+async def test_checkpoints_are_listed_in_pages_that_new_ones_do_not_shift(audit: Replica, ascending: bool) -> None:
+    for _ in range(5):
+        await audit.append(a_record())
+        await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))
+    seen, token = [], ""
+    for _ in range(10):
+        request = pb.ListCheckpointsRequest(page_size=2, page_token=token, ascending=ascending)
+        page = await reply(audit.log().ListCheckpoints(request))
+        seen += [each.tree_size for each in page.checkpoints]
+        token = page.next_page_token
+        if not token:
+            break
+    sizes = [size for (size,) in sql(audit.url, "select size from checkpoints order by size")]
+    assert seen == (sizes if ascending else sizes[::-1])
+
+
+# ---- anchoring
+
+
+async def test_checkpoints_are_anchored_in_a_folder(
+    log_url: str, office: Callable[..., Office], tmp_path: Path
+) -> None:
+    here = office(anchor=FolderAnchor(tmp_path / "anchors"))
+    await appended(log_url, 2)
+    await here.issue.turn()
+    await appended(log_url, 2, records=2)
+    await here.issue.turn()
+    found = kept(tmp_path / "anchors")
+    log_id = here.heard.checkpoints[0].log_id
+    assert found == {f"{log_id}/{c.shard}/{c.size:019d}.note": c.note for c in here.heard.checkpoints}
+
+
+def kept(folder: Path) -> dict[str, str]:
+    """Return every file of a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_what_could_not_be_anchored_is_anchored_later(
+    log_url: str, office: Callable[..., Office], tmp_path: Path
+) -> None:
+    folder = tmp_path / "anchors"
+    folder.write_text("in the way")
+    here = office(anchor=FolderAnchor(folder))
+    for count in (2, 3):
+        await appended(log_url, count)
+        await here.issue.turn()
+    assert here.heard.failures == ["anchor", "anchor"]
+    folder.unlink()
+    folder.mkdir()
+    await here.issue.turn()
+    assert len(kept(folder)) == 2
+
+
+async def test_an_anchored_checkpoint_is_never_replaced(
+    tmp_path: Path, log_url: str, office: Callable[..., Office]
+) -> None:
+    here = office(anchor=FolderAnchor(tmp_path))
+    await appended(log_url, 2)
+    await here.issue.turn()
+    [signed] = here.heard.checkpoints
+    await FolderAnchor(tmp_path).put(signed)
+    fork = SignedCheckpoint(**{**_fields(signed), "note": signed.note.replace("\n2\n", "\n2\nA")})
+    with pytest.raises(AnchorError):
+        await FolderAnchor(tmp_path).put(fork)
+    assert list(kept(tmp_path / signed.log_id).values()) == [signed.note]
+
+
+def _fields(checkpoint: SignedCheckpoint) -> dict[str, Any]:
+    return {name: getattr(checkpoint, name) for name in SignedCheckpoint.__dataclass_fields__}
+
+
+# ---- co-signatures
+
+
+class Witness:
+    """A witness as C2SP's tlog-cosignature describes it."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.key = name, Ed25519PrivateKey.generate()
+        public = self.key.public_key().public_bytes_raw()
+        self.hash = hashlib.sha256(name.encode() + b"\n\x04" + public).digest()[:4]
+        encoded = base64.b64encode(b"\x04" + public).decode()
+        self.verifier = f"{name}+{self.hash.hex()}+{encoded}"
+
+    def line(self, note: str, moment: int | None = None) -> str:
+        moment = int(time.time()) if moment is None else moment
+        text = note.split("\n\n")[0]
+        signature = self.key.sign(f"cosignature/v1\ntime {moment}\n{text}\n".encode())
+        return f"— {self.name} {base64.b64encode(self.hash + moment.to_bytes(8, 'big') + signature).decode()}"
+
+
+@pytest.fixture
+def witnesses(audit_environment: dict[str, str], tmp_path: Path) -> list[Witness]:
+    made = [Witness("witness.example/one"), Witness("witness.example/two")]
+    (tmp_path / "witnesses").write_text("# two of them\n\n" + "\n".join(each.verifier for each in made) + "\n")
+    audit_environment["TOOLMESH_WITNESS_KEYS"] = str(tmp_path / "witnesses")
+    return made
+
+
+async def cosign(audit: Replica, line: str, size: int = 2, shard: int = 0) -> Any:
+    request = pb.AddCosignatureRequest(shard=shard, tree_size=size, line=line)
+    return (await reply(audit.log().AddCosignature(request))).checkpoint
+
+
+async def test_lines_of_known_witnesses_are_added_once(witnesses: list[Witness], start: Start) -> None:
+    audit = await start()
+    await audit.append(a_record(), a_record())
+    note = (await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))).checkpoint.note
+    one, two = (witness.line(note) for witness in witnesses)
+    assert list((await cosign(audit, one)).witness_signatures) == [one]
+    assert list((await cosign(audit, two + "\n")).witness_signatures) == [one, two]
+    assert list((await cosign(audit, witnesses[0].line(note, 1))).witness_signatures) == [one, two]
+    [found] = [each for each in await checkpoints_of(audit) if each.tree_size == 2]
+    assert list(found.witness_signatures) == [one, two]
+    again = await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))
+    assert list(again.checkpoint.witness_signatures) == [one, two]
+
+
+async def test_lines_that_no_known_witness_signed_are_refused(witnesses: list[Witness], start: Start) -> None:
+    audit = await start()
+    await audit.append(a_record(), a_record())
+    note = (await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))).checkpoint.note
+    good = witnesses[0].line(note)
+    other = note.replace("\n2\n", "\n3\n")
+    impostor = Witness(witnesses[0].name)
+    own = note.splitlines()[-1]
+    shortened = f"{good[: good.rindex(' ')]} {base64.b64encode(b'short').decode()}"
+    for line in (
+        witnesses[0].line(other),
+        impostor.line(note),
+        Witness("witness.example/unknown").line(note),
+        good.replace("—", "-"),
+        f"{good}\n{good}",
+        shortened,
+        own,
+        "nonsense",
+    ):
+        assert await reason_of(cosign(audit, line)) is Reason.INVALID_REQUEST
+    assert await reason_of(cosign(audit, good, size=7)) is Reason.NOT_FOUND
+    assert sql(audit.url, "select count(*) from cosignatures") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "spoiled", ["name only", "a+00000000+AAAA", "{name}+00000000+{key}", "{name}+{hash}+{ed25519}"]
+)
+def test_a_key_that_is_none_keeps_the_process_from_starting(spoiled: str) -> None:
+    name, key_hash, key = Witness("witness.example").verifier.split("+", 2)
+    public = random.Random(1).randbytes(32)
+    plain = base64.b64encode(b"\x01" + public).decode()
+    with pytest.raises(ValueError):
+        witness_keys([spoiled.format(name=name, hash=key_hash, key=key, ed25519=plain)])

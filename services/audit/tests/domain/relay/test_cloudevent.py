@@ -1,0 +1,111 @@
+"""Records as CloudEvents."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from toolmesh.audit.v1 import audit_record_pb2 as record_pb
+from toolmesh.common.v1 import caller_pb2
+
+from services.audit.domain.merkle.merkle import leaf_hash
+from services.audit.domain.model import LoggedRecord
+from services.audit.domain.relay.cloudevent import CloudEvent, cloud_event, sequence_text, type_of
+from services.audit.tests.sample import an_entry
+
+LOGGED_AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+
+
+def logged(sequence: int = 7, **changes: Any) -> LoggedRecord:
+    canonical = an_entry(**changes).canonical
+    return LoggedRecord("a-log", sequence, canonical, leaf_hash(canonical), LOGGED_AT)
+
+
+def told(sequence: int = 7, **changes: Any) -> tuple[CloudEvent, dict[str, Any]]:
+    event = cloud_event(logged(sequence, **changes), "toolmesh.local")
+    return event, orjson.loads(event.body)
+
+
+def test_an_event_has_the_attributes_of_the_standard() -> None:
+    event, body = told(record_id="record-0001", invocation_id="inv-1")
+    assert body["specversion"] == "1.0"
+    assert body["id"] == "record-0001"
+    assert body["source"] == "//toolmesh.local/logs/a-log"
+    assert body["type"] == "dev.toolmesh.tool.invocation.started"
+    assert body["subject"] == "tools/core.echo/versions/1.0.0"
+    assert body["datacontenttype"] == "application/json"
+    assert body["time"] == body["data"]["event_time"]
+    assert body["logtime"] == "2026-03-04T05:06:07.000089Z"
+    assert body["partitionkey"] == event.key == "inv-1"
+    assert body["shard"] == 0
+    # Names of attributes are lower-case letters and digits; only a number of 32 bits is one, all else is text.
+    assert [name for name in body if not re.fullmatch("[a-z0-9]{1,20}", name)] == []
+    assert {name for name, value in body.items() if not isinstance(value, str)} == {"data", "shard"}
+
+
+def test_the_data_is_what_was_hashed() -> None:
+    record = logged(arguments_summary=b'{"big": 9007199254740993, "text": "\\u00e4"}')
+    body = cloud_event(record, "toolmesh.local").body
+    assert record.canonical in body
+    inside = body[body.index(b'"data":') + len(b'"data":') : -1]
+    assert leaf_hash(inside).hex() == orjson.loads(body)["leafhash"]
+
+
+def test_a_sequence_sorts_as_text_like_the_number() -> None:
+    numbers = [0, 9, 10, 99, 2**31, 2**63 - 1]
+    assert [int(text) for text in sorted(map(sequence_text, reversed(numbers)))] == numbers
+    assert told(sequence=12)[1]["sequence"] == sequence_text(12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"invocation_id": "inv", "trace_id": "trace"}, "inv"),
+        ({"invocation_id": "", "trace_id": "trace"}, "trace"),
+        ({"invocation_id": "", "trace_id": "", "record_id": "record-0001"}, "record-0001"),
+    ],
+)
+def test_events_of_one_call_share_a_key(changes: dict[str, str], key: str) -> None:
+    assert told(**changes)[0].key == key
+
+
+def test_an_event_without_a_tool_is_about_its_caller_and_else_about_its_writer() -> None:
+    caller = caller_pb2.Caller(subject="did:web:alice")
+    assert told(tool_version="", caller=caller)[1]["subject"] == "did:web:alice"
+    assert told(tool_version="")[1]["subject"] == "executor"
+
+
+def test_a_record_too_large_for_a_broker_is_told_of_with_the_place_to_read_it() -> None:
+    record = logged(side_effects=["x" * 950_000])
+    body = orjson.loads(cloud_event(record, "toolmesh.local").body)
+    assert "data" not in body
+    assert body["dataref"] == "logs/a-log/records/7"
+    assert body["leafhash"] == record.leaf_hash.hex()
+
+
+def test_a_record_whose_payload_was_erased_still_has_its_place() -> None:
+    record = replace(logged(), canonical=b"", erased_by=11)
+    event = cloud_event(record, "toolmesh.local")
+    body = orjson.loads(event.body)
+    assert "data" not in body
+    assert body["type"] == "dev.toolmesh.record.erased"
+    assert body["id"] == event.key == "erased-7"
+    # Where to read who erased it, and why.
+    assert body["subject"] == "logs/a-log/records/11"
+    assert body["time"] == body["logtime"]
+    assert body["leafhash"] == record.leaf_hash.hex()
+
+
+def test_every_class_of_the_contract_has_the_type_that_its_comment_names(repository: Path) -> None:
+    contract = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
+    named = {
+        word.lower(): name
+        for name, word in re.findall(r"// ((?:tool|log)\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) =", contract)
+    }
+    assert len(named) == len(record_pb.EventClass.items()) - 1
+    assert {word: type_of(word) for word in named} == {word: f"dev.toolmesh.{name}" for word, name in named.items()}

@@ -1,0 +1,201 @@
+"""Counting turn by turn, over a book in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from libs.common.runtime.clock import ManualClock
+from services.audit.domain.usage.call import OTHER, Evidence, Outcome, call_of
+from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of, rollup_for
+from services.audit.domain.usage.count_records import CountRecords
+from services.audit.domain.usage.tally import Tally
+from services.audit.tests.usage_sample import NOON, Book, a_form, evidence
+
+# A machine that has other things to do is slow, not wrong.
+UNHURRIED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FORMS = st.lists(
+    st.builds(
+        a_form,
+        st.sampled_from(["invocation_succeeded", "invocation_failed", "permission_decided", "hook_pre_started"]),
+        at=st.integers(0, 2).map(lambda days: NOON + timedelta(days=days)),
+        tool_version=st.sampled_from([f"tools/core.tool_{n}/versions/1.0.{n}" for n in range(4)] + ["unheard of"]),
+        subject=st.sampled_from("abcdef"),
+        tenant=st.sampled_from(["", "acme"]),
+        task_id=st.sampled_from(["", "t1", "t2", "t3"]),
+        latency_us=st.integers(0, 10**7),
+    ),
+    max_size=40,
+)
+SMALL = {Rollup.ALL: 1, Rollup.TOOL: 2, Rollup.TENANT: 2, Rollup.CALLER: 3, Rollup.TASK: 3}
+
+
+async def all_counted(book: Book, limits: Mapping[Rollup, int] = LIMITS) -> Book:
+    counting = CountRecords(book, limits=limits)
+    while book.position < len(book.log):
+        await counting.once()
+    return book
+
+
+def plainly(log: list[Evidence]) -> dict[Cell, Tally]:
+    counts: dict[Cell, Tally] = {}
+    for each in log:
+        call = call_of(each)
+        for cell in cells_of(call) if call else ():
+            counts.setdefault(cell, Tally()).add(call)  # type: ignore[arg-type]
+    return counts
+
+
+def total(book: Book, rollup: Rollup) -> Tally:
+    whole = Tally()
+    for cell, tally in book.cells.items():
+        if cell.rollup is rollup:
+            whole.merge(tally)
+    return whole
+
+
+@UNHURRIED
+@given(FORMS, st.integers(1, 50))
+async def test_counting_in_turns_is_the_same_as_counting_from_scratch(forms: list[Any], stretch: int) -> None:
+    log = evidence(*forms)
+    assert (await all_counted(Book(log, stretch=stretch))).cells == plainly(log)
+
+
+@UNHURRIED
+@given(FORMS, st.integers(1, 50))
+async def test_a_crowded_day_is_bounded_and_its_totals_stay_exact(forms: list[Any], stretch: int) -> None:
+    log = evidence(*forms)
+    book = await all_counted(Book(log, stretch=stretch), SMALL)
+    exact = await all_counted(Book(log))
+    for rollup in Rollup:
+        assert total(book, rollup) == total(exact, rollup)
+    assert total(exact, Rollup.CALLER) == total(exact, Rollup.ALL)
+    own = [cell for cell in book.cells if OTHER not in cell]
+    for page in {cell.page for cell in own}:
+        assert sum(cell.page == page for cell in own) <= SMALL[page[0]]
+    # Where it is cut into turns makes no difference either.
+    assert (await all_counted(Book(log, stretch=1), SMALL)).cells == book.cells
+
+
+async def test_whoever_came_first_that_day_stays_apart() -> None:
+    forms = [a_form(subject=subject) for subject in ("a", "b", "c", "d", "a", "e", "c")]
+    book = await all_counted(Book(evidence(*forms), stretch=2), {**LIMITS, Rollup.CALLER: 3})
+    calls = {cell.subject: tally.calls for cell, tally in book.cells.items() if cell.rollup is Rollup.CALLER}
+    assert calls == {"a": 2, "b": 1, "c": 2, OTHER: 2}
+    tools = {cell.tool: tally.calls for cell, tally in book.cells.items() if cell.rollup is Rollup.TOOL}
+    assert tools == {"core.echo": 7}
+
+
+async def test_too_many_tools_are_too_many_everywhere() -> None:
+    forms = [
+        a_form(tool_version=f"tools/core.tool_{n % 6}/versions/1.0.0", subject=str(n), task_id="t") for n in range(12)
+    ]
+    book = await all_counted(Book(evidence(*forms), stretch=5), {**LIMITS, Rollup.TOOL: 2})
+    for rollup in Rollup:
+        if rollup is not Rollup.ALL:
+            assert {cell.tool for cell in book.cells if cell.rollup is rollup} == {"core.tool_0", "core.tool_1", OTHER}
+
+
+async def test_a_turn_that_breaks_has_counted_nothing_and_is_taken_again() -> None:
+    log = evidence(*[a_form(latency_us=n) for n in range(20)])
+    book, failures = Book(log, stretch=4), []
+    book.cuts = [8, 8, 16]
+    counting = CountRecords(book, failed=failures.append, poll=0)
+    await counting.start()
+    await asyncio.wait_for(book.done.wait(), 20)
+    await counting.stop()
+    assert [type(error) for error in failures] == [ConnectionError] * 3
+    assert book.cells == plainly(log)
+
+
+class Slow(Book):
+    """Takes some seconds for a turn."""
+
+    def __init__(self, log: list[Evidence], seconds: float, behind: float) -> None:
+        super().__init__(log, stretch=2)
+        self.clock, self._seconds = ManualClock(log[0].log_time + timedelta(seconds=behind)), seconds
+
+    def turn(self) -> Any:
+        self.clock.advance(self._seconds)
+        return super().turn()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "behind", "expected"),
+    [
+        (0.0625, 0, [1.1875, 1.1875, 1.1875, 1.1875]),
+        (0.03125, 0, [0.59375, 0.59375, 1, 1]),
+        (0.0625, 100, [0.5625, 0.5625, 1, 1.1875]),
+        (0.0625, 3600, [0.0625, 0.0625, 1, 1.1875]),
+        (1, 0, [10, 10, 10, 10]),
+    ],
+    ids=["quick", "quicker", "behind", "far behind", "slow"],
+)
+async def test_counting_leaves_most_of_the_time_to_others(seconds: float, behind: float, expected: list[float]) -> None:
+    book, enough = Slow(evidence(*[a_form() for _ in range(6)]), seconds, behind), asyncio.Event()
+    rests: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 4:
+            enough.set()
+            await asyncio.Event().wait()
+
+    counting = CountRecords(book, clock=book.clock, pause=pause, poll=1)
+    await counting.start()
+    await asyncio.wait_for(enough.wait(), 20)
+    await counting.stop()
+    # While it works, time passes for the records that wait, too.
+    assert rests == pytest.approx(expected, abs=0.01)
+
+
+async def test_nothing_is_counted_while_another_replica_has_the_turn() -> None:
+    book = Book(evidence(a_form()))
+    book.taken = True
+    assert await CountRecords(book).once() is False
+    assert book.position == 0
+    book.taken = False
+    await CountRecords(book).once()
+    assert book.position == 1
+
+
+async def test_a_stretch_without_calls_still_moves_the_position() -> None:
+    book = Book(evidence(a_form("hook_pre_started"), None, a_form("hook_pre_started")))
+    await CountRecords(book).once()
+    assert (book.position, book.cells) == (3, {})
+
+
+async def test_a_log_without_news_keeps_nothing() -> None:
+    book = await all_counted(Book(evidence(a_form())))
+    before = copy.deepcopy(book.cells)
+    assert await CountRecords(book).once() is False
+    assert book.cells == before
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "rollup"),
+    [
+        (set(), Rollup.ALL),
+        ({"tool"}, Rollup.TOOL),
+        ({"tool", "version"}, Rollup.TOOL),
+        ({"tenant"}, Rollup.TENANT),
+        ({"subject", "tool"}, Rollup.CALLER),
+        ({"task"}, Rollup.TASK),
+    ],
+)
+def test_a_question_is_put_to_the_coarsest_rollup_that_knows(dimensions: set[str], rollup: Rollup) -> None:
+    assert rollup_for(frozenset(dimensions)) is rollup
+
+
+def test_outcomes_are_counted_apart() -> None:
+    tally = Tally()
+    for each in evidence(a_form(), a_form("invocation_failed")):
+        tally.add(call_of(each))  # type: ignore[arg-type]
+    assert (tally.outcomes[Outcome.SUCCEEDED], tally.outcomes[Outcome.FAILED]) == (1, 1)

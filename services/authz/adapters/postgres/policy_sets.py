@@ -1,0 +1,179 @@
+"""Sets of policies in PostgreSQL. A set is written once; which one is active is the last line of a history that only grows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select
+from sqlalchemy import text as sql
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from libs.common.sql.engine import separately, transaction
+from services.authz.adapters.postgres.feed import append
+from services.authz.adapters.postgres.tables import activations, policy_documents, policy_sets
+from services.authz.domain.policies.errors import no_earlier_set, not_the_active_set, set_not_found
+from services.authz.domain.policies.model import Documents, NewSet, StoredSet
+
+# Whoever writes here waits for whoever writes here already: numbers have no gaps, and the history no forks.
+_ALONE = sql("select pg_advisory_xact_lock(hashtextextended('toolmesh authz policy sets', 0))")
+KIND = "policy_set"
+
+
+class PostgresPolicySets:
+    """The sets that were put, and the history of activations."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def put(self, new: NewSet) -> StoredSet:
+        async with transaction(self._engine) as connection:
+            await connection.execute(_ALONE)
+            return await _put(connection, new)
+
+    async def seed(self, new: NewSet) -> bool:
+        """Put and activate the first set, unless there is one. Of several replicas that start at once, one does it."""
+        async with transaction(self._engine) as connection:
+            await connection.execute(_ALONE)
+            if await _active(connection) is not None:
+                return False
+            stored = await _put(connection, new)
+            await _append(connection, stored.number, None, new.put_by, new.put_time)
+        return True
+
+    async def find(self, number: int) -> StoredSet | None:
+        async with separately(self._engine) as connection:
+            return await _found(connection, policy_sets.c.number == number)
+
+    async def of_version(self, version: str) -> StoredSet | None:
+        async with separately(self._engine) as connection:
+            return await _found(connection, policy_sets.c.version == version)
+
+    async def active(self) -> StoredSet | None:
+        async with separately(self._engine) as connection:
+            current = await _active(connection)
+            return None if current is None else await _found(connection, policy_sets.c.number == current.set_number)
+
+    async def active_version(self) -> str:
+        """Return the version of the active set; empty when there is none yet."""
+        last = select(policy_sets.c.version).join(activations, activations.c.set_number == policy_sets.c.number)
+        async with separately(self._engine) as connection:
+            found = await connection.execute(last.order_by(activations.c.sequence.desc()).limit(1))
+            return found.scalar_one_or_none() or ""
+
+    async def page(self, before: int | None, size: int) -> list[StoredSet]:
+        async with separately(self._engine) as connection:
+            current = await _active(connection)
+            query = _sets().order_by(policy_sets.c.number.desc()).limit(size)
+            if before is not None:
+                query = query.where(policy_sets.c.number < before)
+            rows = (await connection.execute(query)).all()
+        return [_stored(row, {}, current) for row in rows]
+
+    async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredSet:
+        async with transaction(self._engine) as connection:
+            await connection.execute(_ALONE)
+            current = await _active(connection)
+            _expect(current, expected)
+            if await _found(connection, policy_sets.c.number == number) is None:
+                raise set_not_found(f"policySets/{number}")
+            if current is None or current.set_number != number:
+                await _append(connection, number, current.sequence if current else None, by, now)
+            stored = await _found(connection, policy_sets.c.number == number)
+        assert stored is not None
+        return stored
+
+    async def earlier(self) -> StoredSet | None:
+        async with separately(self._engine) as connection:
+            current = await _active(connection)
+            found = await _activation(connection, current.previous) if current is not None else None
+            return None if found is None else await _found(connection, policy_sets.c.number == found.set_number)
+
+    async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredSet:
+        async with transaction(self._engine) as connection:
+            await connection.execute(_ALONE)
+            current = await _active(connection)
+            _expect(current, expected)
+            earlier = await _activation(connection, current.previous) if current is not None else None
+            if earlier is None:
+                raise no_earlier_set()
+            # Going back once more leads to what was active before that, not forth again.
+            await _append(connection, earlier.set_number, earlier.previous, by, now)
+            stored = await _found(connection, policy_sets.c.number == earlier.set_number)
+        assert stored is not None
+        return stored
+
+
+def _expect(current: Row[Any] | None, expected: int | None) -> None:
+    number = current.set_number if current is not None else None
+    if expected is not None and expected != number:
+        raise not_the_active_set(f"policySets/{expected}", f"policySets/{number}" if number else "")
+
+
+async def _put(connection: AsyncConnection, new: NewSet) -> StoredSet:
+    known = await _found(connection, policy_sets.c.version == new.version)
+    if known is not None:
+        return known
+    number = (await connection.execute(select(func.coalesce(func.max(policy_sets.c.number), 0) + 1))).scalar_one()
+    row = {
+        "number": number,
+        "version": new.version,
+        "policy_count": new.policy_count,
+        "comment": new.comment,
+        "put_by": new.put_by,
+        "put_at": new.put_time,
+    }
+    await connection.execute(insert(policy_sets).values(row))
+    texts = [{"set_number": number, "name": name, "text": content} for name, content in new.documents.items()]
+    await connection.execute(insert(policy_documents), texts)
+    return StoredSet(number, new.version, dict(new.documents), new.policy_count, new.comment, new.put_by, new.put_time)
+
+
+async def _append(connection: AsyncConnection, number: int, previous: int | None, by: str, now: datetime) -> None:
+    last = (await connection.execute(select(func.coalesce(func.max(activations.c.sequence), 0) + 1))).scalar_one()
+    row = {"sequence": last, "set_number": number, "previous": previous, "activated_by": by, "activated_at": now}
+    await connection.execute(insert(activations).values(row))
+    await append(connection, KIND)
+
+
+async def _active(connection: AsyncConnection) -> Row[Any] | None:
+    query = select(activations).order_by(activations.c.sequence.desc()).limit(1)
+    return (await connection.execute(query)).one_or_none()
+
+
+async def _activation(connection: AsyncConnection, sequence: int | None) -> Row[Any] | None:
+    query = select(activations).where(activations.c.sequence == sequence)
+    return (await connection.execute(query)).one_or_none()
+
+
+def _sets() -> Any:
+    last = (
+        select(activations.c.set_number, func.max(activations.c.activated_at).label("activated_at"))
+        .group_by(activations.c.set_number)
+        .subquery()
+    )
+    return select(policy_sets, last.c.activated_at).outerjoin(last, last.c.set_number == policy_sets.c.number)
+
+
+async def _found(connection: AsyncConnection, condition: Any) -> StoredSet | None:
+    row = (await connection.execute(_sets().where(condition))).one_or_none()
+    if row is None:
+        return None
+    texts = select(policy_documents.c.name, policy_documents.c.text).where(policy_documents.c.set_number == row.number)
+    found = (await connection.execute(texts.order_by(policy_documents.c.name))).all()
+    documents: Documents = {each.name: each.text for each in found}
+    return _stored(row, documents, await _active(connection))
+
+
+def _stored(row: Row[Any], documents: Documents, current: Row[Any] | None) -> StoredSet:
+    return StoredSet(
+        number=row.number,
+        version=row.version,
+        documents=documents,
+        policy_count=row.policy_count,
+        comment=row.comment,
+        put_by=row.put_by,
+        put_time=row.put_at,
+        active=current is not None and current.set_number == row.number,
+        activate_time=row.activated_at,
+    )

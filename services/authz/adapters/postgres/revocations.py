@@ -1,0 +1,108 @@
+"""Revocations in PostgreSQL, each with its place in the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Row, func, insert, or_, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.sql.engine import separately, transaction
+from services.authz.adapters.postgres.feed import append
+from services.authz.adapters.postgres.tables import feed_head, issued_tokens, revocations
+from services.authz.domain.model import Issued, Revocation, Target
+
+KIND = "revocation"
+
+
+class PostgresRevocations:
+    """Keeps revocations. One that was added is in the feed, for every replica to find."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def issued(self, token_id: str) -> Issued | None:
+        tokens = issued_tokens
+        line = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at).where(tokens.c.jti == token_id)
+        upwards = line.cte(recursive=True)
+        parents = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at)
+        upwards = upwards.union(parents.join(upwards, tokens.c.jti == upwards.c.parent_jti))
+        async with separately(self._engine) as connection:
+            found = {row.jti: row for row in await connection.execute(select(upwards))}
+        if token_id not in found:
+            return None
+        return Issued(token_id, found[token_id].expires_at, frozenset(found) - {token_id})
+
+    async def last_issued(self, subject: str) -> datetime | None:
+        whose = or_(issued_tokens.c.subject == subject, issued_tokens.c.agent == subject)
+        wanted = select(func.max(issued_tokens.c.issued_at)).where(whose)
+        async with separately(self._engine) as connection:
+            return cast(datetime | None, (await connection.execute(wanted)).scalar_one())
+
+    async def signed_with(self, key_id: str) -> bool:
+        wanted = select(issued_tokens.c.jti).where(issued_tokens.c.kid == key_id).limit(1)
+        async with separately(self._engine) as connection:
+            return (await connection.execute(wanted)).first() is not None
+
+    async def find(self, target: Target) -> Revocation | None:
+        wanted = (
+            select(revocations)
+            .where(revocations.c.target_kind == target.kind, revocations.c.target == target.value)
+            .where(revocations.c.expires_at > func.now())
+            .order_by(revocations.c.sequence.desc())
+            .limit(1)
+        )
+        async with separately(self._engine) as connection:
+            row = (await connection.execute(wanted)).one_or_none()
+        return None if row is None else revocation_of(row)
+
+    async def add(self, revocation: Revocation) -> Revocation:
+        values = {
+            "target_kind": revocation.target.kind,
+            "target": revocation.target.value,
+            "reason": revocation.reason,
+            "revoked_by": revocation.revoked_by,
+            "revoked_at": revocation.revoked_at,
+            "expires_at": revocation.expires_at,
+        }
+        async with transaction(self._engine) as connection:
+            sequence = await append(connection, KIND)
+            added = insert(revocations).values(sequence=sequence, **values).returning(*revocations.c)
+            return revocation_of((await connection.execute(added)).one())
+
+    async def page(self, *, before: int | None, limit: int, now: datetime) -> Sequence[Revocation]:
+        wanted = select(revocations).where(revocations.c.expires_at > now)
+        if before is not None:
+            wanted = wanted.where(revocations.c.sequence < before)
+        async with separately(self._engine) as connection:
+            rows = await connection.execute(wanted.order_by(revocations.c.sequence.desc()).limit(limit))
+            return [revocation_of(row) for row in rows]
+
+    async def head(self) -> int:
+        """Return how far the feed reaches."""
+        async with separately(self._engine) as connection:
+            return cast(int, (await connection.execute(select(feed_head.c.sequence))).scalar_one())
+
+    async def since(self, sequence: int, now: datetime) -> Sequence[Revocation]:
+        """Return revocations that still matter, those beyond a place in the feed, in its order."""
+        wanted = (
+            select(revocations)
+            .where(revocations.c.sequence > sequence, revocations.c.expires_at > now)
+            .order_by(revocations.c.sequence)
+        )
+        async with separately(self._engine) as connection:
+            return [revocation_of(row) for row in await connection.execute(wanted)]
+
+
+def revocation_of(row: Row[Any]) -> Revocation:
+    """Read a row."""
+    return Revocation(
+        row.sequence,
+        Target(row.target_kind, row.target),
+        row.reason,
+        row.revoked_by,
+        row.revoked_at,
+        row.expires_at,
+    )

@@ -1,0 +1,316 @@
+"""Three answers out of Cedar's two, against the shipped policies and planted ones."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cedarpy
+import orjson
+import pytest
+
+from libs.common.auth.identity import Identity
+from libs.common.errors import MeshError, Reason
+from libs.common.semver import Version
+from libs.common.telemetry.log import Log
+from libs.common.tool_names import ToolName
+from services.authz.adapters.cedar.compiler import load_policies
+from services.authz.adapters.cedar.engine import CedarEngine
+from services.authz.domain.model import Allow, CallFacts, Deny, NeedsApproval, Question, Verdict
+from services.authz.tests.planted import ask, forbid, permit, plant
+from services.authz.wiring import POLICIES
+
+ENVIRONMENTS = ("local", "dev", "staging", "prod")
+MUTATION_CLASSES = ("read_only", "write_reversible", "write_irreversible")
+SILENT = Log("authz", descriptor=2, level="error")
+
+
+def question(environment: str = "local", *, mutation_class: str = "read_only", **given: Any) -> Question:
+    """Return a question; `given` are facts of the call or attributes of the caller."""
+    about_call = {field.name for field in fields(CallFacts)}
+    moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
+    labels = given.pop("labels", None)
+    facts = {name: value for name, value in given.items() if name in about_call}
+    about_caller = {name: value for name, value in given.items() if name not in about_call}
+    caller = Identity(**{"subject": "did:web:a", "token_id": "t", "expires_at": 0.0, **about_caller})
+    call = CallFacts(ToolName("acme", "pay"), Version.parse("1.2.3"), mutation_class, **facts)
+    return Question(caller, call, environment, moment, None if labels is None else frozenset(labels))
+
+
+def question_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> Question:
+    facts = {"impact_scope": impact, "approval_always": always, "trust_level": trust}
+    return question(environment, mutation_class=mutation_class, **facts)
+
+
+def person_needed(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> bool:
+    """The approval predicate of the requirements, stated independently of the policies."""
+    if always or mutation_class == "write_irreversible":
+        return True
+    if mutation_class == "read_only":
+        return False
+    if environment == "prod" and impact >= 7:
+        return True
+    return trust < 50 or environment == "prod"
+
+
+def speaking(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> tuple[str, ...]:
+    """The shipped policies that must be named for such a call, in their order."""
+    prod, reversible = environment == "prod", mutation_class == "write_reversible"
+    asking = {
+        "irreversible-writes-need-a-person": mutation_class == "write_irreversible",
+        "far-reaching-production-writes-need-a-person": prod and impact >= 7 and mutation_class != "read_only",
+        "authors-may-demand-a-person": always,
+        "production-writes-need-a-person": reversible and prod,
+        "writes-of-little-trusted-callers-need-a-person": reversible and trust < 50,
+    }
+    free = "trusted-reversible-writes-run-free" if reversible else "reading-runs-free"
+    return tuple(name for name, asks in asking.items() if asks) or ("covered-calls-may-run", free)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> CedarEngine:
+    return CedarEngine(load_policies(POLICIES), SILENT)
+
+
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("mutation_class", MUTATION_CLASSES)
+def test_the_shipped_policies_are_the_approval_predicate(
+    shipped: CedarEngine, mutation_class: str, environment: str, always: bool
+) -> None:
+    """Every trust level and every impact scope there is."""
+    wrong = []
+    for trust in range(101):
+        for impact in range(11):
+            case = (mutation_class, trust, environment, impact, always)
+            verdict = shipped.judge(question_about(*case))
+            expected = NeedsApproval if person_needed(*case) else Allow
+            if type(verdict.outcome) is not expected or verdict.policies != speaking(*case):
+                wrong.append((case, verdict))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("mutation_class", MUTATION_CLASSES)
+def test_a_lost_forbid_opens_nothing_but_what_authors_demand(
+    tmp_path: Path, mutation_class: str, environment: str
+) -> None:
+    """The permits alone let no write run that the predicate stops."""
+    policies = (POLICIES / "default.cedar").read_text().split("\n\n")
+    permits = CedarEngine(load_policies(plant(tmp_path, *(p for p in policies if "permit (" in p))), SILENT)
+    for trust in (0, 49, 50, 100):
+        for impact in (0, 6, 7, 10):
+            case = (mutation_class, trust, environment, impact, False)
+            expected = NeedsApproval if person_needed(*case) else Allow
+            assert type(permits.judge(question_about(*case)).outcome) is expected
+
+
+def test_an_allow_says_why(shipped: CedarEngine) -> None:
+    verdict = shipped.judge(question())
+    assert verdict.policies == ("covered-calls-may-run", "reading-runs-free")
+    assert len(verdict.reasons) == 2
+    assert verdict.holds_for_any_arguments
+
+
+def test_every_policy_that_asks_for_a_person_is_named_and_the_first_names_the_approvers(shipped: CedarEngine) -> None:
+    asked = question("prod", mutation_class="write_irreversible", impact_scope=9, approval_always=True)
+    verdict = shipped.judge(asked)
+    assert verdict.policies == (
+        "irreversible-writes-need-a-person",
+        "far-reaching-production-writes-need-a-person",
+        "authors-may-demand-a-person",
+    )
+    assert verdict.outcome == NeedsApproval(("approvers",), 1, "irreversible-writes-need-a-person")
+    assert len(verdict.reasons) == 3
+
+
+def test_an_agent_is_asked_about_as_an_agent(tmp_path: Path) -> None:
+    policies = plant(tmp_path, permit("agents", "principal is Agent"))
+    engine = CedarEngine(load_policies(policies), SILENT)
+    assert engine.judge(question(tier="agent", agent="did:web:bot")).outcome == Allow()
+    assert engine.judge(question(tier="invocation", agent="did:web:bot")).outcome == Allow()
+    assert isinstance(engine.judge(question(tier="invocation")).outcome, Deny)
+    assert engine.judge(question(tier="user")).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def judged(folder: Path, asked: Question, *policies: str) -> Verdict:
+    return CedarEngine(load_policies(plant(folder, *policies)), SILENT).judge(asked)
+
+
+def test_what_no_policy_permits_is_denied(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, question(), permit("others", 'principal.tenant == "other"'))
+    assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
+    assert verdict.policies == ()
+    assert verdict.reasons
+
+
+def test_a_forbid_wins_over_permits_and_over_approval(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, question(), permit("all"), ask("person"), forbid("never"))
+    assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
+    assert (verdict.policies, verdict.reasons) == (("never",), ("never said so.",))
+
+
+def test_a_permit_to_run_alone_does_not_make_up_for_a_missing_permit_to_run(tmp_path: Path) -> None:
+    alone = permit("alone").replace("principal, action,", 'principal, action == Action::"invoke_without_approval",')
+    assert judged(tmp_path, question(), alone).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def test_a_call_that_no_policy_lets_run_alone_needs_a_person(tmp_path: Path) -> None:
+    attended = permit("attended").replace("principal, action,", 'principal, action == Action::"invoke",')
+    verdict = judged(tmp_path, question(), attended)
+    assert verdict.outcome == NeedsApproval(("approvers",), 1, "")
+    assert verdict.reasons
+
+
+def test_annotations_name_approvers_and_quorum(tmp_path: Path) -> None:
+    asking = ask("two-keys", notes='@approvers("security,legal") @quorum("2")')
+    verdict = judged(tmp_path, question(), permit("all"), asking, ask("later"))
+    assert verdict.outcome == NeedsApproval(("security", "legal"), 2, "two-keys")
+
+
+OVERFLOW = "principal.trust_level * 9223372036854775807 > 0"
+
+
+@pytest.mark.parametrize("erring", [forbid("erring", OVERFLOW), ask("erring", OVERFLOW), permit("erring", OVERFLOW)])
+def test_a_policy_that_errs_denies_though_cedar_alone_would_allow(tmp_path: Path, erring: str) -> None:
+    asked = question(trust_level=60)
+    verdict = judged(tmp_path, asked, permit("all"), erring)
+    assert verdict.outcome == Deny(Reason.POLICY_ENGINE_ERROR)
+    assert not verdict.holds_for_any_arguments
+    assert judged(tmp_path, question(trust_level=1), permit("all"), permit("erring", OVERFLOW)).outcome == Allow()
+
+
+def test_a_question_that_cedar_cannot_read_gets_no_decision(shipped: CedarEngine) -> None:
+    with pytest.raises(MeshError) as caught:
+        shipped.judge(question(trust_level=2**63))
+    assert caught.value.reason is Reason.POLICY_ENGINE_ERROR
+
+
+def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_path: Path) -> None:
+    policies = (permit("all"), forbid("session", 'context.session_id == "bad"'))
+    assert judged(tmp_path, question(session_id="bad"), *policies).outcome == Deny(Reason.PERMISSION_DENIED)
+    verdict = judged(tmp_path, question(session_id="good"), *policies)
+    assert verdict.outcome == Allow()
+    assert not verdict.holds_for_any_arguments
+
+
+@pytest.mark.parametrize(
+    ("condition", "given"),
+    [
+        ('principal == User::"did:web:a"', {"subject": "did:web:a"}),
+        ('principal.tenant == "acme"', {"tenant": "acme"}),
+        ("principal.trust_level == 7", {"trust_level": 7}),
+        ('principal.groups.contains("ops")', {"groups": ("ops", "dev")}),
+        ('principal.scopes.contains("a:b")', {"scopes": frozenset({"a:b"})}),
+        ('resource.mutation_class == "write_reversible"', {"mutation_class": "write_reversible"}),
+        ('resource.tags.contains("money")', {"tags": ("money",)}),
+        ('resource.required_permissions.contains("net:x")', {"required_permissions": ("net:x",)}),
+        ("resource.impact_scope == 3", {"impact_scope": 3}),
+        ("resource.approval_always", {"approval_always": True}),
+        ('context.environment == "staging"', {"environment": "staging"}),
+        ('context.session_id == "s"', {"session_id": "s"}),
+        ('context.arguments_digest == "d"', {"arguments_digest": "d"}),
+        ('principal == Service::"did:web:a"', {"tier": "service"}),
+        ("principal is Agent", {"tier": "agent"}),
+        ("resource.trust == 80", {"tool_trust": 80}),
+        ("resource.closed_world", {"closed_world": True}),
+        ('resource.result_labels.contains("pii")', {"result_labels": ("pii",)}),
+        ('context.session_labels.contains("pii")', {"labels": ("pii",)}),
+        ('context.resources.contains("file:/x")', {"resources": ("file:/x",), "arguments": b"{}"}),
+        ('context.risk.hasTag("score") && context.risk.getTag("score") == 7', {"risk": (("score", 7),)}),
+        ("context.time.hour == 3 && context.time.weekday == 1 && context.time.epoch == 1767582000", {"moment_hour": 3}),
+        (
+            'context.arguments.text.hasTag("/a~1b/0") && context.arguments.text.getTag("/a~1b/0") == "x"',
+            {"arguments": b'{"a/b": ["x"]}'},
+        ),
+        (
+            'context.arguments.text.hasTag("/n") && context.arguments.text.getTag("/n") == "null"',
+            {"arguments": b'{"n": null}'},
+        ),
+        (
+            'context.arguments.number.hasTag("/n") && context.arguments.number.getTag("/n") == -6',
+            {"arguments": b'{"n": -5.2}'},
+        ),
+        (
+            'context.arguments.number.hasTag("/n") && context.arguments.number.getTag("/n") == 9223372036854775807',
+            {"arguments": b'{"n": 1e300}'},
+        ),
+        ('context.arguments.pointers.contains("/o/p")', {"arguments": b'{"o": {"p": {}}}'}),
+        (
+            'context.arguments.facts.containsAll(["/to/*=a", "/to/*=b", "/ok=true"])',
+            {"arguments": b'{"to": ["a", "b"], "ok": true}'},
+        ),
+    ],
+)
+def test_policies_read_every_fact(tmp_path: Path, condition: str, given: dict[str, Any]) -> None:
+    assert judged(tmp_path, question(**given), permit("it", condition)).outcome == Allow()
+    otherwise = question(subject="did:web:b")
+    assert judged(tmp_path, otherwise, permit("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def test_a_call_with_more_arguments_than_can_be_read_is_denied_by_policies_that_read_them(tmp_path: Path) -> None:
+    many = b'{"a": [' + b",".join([b"1"] * 2_001) + b"]}"
+    reading = forbid("it", 'context.arguments.facts.contains("/a/*=2")')
+    assert judged(tmp_path, question(arguments=many), permit("all"), reading).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert judged(tmp_path, question(arguments=many), permit("all")).outcome == Allow()
+
+
+def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path: Path) -> None:
+    with pytest.raises(MeshError):
+        judged(tmp_path, question(arguments=b"{"), permit("all"), forbid("it", "context.arguments.pointers.isEmpty()"))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'resource == Tool::"tools/acme.pay/versions/1.2.3"',
+        'resource.namespace == "acme"',
+        'resource.tool_id == "pay"',
+        'resource.version == "1.2.3"',
+    ],
+)
+def test_policies_read_the_name_of_the_tool(tmp_path: Path, condition: str) -> None:
+    assert judged(tmp_path, question(), permit("it", condition)).outcome == Allow()
+    assert judged(tmp_path, question(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+
+
+def test_a_call_with_too_many_arguments_is_denied_and_can_be_explained(tmp_path: Path) -> None:
+    reading = 'context.arguments.text.hasTag("/a")'
+    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("reads", reading))), SILENT)
+    crowded = question(arguments=orjson.dumps({"many": list(range(3_000))}))
+    assert engine.judge(crowded).outcome == Deny(Reason.PERMISSION_DENIED)
+    found = {finding.policy: (finding.matched, finding.failed) for finding in engine.findings(crowded)}
+    assert found == {"open": (True, False), "reads": (False, True)}
+
+
+@pytest.mark.parametrize("written", [b"7", b"7.0", b"7e0", b"0.7e1", b"70e-1"])
+def test_a_number_is_the_same_fact_however_it_is_written(tmp_path: Path, written: bytes) -> None:
+    seven = 'context.arguments.facts.contains("/level=7") && context.arguments.text.getTag("/level") == "7"'
+    guarded = f'context.arguments.text.hasTag("/level") && {seven}'
+    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("seven", guarded))), SILENT)
+    assert engine.judge(question(arguments=b'{"level": ' + written + b"}")).policies == ("seven",)
+
+
+def test_explaining_asks_many_policies_at_once_and_still_names_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = [forbid(f"r{index}", f'context.arguments.facts.contains("/x={index}")') for index in range(100)]
+    plain = [permit(f"p{index}", f"principal.trust_level == {index}") for index in range(100)]
+    erring = forbid("erring", f'context.arguments.pointers.contains("/x") && {OVERFLOW}')
+    engine = CedarEngine(load_policies(plant(tmp_path, *plain, *reading, erring)), SILENT)
+    asked: list[int] = []
+
+    def counted(requests: Any, *given: Any) -> Any:
+        asked.append(len(requests))
+        return original(requests, *given)
+
+    original = cedarpy.is_authorized_batch
+    monkeypatch.setattr(cedarpy, "is_authorized_batch", counted)
+    found = engine.findings(question(trust_level=7, arguments=b'{"x": 42}'))
+    assert [each.policy for each in found if each.matched] == ["p7", "r42"]
+    assert [each.policy for each in found if each.failed] == ["erring"]
+    assert len(found) == 201
+    # Only where one fails are its neighbours asked again, by halves.
+    assert len(asked) < 20

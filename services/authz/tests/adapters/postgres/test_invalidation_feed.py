@@ -1,0 +1,223 @@
+"""The feed in one replica: what it tells, in which order, and when it says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from libs.common.auth.revocations import Descent, RevocationView
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.clock import ManualClock, SystemClock
+from libs.common.telemetry.log import Log
+from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
+from services.authz.domain.model import Invalidation, Revocation, Target
+
+
+class Source:
+    """A feed in memory, which can be away."""
+
+    def __init__(self) -> None:
+        self.began = datetime.now(UTC)
+        self.rows: list[Revocation] = []
+        self.last = 0
+        self.failure: Exception | None = None
+        self.looks = 0
+
+    def revoke(self, name: str, *, lasting: float = 600) -> None:
+        self.last += 1
+        until = self.began + timedelta(seconds=lasting)
+        self.rows.append(Revocation(self.last, Target("token", name), "", "operator", self.began, until))
+
+    async def head(self) -> int:
+        self.looks += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.last
+
+    async def since(self, sequence: int, now: datetime) -> Sequence[Revocation]:
+        return [row for row in self.rows if row.sequence > sequence and row.expires_at > now]
+
+
+class Replica:
+    """A feed over that source, and what it keeps."""
+
+    def __init__(self) -> None:
+        self.source = Source()
+        self.clock = ManualClock(self.source.began)
+        self.view = RevocationView(SystemClock(), max_silence=0.3)
+        self.version = "set-1"
+        self.refreshed, self.unusable = 0, False
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.feed = PolledInvalidationFeed(
+            self.source,  # type: ignore[arg-type]
+            self.view,
+            self.clock,
+            Log("authz", level="error"),
+            policy_set_version=lambda: self.version,
+            refresh=self._refresh,
+            interval=0.02,
+        )
+
+    async def _refresh(self) -> None:
+        await self.ready.wait()
+        if self.unusable:
+            raise MeshError(Reason.POLICY_INVALID)
+        self.refreshed += 1
+        self.version = f"set-{self.source.last}"
+
+    def refuses(self, name: str) -> bool:
+        return self.view.refuses(Descent(frozenset({f"token:{name}"})))
+
+
+@pytest.fixture
+async def replica() -> AsyncIterator[Replica]:
+    made = Replica()
+    made.source.revoke("first")
+    await made.feed.start()
+    yield made
+    await made.feed.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (the view tells nobody)
+            await asyncio.sleep(0.005)
+
+
+async def heard(watch: Any, wanted: Callable[[Invalidation], object]) -> Invalidation:
+    async with asyncio.timeout(10):
+        async for word in watch:
+            if wanted(word):
+                return word  # type: ignore[no-any-return]
+    raise AssertionError("the watch ended")
+
+
+def names(word: Invalidation) -> list[str]:
+    return [one.target.value for one in word.revocations]
+
+
+async def test_a_watch_begins_with_a_snapshot_and_every_look_is_told(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    first = await anext(watch)
+    assert (first.snapshot, names(first), first.policy_set_version) == (True, ["first"], "set-1")
+    looks = replica.source.looks
+    quiet = await anext(watch)
+    assert (quiet.snapshot, names(quiet)) == (False, [])
+    assert replica.source.looks > looks
+    replica.source.revoke("second")
+    told = await heard(watch, lambda word: word.revocations)
+    # Whoever is told of the change is told of policies that are already asked here.
+    assert (names(told), told.policy_set_version, told.sequence) == (["second"], "set-2", 2)
+    assert replica.refuses("second")
+
+
+async def test_whoever_was_slow_misses_nothing(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    for name in ("second", "third"):
+        replica.source.revoke(name)
+        await until(lambda: replica.refuses(name))  # noqa: B023
+    assert names(await anext(watch)) == ["second", "third"]
+
+
+async def test_a_look_that_fails_is_not_told_and_in_the_end_nothing_is_believed(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    assert replica.view.believed()
+    replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    looks = replica.source.looks
+    waiting = asyncio.ensure_future(heard(watch, lambda word: word.revocations))
+    await until(lambda: not replica.view.believed())
+    assert replica.source.looks > looks + 1
+    assert not waiting.done()
+    replica.source.revoke("meanwhile")
+    replica.source.failure = None
+    assert names(await waiting) == ["meanwhile"]
+    assert replica.view.believed()
+
+
+async def test_a_revocation_does_not_wait_for_policies_that_take_long_to_be_ready(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    replica.ready.clear()
+    replica.source.revoke("second")
+    told = await heard(watch, lambda word: word.revocations)
+    assert (names(told), replica.refuses("second"), replica.refreshed) == (["second"], True, 1)
+    # Those that are wanted after these are followed too.
+    replica.source.revoke("third")
+    assert names(await heard(watch, lambda word: word.revocations)) == ["third"]
+    replica.ready.set()
+    await heard(watch, lambda word: word.policy_set_version == "set-3")
+    assert replica.view.believed()
+
+
+async def test_policies_that_cannot_follow_leave_nothing_to_be_told(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    replica.unusable = True
+    replica.source.revoke("second")
+    waiting = asyncio.ensure_future(heard(watch, lambda word: word.revocations))
+    await until(lambda: replica.refuses("second") and not replica.view.believed())
+    assert not waiting.done()
+    replica.unusable = False
+    assert names(await waiting) == ["second"]
+
+
+async def test_whoever_comes_while_the_feed_cannot_be_read_is_told_nothing_until_it_can(replica: Replica) -> None:
+    replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
+    looks = replica.source.looks
+    # Whoever follows comes back whenever it hears nothing: what is told then must not be older than its coming.
+    coming = [asyncio.ensure_future(anext(replica.feed.watch())) for _ in range(3)]
+    await until(lambda: replica.source.looks > looks + 3 and not replica.view.believed())
+    assert not any(one.done() for one in coming)
+    replica.source.revoke("meanwhile")
+    replica.source.failure = None
+    assert [names(await one) for one in coming] == [["first", "meanwhile"]] * 3
+
+
+async def test_whoever_comes_when_the_replica_is_about_to_end_is_sent_away(replica: Replica) -> None:
+    replica.feed.end()
+    with pytest.raises(MeshError) as caught:
+        await anext(replica.feed.watch())
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+async def test_a_revocation_returns_when_this_replica_keeps_to_it(replica: Replica) -> None:
+    replica.source.revoke("second")
+    await replica.feed.reached(2)
+    assert replica.refuses("second")
+
+
+async def test_another_history_is_told_from_its_beginning(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    replica.source.revoke("second")
+    await heard(watch, lambda word: "second" in names(word))
+    replica.source.rows, replica.source.last = [], 0
+    replica.source.revoke("other")
+    told = await heard(watch, lambda word: word.snapshot)
+    assert names(told) == ["other"]
+    assert replica.refuses("other")
+    assert not replica.refuses("first")
+
+
+async def test_what_is_over_is_not_told_any_more(replica: Replica) -> None:
+    replica.source.revoke("short", lasting=100)
+    await until(lambda: replica.refuses("short"))
+    replica.clock.advance(101)
+    replica.source.revoke("later")
+    await until(lambda: replica.refuses("later"))
+    assert names(await anext(replica.feed.watch())) == ["first", "later"]
+
+
+async def test_watchers_are_sent_away_when_the_replica_ends(replica: Replica) -> None:
+    watch = replica.feed.watch()
+    await anext(watch)
+    replica.feed.end()
+    with pytest.raises(MeshError) as caught:
+        await heard(watch, lambda word: False)
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

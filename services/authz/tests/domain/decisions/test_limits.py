@@ -1,0 +1,158 @@
+"""What may be spent: how rules are read, whom they bound, and which budgets a call is counted against."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from libs.common.auth.identity import Ancestor, Authority, Budget, Grant
+from services.authz.convert.authz import decision_message
+from services.authz.domain.decisions.limits import LimitsError, limits_for, parse_limits, price_of
+from services.authz.domain.model import Deny, Limit, Verdict
+from services.authz.tests.deciding import Engine, caller_with, check_over, mail
+
+RULE = {"id": "r", "window_seconds": 60, "calls": 5}
+
+
+def limits_of(*rules: dict[str, Any], prices: Any = ()) -> Any:
+    return parse_limits(json.dumps({"limits": list(rules), "prices": list(prices)}))
+
+
+def test_without_rules_and_budgets_nothing_is_counted() -> None:
+    assert limits_for(parse_limits("{}"), caller_with(), mail()) == ()
+    assert price_of(parse_limits("{}"), mail()) == 0
+
+
+@pytest.mark.parametrize(
+    ("per", "bucket"),
+    [
+        ([], "limit:r"),
+        (["caller"], "limit:r/caller:did:web:a"),
+        (["tool"], "limit:r/tool:acme.send_email"),
+        (["tenant", "tool"], "limit:r/tenant:t/tool:acme.send_email"),
+        (["agent", "session"], "limit:r/agent:did:web:bot/session:t/s"),
+    ],
+)
+def test_what_counts_together(per: list[str], bucket: str) -> None:
+    caller = caller_with(tenant="t", agent="did:web:bot")
+    [limit] = limits_for(limits_of({**RULE, "per": per}), caller, mail(session_id="s"))
+    assert limit == Limit(bucket, window_seconds=60, max_calls=5, source="r")
+
+
+def test_sessions_of_two_tenants_are_two_whatever_they_are_called() -> None:
+    rules = limits_of({**RULE, "per": ["session"]})
+    named = [("t", "s"), ("u", "s"), ("", "t/s"), ("t/s", ""), ("t", "/s"), ("t/", "s")]
+    buckets = [limits_for(rules, caller_with(tenant=tenant), mail(session_id=session)) for tenant, session in named]
+    assert len(set(buckets)) == len(named)
+
+
+@pytest.mark.parametrize(
+    ("whom", "bound"),
+    [
+        ({"tools": ["acme.*"]}, True),
+        ({"tools": ["send_email"]}, False),
+        ({"tools": ["echo", "*"]}, True),
+        ({"callers": ["did:web:*"]}, True),
+        ({"callers": ["did:web"]}, False),
+        ({"callers": ["*:a", "x"]}, True),
+        ({"callers": ["did:*b"]}, False),
+        # Everything but the asterisk stands for itself.
+        ({"callers": ["did.web.a"]}, False),
+        ({"callers": ["did:web:[a]"]}, False),
+        ({"tenants": ["t"], "agents": ["did:web:bot*"]}, True),
+        ({"tenants": ["t"], "agents": ["nobody"]}, False),
+    ],
+)
+def test_whom_a_rule_bounds(whom: dict[str, Any], bound: bool) -> None:
+    caller = caller_with(tenant="t", agent="did:web:bot1")
+    assert bool(limits_for(limits_of({**RULE, **whom}), caller, mail())) is bound
+
+
+def test_a_pattern_of_many_wildcards_is_matched_in_linear_time() -> None:
+    rule = {**RULE, "callers": ["*a" * 200 + "b"]}
+    assert limits_for(limits_of(rule), caller_with(subject="a" * 500), mail()) == ()
+
+
+def test_the_first_price_that_matches_holds() -> None:
+    prices = [
+        {"tools": ["echo"], "cost_micros": 1},
+        {"tools": ["acme.*"], "cost_micros": 7},
+        {"tools": ["*"], "cost_micros": 9},
+    ]
+    assert price_of(limits_of(prices=prices), mail()) == 7
+
+
+def test_a_token_and_everyone_it_comes_from_pay() -> None:
+    def ancestor(token_id: str, budget: Budget) -> Ancestor:
+        authority = Authority(subject="did:web:a", tier="user", budget=budget, expires_at=900)
+        return Ancestor("did:web:a", token_id, "k", 0, authority)
+
+    lineage = (ancestor("root", Budget(calls=9, running_ms=1500)), ancestor("middle", Budget()))
+    caller = caller_with(lineage=lineage, budget=Budget(calls=2, cost_micros=0), expires_at=500.0)
+    assert limits_for(parse_limits("{}"), caller, mail()) == (
+        Limit("token:root", max_calls=9, max_running_seconds=1.5, expires_at=900, source="token:root"),
+        Limit("token:t1", max_calls=2, max_cost_micros=0, expires_at=500, source="token:t1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "rule"),
+    [
+        ("{", 1, "syntax"),
+        ('{"limits": [\n  {"id": "a",}\n]}', 2, "syntax"),
+        ('{"a": 1, "a": 2}', 1, "syntax"),
+        ('{"limits": NaN}', 1, "syntax"),
+        ("[]", 1, "type"),
+        ('{"limit": []}', 1, "unknown"),
+        ('{"limits": {}}', 1, "type"),
+        ('{"limits": [\n\n 5]}', 3, "type"),
+        ('{"prices": [{"tools": ["*"], "cost_micros": 1},\n{"tools": ["*"]}]}', 2, "required"),
+        ('{"prices": [{"tools": [], "cost_micros": 1}]}', 1, "type"),
+        ('{"prices": [\n{"tools": ["*"], "cost_micros": 1}],\n"limits": [\n{"id": "a", "concurrent": -1}]}', 4, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1},\n{"id": "a", "concurrent": 1}]}', 2, "unique"),
+        ('{"limits": [{"id": "a"}]}', 1, "required"),
+        ('{"limits": [{"concurrent": 1}]}', 1, "required"),
+        ('{"limits": [{"id": "a", "calls": 1}]}', 1, "required"),
+        ('{"limits": [{"id": "a", "concurrent": true}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1.5}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 9007199254740992}]}', 1, "type"),
+        ('{"limits": [{"id": "A b", "concurrent": 1}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "calls": 1, "window_seconds": 0}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "per": ["caller", "caller"]}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "per": ["moon"]}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "tools": ["A*"]}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "callers": "x"}]}', 1, "type"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "window": 5}]}', 1, "unknown"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place(text: str, line: int, rule: str) -> None:
+    with pytest.raises(LimitsError) as caught:
+        parse_limits(text)
+    problem = caught.value.problems[-1]
+    assert (problem.line, problem.rule) == (line, rule)
+    assert problem.column >= 1
+
+
+def test_everything_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(LimitsError) as caught:
+        parse_limits('{"limits": [{"id": "a", "calls": -1, "x": 1}, 5], "y": 1}')
+    assert {problem.rule for problem in caught.value.problems} == {"unknown", "type", "required"}
+
+
+async def test_an_allowed_call_carries_what_must_be_counted() -> None:
+    limits = limits_of({**RULE, "concurrent": 2}, prices=[{"tools": ["*"], "cost_micros": 3}])
+    decision = await check_over(Engine(limits=limits))(caller_with(Grant("*"), budget=Budget(running_ms=250)), mail())
+    told = decision_message(decision)
+    assert [limit.bucket for limit in told.limits] == ["limit:r", "token:t1"]
+    assert (told.limits[0].window.seconds, told.limits[0].max_calls, told.limits[0].max_concurrent) == (60, 5, 2)
+    assert not told.limits[0].HasField("max_cost_micros")
+    assert told.limits[1].max_running_time.ToMilliseconds() == 250
+    assert told.limits[1].HasField("expire_time")
+    assert told.cost_micros == 3
+
+
+async def test_a_denied_call_carries_nothing_to_count() -> None:
+    engine = Engine(verdict=Verdict(Deny(7), ("no",)), limits=limits_of(RULE))  # type: ignore[arg-type]
+    assert (await check_over(engine)(caller_with(Grant("*")), mail())).limits == ()

@@ -1,0 +1,86 @@
+"""A replay of ten thousand decisions under a thousand policies: with progress, and with exactly the flips that were planted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.ids import new_id
+from libs.common.sql.engine import engine_for
+from libs.common.sql.migrate import migrate
+from libs.common.telemetry.log import Log
+from services.authz.adapters.cedar.active_sets import ActiveSets
+from services.authz.adapters.cedar.compiler import compiler_for
+from services.authz.adapters.postgres.decision_journal import DecisionJournal
+from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
+from services.authz.domain.model import Decision
+from services.authz.domain.policies.model import NewSet, Progress
+from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
+from services.authz.tests.adapters.cedar.test_engine import question
+from services.authz.tests.planted import ask, forbid, permit
+from services.authz.wiring import MIGRATIONS, POLICIES
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+QUIET = Log("authz", level="error")
+COMPILER = compiler_for(POLICIES)
+DECISIONS = 10_000
+
+
+@pytest.fixture
+async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
+    engine = engine_for(database("authz"), schema="authz")
+    await migrate(engine, MIGRATIONS, schema="authz")
+    yield engine
+    await engine.dispose()
+
+
+def set_of(*policies: str) -> NewSet:
+    documents = {"a.cedar": "\n".join(policies)}
+    return NewSet(COMPILER.version(documents), documents, len(policies), "", "operator", NOW)
+
+
+@pytest.mark.timeout(180)
+async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEngine) -> None:
+    many = [forbid(f"tenant-{index}", f'principal.tenant == "t{index}"') for index in range(1_000)]
+    before = set_of(permit("open"), forbid("old", 'resource.tags.contains("old")'))
+    after = set_of(
+        permit("open"),
+        forbid("planted", 'resource.tags.contains("planted")'),
+        ask("asked", 'resource.tags.contains("asked")'),
+        *many,
+    )
+    sets = PostgresPolicySets(engine)
+    active, journal = ActiveSets(sets, COMPILER, QUIET), DecisionJournal(engine, QUIET, seal=None)
+    await active.start(before)
+    await sets.put(after)
+    expected = {}
+    chosen = random.Random(7)
+    for index in range(DECISIONS):
+        tag = chosen.choices(["old", "planted", "asked", "plain"], [1, 1, 1, 97])[0]
+        put = question(tags=(tag,), tenant=f"t{index % 5_000 + 990}")
+        verdict = active.current.judge(put)
+        decision = Decision(f"decisions/{new_id()}", verdict, before.version, True, NOW, NOW + timedelta(seconds=60))
+        journal.record(decision, put, frozenset())
+        denied = tag == "planted" or index % 5_000 + 990 < 1_000
+        was, would = (
+            ("deny" if tag == "old" else "allow"),
+            "deny" if denied else "needs_approval" if tag == "asked" else "allow",
+        )
+        if was != would:
+            expected[decision.name] = (was, would)
+        if index % 500 == 0:
+            await asyncio.sleep(0)
+    told: list[Progress] = [each async for each in ReplayPolicySet(sets, active, journal)(2, DECISIONS)]
+    flips = {flip.decision: (flip.before, flip.after) for each in told for flip in each.flips}
+    assert flips == expected
+    assert sum(len(each.flips) for each in told) == len(expected) > 200
+    shown = [each.replayed for each in told]
+    assert shown == sorted(shown)
+    assert len(told) > 10
+    assert (told[0].replayed, told[0].total, told[-1].replayed) == (0, DECISIONS, DECISIONS)
+    assert told[-1].undecidable == 0

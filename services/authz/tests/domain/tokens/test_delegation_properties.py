@@ -1,0 +1,137 @@
+"""However authority is passed on, nobody ends up with any that was not there at the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from libs.common.auth.authority import not_covered
+from libs.common.auth.claims import identity_of
+from libs.common.auth.constraints import ConstraintChecker
+from libs.common.auth.identity import Identity
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.clock import ManualClock
+from services.authz.domain.model import Part
+from services.authz.tests.minting import BOT, Issuer, read
+from services.authz.tests.wishes import Call, Wishes
+
+T = TypeVar("T")
+SATISFIES = ConstraintChecker()
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits, without a loop for each of thousands of examples."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("it waited")
+
+
+def derived(issuer: Issuer, holder: Identity, part: Part, depth: int | None, *, narrow: bool) -> Identity | None:
+    """Pass authority on once, with the code that authz itself runs; None if that was refused."""
+    try:
+        if narrow:
+            return read(run(issuer.narrow(holder, part)))
+        return read(run(issuer.delegate(holder, BOT, part, depth=depth)))
+    except MeshError as refused:
+        if refused.reason not in (Reason.AUTHORITY_EXCEEDED, Reason.TOKEN_EXPIRED):
+            raise
+        return None
+
+
+def chain_of(wishes: Wishes) -> list[Identity]:
+    """Issue a token and pass it on a few times, asking for more and for less, as time goes by."""
+    clock = ManualClock()
+    issuer = Issuer(clock)
+    holders = [read(run(issuer.issue(wishes.root())))]
+    for _ in range(wishes.below(8)):
+        clock.advance(wishes.below(60) / 10)
+        narrow = wishes.chance(0.15)
+        part = wishes.part(holders[-1], narrow=narrow)
+        made = derived(issuer, holders[-1], part, wishes.depth(holders[-1]), narrow=narrow)
+        if made is not None:
+            holders.append(made)
+    return holders
+
+
+def allows(holder: Identity, call: Call, start: float) -> bool:
+    """The rule of use, at the moment of the call."""
+    moment = start + call.offset
+    return holder.not_before <= moment < holder.expires_at and not not_covered(
+        *(holder, call.tool, call.version),
+        arguments=call.arguments,
+        resources=call.resources,
+        closed_world=call.closed_world,
+        satisfies=SATISFIES,
+    )
+
+
+def no_more_than(child: int | None, root: int | None) -> bool:
+    return root is None or (child is not None and child <= root)
+
+
+@settings(max_examples=3000, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_nothing_that_is_derived_may_do_what_its_root_may_not(seed: int) -> None:
+    wishes = Wishes(Random(seed))
+    origin, *holders = chain_of(wishes)
+    event(f"passed on {len(holders)} times")
+    for holder in holders:
+        for call in wishes.calls(holder):
+            if allows(holder, call, origin.not_before):
+                event("a derived token allows a call")
+                assert allows(origin, call, origin.not_before)
+        assert holder.scopes <= origin.scopes
+        assert set(holder.groups) <= set(origin.groups)
+        assert set(holder.audiences) <= set(origin.audiences)
+        assert holder.trust_level <= origin.trust_level
+        assert (holder.subject, holder.tenant) == (origin.subject, origin.tenant)
+        assert origin.not_before <= holder.not_before
+        assert holder.expires_at <= origin.expires_at
+        assert no_more_than(holder.budget.calls, origin.budget.calls)
+        assert no_more_than(holder.budget.cost_micros, origin.budget.cost_micros)
+        assert no_more_than(holder.budget.running_ms, origin.budget.running_ms)
+        assert holder.depth < origin.depth
+        assert origin.session_id in ("", holder.session_id)
+        assert bool(holder.confirmation) or not origin.confirmation
+        assert holder.root_token_id == origin.token_id
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_what_grew_anywhere_in_the_chain_is_refused_on_use_whoever_signed_it(seed: int) -> None:
+    wishes = Wishes(Random(seed))
+    holders = chain_of(wishes)
+    claims = holders[-1].claims
+    if not claims.get("line"):
+        return
+    place = wishes.below(len(claims["line"]))
+    older = claims["line"][place]
+    grown: dict[str, Any] = {
+        "exp": older["exp"] + 1,
+        "nbf": older["nbf"] - 1,
+        "scope": "r w x y",
+        "trust": 100,
+        "depth": 8,
+        "tenant": "elsewhere",
+        "tier": "user",
+        "aud": ["toolmesh", "other", "third"],
+        "sub": "did:web:toolmesh.local:users:eve",
+    }
+    for name, value in grown.items():
+        line = [dict(entry) for entry in claims["line"]]
+        spoiled = {**claims, "line": line}
+        younger = line[place + 1] if place + 1 < len(line) else spoiled
+        younger[name] = value
+        with pytest.raises(MeshError) as caught:
+            identity_of(spoiled, "plain")
+        # Whoever spoils a name in the middle also breaks what the chain says of it.
+        assert caught.value.reason in (Reason.AUTHORITY_EXCEEDED, Reason.TOKEN_MALFORMED)
+        if younger is spoiled:
+            assert caught.value.reason is Reason.AUTHORITY_EXCEEDED

@@ -1,0 +1,42 @@
+"""Introspection blames the token only for what the token did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from libs.common.auth.identity import Identity
+from libs.common.errors import MeshError, Reason
+from services.authz.domain.tokens.introspect_token import ABOUT_THE_TOKEN, IntrospectToken
+
+CLAIMS = {"sub": "did:web:a", "jti": "1"}
+
+
+@dataclass
+class Reader:
+    """A TokenReader that answers or fails as told."""
+
+    fails_with: Reason | None = None
+
+    async def verify(self, token: str) -> Identity:
+        if self.fails_with is not None:
+            raise MeshError(self.fails_with)
+        return Identity("did:web:a", "1", 0.0, claims=CLAIMS)
+
+
+async def test_a_good_token_is_shown_with_its_claims() -> None:
+    found = await IntrospectToken(Reader())("good")
+    assert (found.claims, found.error_code) == (CLAIMS, "")
+
+
+@pytest.mark.parametrize("reason", sorted(ABOUT_THE_TOKEN))
+async def test_a_bad_token_is_answered_with_the_code_that_a_call_would_meet(reason: Reason) -> None:
+    found = await IntrospectToken(Reader(reason))("bad")
+    assert (found.claims, found.error_code) == (None, f"E{reason.value}")
+
+
+async def test_a_failure_that_is_not_the_tokens_is_not_held_against_it() -> None:
+    with pytest.raises(MeshError) as caught:
+        await IntrospectToken(Reader(Reason.SERVICE_UNAVAILABLE))("unknown")
+    assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

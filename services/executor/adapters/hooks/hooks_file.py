@@ -1,0 +1,196 @@
+"""The hooks that a deployment declares in one JSON file: a list of objects, each a hook.
+
+Everything about them is checked when the process starts, and every problem is named at once: plugins are loaded, secrets and
+certificates are read, patterns and addresses are looked at. Only whether a server answers shows when it is asked.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from libs.common.errors import MeshError
+from libs.common.json.jsonio import parse
+from libs.common.runtime.clock import Clock
+from libs.common.runtime.settings import SettingsError
+from libs.common.telemetry.log import Log
+from services.executor.adapters.hooks.plugin import Plugin, load
+from services.executor.adapters.hooks.webhook import Endpoint, Webhook
+from services.executor.domain.hooks.hooks import MAX_HOOKS, Hook, Hooks, Phase
+
+VARIABLE = "TOOLMESH_HOOKS"
+MAX_ANSWER_BYTES = 64 * 1024
+MAX_FILE_BYTES = 256 * 1024
+_SHORTEST_SECRET = 16
+_LONGEST_TIMEOUT_MS = 60_000
+_DEFAULT_TIMEOUT_MS = 1000
+_LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_PATTERN = re.compile(r"[a-z0-9_.*-]{1,320}")
+_ENTRY_POINT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_COMMON = {"name", "phase", "tools", "kind", "timeout_ms", "on_error", "may_change_input", "sees_sensitive"}
+_KINDS = {"webhook": {"url", "secret_file", "ca_file"}, "plugin": {"entry_point"}}
+
+
+class HookBook:
+    """Declared hooks, ready to be asked."""
+
+    def __init__(self, hooks: Sequence[Hook] = (), respondents: Sequence[Plugin | Webhook] = ()) -> None:
+        self._hooks, self._respondents = tuple(hooks), tuple(respondents)
+
+    def __str__(self) -> str:
+        return " ".join(f"{hook.phase}:{hook.name}" for hook in self._hooks) or "none"
+
+    def open(self, clock: Clock, log: Log) -> Hooks:
+        """Return them as the domain asks them."""
+        for respondent in self._respondents:
+            respondent.attach(log)
+        return Hooks(self._hooks, clock)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for respondent in self._respondents:
+            await respondent.close()
+
+
+def hooks_file(path: Path | None) -> HookBook:
+    """Return the hooks that a file declares, or none without one. Raises SettingsError with everything that is wrong."""
+    if path is None:
+        return HookBook()
+    try:
+        declared = parse(path.read_bytes(), max_bytes=MAX_FILE_BYTES)
+    except OSError:
+        raise SettingsError([f"{VARIABLE}: the file cannot be read"]) from None
+    except MeshError as error:
+        raise SettingsError([f"{VARIABLE}: not JSON: {error.message}"]) from None
+    return read_hooks(declared)
+
+
+def read_hooks(declared: Any) -> HookBook:
+    """Return the hooks that a document declares. Raises SettingsError with everything that is wrong."""
+    if not isinstance(declared, list) or len(declared) > MAX_HOOKS:
+        raise SettingsError([f"{VARIABLE}: not a list of at most {MAX_HOOKS} hooks"])
+    entries = [_Entry(place, each) for place, each in enumerate(declared)]
+    problems = [problem for entry in entries for problem in entry.problems]
+    names = [entry.name for entry in entries]
+    problems += [f"{name}: the name is taken" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if problems:
+        raise SettingsError([f"{VARIABLE}: {problem}" for problem in problems])
+    return HookBook([entry.hook() for entry in entries], [entry.respondent for entry in entries])
+
+
+class _Entry:
+    """One hook of the file: what is wrong with it, and the hook if that is nothing."""
+
+    respondent: Plugin | Webhook
+
+    def __init__(self, place: int, declared: Any) -> None:
+        self._fields: dict[str, Any] = declared if isinstance(declared, dict) else {}
+        name = self._fields.get("name")
+        self.name = name if isinstance(name, str) and _NAME.fullmatch(name) else f"hook {place}"
+        found = self._check() if isinstance(declared, dict) else iter(["is not an object"])
+        self.problems = [f"{self.name}: {problem}" for problem in found]
+
+    def hook(self) -> Hook:
+        """Return the hook; only where there are no problems."""
+        fields = self._fields
+        return Hook(
+            name=self.name,
+            phase=Phase(fields["phase"]),
+            tools=tuple(fields["tools"]),
+            timeout=fields.get("timeout_ms", _DEFAULT_TIMEOUT_MS) / 1000,
+            respondent=self.respondent,
+            fails_open=self._on_error() == "open",
+            may_change_input=fields.get("may_change_input", False),
+            sees_sensitive=fields.get("sees_sensitive", False),
+        )
+
+    def _check(self) -> Iterator[str]:
+        fields, phase, kind = self._fields, self._fields.get("phase"), self._fields.get("kind")
+        if fields.get("name") != self.name:
+            yield "name is not lower-case letters, digits, dots, dashes and underscores"
+        if phase not in list(Phase):
+            yield "phase is not pre, approval, post or failure"
+        yield from self._check_tools(fields.get("tools"))
+        timeout = fields.get("timeout_ms", _DEFAULT_TIMEOUT_MS)
+        if type(timeout) is not int or not 1 <= timeout <= _LONGEST_TIMEOUT_MS:
+            yield f"timeout_ms is not a whole number between 1 and {_LONGEST_TIMEOUT_MS}"
+        if self._on_error() not in ("closed", "open"):
+            yield "on_error is not closed or open"
+        for name in ("may_change_input", "sees_sensitive"):
+            if not isinstance(fields.get(name, False), bool):
+                yield f"{name} is not true or false"
+        if phase == Phase.FAILURE and self._on_error() == "closed":
+            yield "on_error is closed, but a call that failed has nothing to go on with"
+        if phase != Phase.PRE and fields.get("may_change_input"):
+            yield "may_change_input is for the phase pre"
+        if not isinstance(kind, str) or kind not in _KINDS:
+            yield "kind is not webhook or plugin"
+            return
+        if unknown := sorted(fields.keys() - _COMMON - _KINDS[kind]):
+            yield f"a {kind} has no {', '.join(unknown)}"
+        yield from self._check_plugin() if kind == "plugin" else self._check_webhook()
+
+    def _on_error(self) -> Any:
+        return self._fields.get("on_error", "open" if self._fields.get("phase") == Phase.FAILURE else "closed")
+
+    def _check_tools(self, tools: Any) -> Iterator[str]:
+        if not isinstance(tools, list) or not tools:
+            yield "tools is not a list of patterns"
+        elif not all(isinstance(each, str) and _PATTERN.fullmatch(each) for each in tools):
+            yield "tools holds what is no pattern of a qualified name, such as `core.*`"
+
+    def _check_plugin(self) -> Iterator[str]:
+        entry_point = self._fields.get("entry_point")
+        if not isinstance(entry_point, str) or not _ENTRY_POINT.fullmatch(entry_point):
+            yield "entry_point is not module:function"
+            return
+        try:
+            self.respondent = Plugin(self.name, load(entry_point), max_bytes=MAX_ANSWER_BYTES)
+        except ValueError as error:
+            yield f"entry_point {error}"
+
+    def _check_webhook(self) -> Iterator[str]:
+        url, secret, trust = self._fields.get("url"), b"", None
+        if not isinstance(url, str) or not _is_askable(url):
+            yield "url is not an https:// URL without credentials, or an http:// one of this machine"
+        if "secret_file" in self._fields:
+            secret = _contents(self._fields["secret_file"]).strip()
+            if len(secret) < _SHORTEST_SECRET:
+                yield f"secret_file does not hold at least {_SHORTEST_SECRET} bytes"
+        if "ca_file" in self._fields:
+            try:
+                trust = _trusting(_contents(self._fields["ca_file"]))
+            except (ssl.SSLError, ValueError):
+                yield "ca_file does not hold PEM certificates"
+        self.respondent = Webhook(self.name, Endpoint(str(url), secret, trust), max_bytes=MAX_ANSWER_BYTES)
+
+
+def _trusting(certificates: bytes) -> ssl.SSLContext:
+    """A context that believes these certificates. From nothing, one would be made that believes whatever this machine does."""
+    if not certificates.strip():
+        raise ValueError("there are no certificates")
+    return ssl.create_default_context(cadata=certificates.decode("ascii"))
+
+
+def _contents(path: Any) -> bytes:
+    """What a file holds; nothing, if it cannot be read."""
+    try:
+        return Path(path).read_bytes() if isinstance(path, str) else b""
+    except OSError:
+        return b""
+
+
+def _is_askable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    plain = parts.scheme == "http" and host in _LOCAL_HOSTS
+    named = bool(host) and parts.username is None and parts.password is None and not parts.fragment
+    return named and url.isascii() and url.isprintable() and " " not in url and (parts.scheme == "https" or plain)

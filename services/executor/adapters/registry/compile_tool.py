@@ -1,0 +1,198 @@
+"""Registered versions as the executor needs them: compiled, with everything the warm path reads worked out before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+from google.protobuf.duration_pb2 import Duration
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+from toolmesh.registry.v1 import tool_version_pb2 as vpb
+
+from libs.authz_client.tool_attributes import trust_in
+from libs.common.errors import MeshError
+from libs.common.semver import Version
+from libs.common.tool_names import ToolName, split_version_name
+from services.executor.adapters.registry.compile_arguments import intake_of
+from services.executor.adapters.registry.json_schema import (
+    SchemaError,
+    defaults_of,
+    input_contract,
+    output_contract,
+    resources_of,
+)
+from services.executor.adapters.registry.manifest_profiles import confinement_of, placement_of, rendering_of
+from services.executor.domain.deadlines import CLASS_SECONDS
+from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
+
+# What fits into one message of the mesh beside its envelope.
+MAX_RESULT_BYTES = 3 * 1024 * 1024
+MIN_WINDOW_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One registered version: its state, and the compiled tool unless its schemas cannot be compiled."""
+
+    name: str
+    tool_name: ToolName
+    version: Version
+    digest: str
+    state: str
+    """Without prefix: `AVAILABLE`, `DEPRECATED`, `SUNSET`, ..."""
+    state_reason: str
+    sunset_at: float | None
+    successor: str
+    aliases: tuple[str, ...]
+    tool: Tool | None
+
+
+def entry_of(version: vpb.ToolVersion, known: Entry | None = None) -> Entry:
+    """Compile a version. One that is known with the same digest only changed its state, so its schemas are reused."""
+    tool_name, number = split_version_name(version.name)
+    deprecation = _deprecation(version)
+    if known is not None and known.digest == version.digest:
+        tool = None if known.tool is None else replace(known.tool, deprecation=deprecation, deferred=_deferred(version))
+    else:
+        tool = _compiled(version, tool_name, number, deprecation)
+    sunset = deprecation.sunset_time if deprecation else None
+    return Entry(
+        name=version.name,
+        tool_name=tool_name,
+        version=Version.parse(number),
+        digest=version.digest,
+        state=vpb.LifecycleState.Name(version.state).removeprefix("LIFECYCLE_STATE_"),
+        state_reason=version.state_reason,
+        sunset_at=sunset.timestamp() if sunset else None,
+        successor=version.deprecation.successor,
+        aliases=_aliases(version),
+        tool=tool,
+    )
+
+
+def _compiled(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool | None:
+    try:
+        return _tool(version, name, number, deprecation)
+    except (SchemaError, MeshError, ValueError):
+        # Known, and not to be called: the registry's own admission should never have let it in.
+        return None
+
+
+def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool:
+    manifest = version.manifest
+    mutation = Mutation(mpb.MutationClass.Name(manifest.mutation_class).removeprefix("MUTATION_CLASS_").lower())
+    timeout_class = _timeout_class(manifest.execution)
+    confinement = confinement_of(manifest)
+    return Tool(
+        name=version.name,
+        qualified=name.qualified,
+        version=number,
+        digest=version.digest,
+        mutation=mutation,
+        timeout_class=timeout_class,
+        own_limit=_own_limit(manifest.execution, timeout_class),
+        window=max(_seconds(manifest.idempotency.window), 2 * CLASS_SECONDS[timeout_class], MIN_WINDOW_SECONDS),
+        runner=mpb.RunnerKind.Name(manifest.execution.runner).removeprefix("RUNNER_KIND_").lower(),
+        entry_point=manifest.execution.entry_point,
+        input=input_contract(manifest.input.schema, manifest.input.sensitive_fields),
+        output=output_contract(manifest.output.schema, manifest.output.sensitive_fields),
+        max_result_bytes=min(manifest.output.max_inline_bytes or MAX_RESULT_BYTES, MAX_RESULT_BYTES),
+        defaults=defaults_of(manifest.input.schema) if _fills_defaults(manifest) else (),
+        key_required=_key_required(manifest, mutation),
+        repeatable=_repeatable(manifest, mutation),
+        summarized=manifest.observability.audit_detail == mpb.AUDIT_DETAIL_SUMMARY,
+        required_scopes=tuple(manifest.permission.required_scopes),
+        required_permissions=tuple(manifest.permission.required_permissions),
+        tags=tuple(manifest.tags),
+        approval_always=manifest.permission.approval == mpb.APPROVAL_REQUIREMENT_ALWAYS,
+        impact_scope=manifest.permission.impact_scope,
+        closed_world=manifest.interface.safety.closed_world,
+        trust=trust_in(manifest),
+        result_labels=tuple(manifest.permission.result_labels),
+        resources=resources_of(manifest.input.schema),
+        side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),
+        deprecation=deprecation,
+        deferred=_deferred(version),
+        coerces=_fills_defaults(manifest),
+        hooks_may_change=manifest.input.mutation_policy == mpb.INPUT_MUTATION_POLICY_HOOKS,
+        internal_only=tuple(manifest.input.internal_only_fields),
+        checks=tuple(manifest.interface.semantic_checks),
+        matchers=tuple(_matcher(each) for each in manifest.interface.permission_matchers),
+        effects=tuple(Effect(effect.resource, _operation(effect)) for effect in manifest.side_effects),
+        uncertain=_uncertain(manifest, mutation),
+        status_tool=manifest.idempotency.status_tool,
+        compensation=manifest.compensation_tool,
+        dry_run=manifest.dry_run_supported,
+        cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
+        persists=not manifest.output.persistence_opt_out,
+        intake=intake_of(manifest, confinement),
+        confinement=confinement,
+        placement=placement_of(manifest),
+        rendering=rendering_of(manifest),
+    )
+
+
+def _deferred(version: vpb.ToolVersion) -> bool:
+    return version.state == vpb.LIFECYCLE_STATE_DEFERRED
+
+
+def _timeout_class(execution: mpb.ExecutionProfile) -> TimeoutClass:
+    return TimeoutClass(mpb.TimeoutClass.Name(execution.timeout_class).removeprefix("TIMEOUT_CLASS_").lower())
+
+
+def _own_limit(execution: mpb.ExecutionProfile, timeout_class: TimeoutClass) -> float:
+    named = [_seconds(limit) for limit in (execution.timeout_default, execution.timeout_max)]
+    return min([CLASS_SECONDS[timeout_class], *(limit for limit in named if limit > 0)])
+
+
+def _fills_defaults(manifest: mpb.ToolManifest) -> bool:
+    """Nobody changes arguments unless the manifest says that the mesh may."""
+    return manifest.input.mutation_policy in (mpb.INPUT_MUTATION_POLICY_DEFAULTS, mpb.INPUT_MUTATION_POLICY_HOOKS)
+
+
+def _key_required(manifest: mpb.ToolManifest, mutation: Mutation) -> bool:
+    mode = manifest.idempotency.mode
+    unsaid = mode == mpb.IDEMPOTENCY_MODE_UNSPECIFIED and mutation is not Mutation.READ_ONLY
+    return unsaid or mode == mpb.IDEMPOTENCY_MODE_KEY_REQUIRED
+
+
+def _repeatable(manifest: mpb.ToolManifest, mutation: Mutation) -> bool:
+    rule = manifest.idempotency.uncertain_outcome
+    return mutation is Mutation.READ_ONLY or rule == mpb.UNCERTAIN_OUTCOME_RULE_REPEAT
+
+
+def _uncertain(manifest: mpb.ToolManifest, mutation: Mutation) -> UncertainOutcome:
+    if _repeatable(manifest, mutation):
+        return UncertainOutcome.REPEAT
+    asks = manifest.idempotency.uncertain_outcome == mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS
+    return UncertainOutcome.QUERY_STATUS if asks and manifest.idempotency.status_tool else UncertainOutcome.FAIL
+
+
+def _matcher(matcher: mpb.PermissionMatcher) -> tuple[str, str]:
+    target = mpb.MatchTarget.Name(matcher.target).removeprefix("MATCH_TARGET_").lower()
+    return target, matcher.argument_pointer
+
+
+def _side_effect(effect: mpb.SideEffect) -> str:
+    return f"{_operation(effect)} {effect.resource}"
+
+
+def _operation(effect: mpb.SideEffect) -> str:
+    return mpb.SideEffectOperation.Name(effect.operation).removeprefix("SIDE_EFFECT_OPERATION_").lower()
+
+
+def _deprecation(version: vpb.ToolVersion) -> Deprecation | None:
+    if not version.HasField("deprecation"):
+        return None
+    found = version.deprecation
+    sunset = found.sunset_time.ToDatetime(tzinfo=UTC) if found.HasField("sunset_time") else None
+    return Deprecation(sunset, found.successor, found.migration_guide_url)
+
+
+def _aliases(version: vpb.ToolVersion) -> tuple[str, ...]:
+    """What leads to the tool as of now; what a manifest named may have moved since."""
+    return tuple(version.aliases.tool_ids if version.HasField("aliases") else version.manifest.aliases)
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9

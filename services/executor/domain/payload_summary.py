@@ -1,0 +1,29 @@
+"""How evidence shows arguments and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libs.common.json.canonical import canonical, digest_bytes
+from libs.common.redaction.declared import Declared
+from libs.common.redaction.scanner import Scanner
+from services.executor.domain.model import Payload
+from services.executor.domain.tool import Contract, Tool
+
+SUMMARY_BYTES = 4096
+# Twice what a summary can hold: much of a longer value would have to be secret for the rest to fit.
+EXAMINED_BYTES = 2 * SUMMARY_BYTES
+
+
+def describe(value: Any, contract: Contract, tool: Tool, scanner: Scanner) -> Payload:
+    """Return how evidence shows a value: its digest, and where the tool wants it a bounded summary without secrets."""
+    form = canonical(value)
+    summary = _summary(value, form, contract.declared, scanner) if tool.summarized else b""
+    return Payload(digest_bytes(form), summary)
+
+
+def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanner) -> bytes:
+    shown = form
+    if len(form) <= EXAMINED_BYTES and (declared is not None or scanner.suspects(form.decode())):
+        shown = canonical(scanner.value(value, declared).value)
+    return shown if len(shown) <= SUMMARY_BYTES else canonical({"truncated": True, "size_bytes": len(shown)})

@@ -1,0 +1,407 @@
+"""Outcomes that wait for the log: kept in PostgreSQL, delivered in order by one replica at a time, and stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.errors import MeshError, Reason
+from libs.common.ids import new_id
+from libs.common.runtime.settings import Address
+from libs.common.sql.engine import engine_for
+from libs.common.telemetry.log import Log
+from services.executor.adapters.audit.durable_trail import DurableTrail
+from services.executor.adapters.audit.outbox import Outbox
+from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.stream import AuditStream
+from services.executor.domain.model import Record
+from services.executor.tests.peers import AuditPeer, serving
+from services.executor.tests.samples import a_record
+from services.executor.tests.waiting import until
+
+NOWHERE = Address("127.0.0.1", 1)
+
+
+class WatchedOutbox(Outbox):
+    """Counts how often it was about to deliver something."""
+
+    rounds = 0
+
+    async def _deliver_some(self) -> bool:
+        self.rounds += 1
+        return await super()._deliver_some()
+
+
+@dataclass
+class Replica:
+    """One executor's way to the log."""
+
+    stream: AuditStream
+    outbox: WatchedOutbox
+    trail: DurableTrail
+
+    async def die(self) -> None:
+        """End like a killed process: nothing is sent, kept or given back."""
+        for task in (self.stream._running, self.outbox._delivering):
+            assert task is not None
+            task.cancel()
+            await asyncio.wait([task])
+
+
+MakeReplica = Callable[..., Any]
+
+
+@pytest.fixture
+async def replica(
+    engines: tuple[AsyncEngine, AsyncEngine], reach: Callable[..., Any], quiet: Log
+) -> AsyncIterator[MakeReplica]:
+    """Return a factory of started trails on one database: `await replica(address, which=0, lease=...)`."""
+    made: list[Replica] = []
+
+    async def start(address: Address, *, which: int = 0, ack_seconds: float = 15.0, **changes: Any) -> Replica:
+        writer = RecordWriter(f"e-{which}")
+        options = {"owner": new_id(), "poll": 0.05, "lease": 0.4, **changes}
+        outbox = WatchedOutbox(engines[which], writer, quiet, **options)
+        stream = AuditStream(
+            await reach("audit", address),
+            writer,
+            quiet,
+            active=lambda: 1,
+            settled=outbox.settled,
+            ack_seconds=ack_seconds,
+        )
+        outbox.attach(stream)
+        trail = DurableTrail(stream, outbox, quiet)
+        await trail.start()
+        made.append(Replica(stream, outbox, trail))
+        return made[-1]
+
+    yield start
+    for one in made:
+        await one.die()
+
+
+async def waiting(engine: AsyncEngine) -> list[str]:
+    async with engine.begin() as connection:
+        found = await connection.execute(text("select record_id from outbox order by sequence"))
+        return [row.record_id for row in found]
+
+
+async def left(engine: AsyncEngine, expected: list[str]) -> None:
+    """Return once exactly these wait."""
+    async with asyncio.timeout(20):
+        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table tells nobody when it changes)
+            await asyncio.sleep(0.01)
+
+
+def outcomes(count: int) -> list[Record]:
+    return [a_record(follows="01900000-decision") for _ in range(count)]
+
+
+async def conclude_all(one: Replica, records: Sequence[Record], within: float = 2.0) -> None:
+    await asyncio.gather(*(one.trail.conclude(record, within=within) for record in records))
+
+
+async def test_a_log_that_confirms_in_time_leaves_the_outbox_alone(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    await one.trail.conclude(record, within=10)
+    assert audit.ids == [record.record_id]
+    assert one.outbox._writing is None
+    assert await waiting(engines[0]) == []
+
+
+async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_conclude_returns(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(5)
+    await conclude_all(one, records)
+    assert sorted(await waiting(engines[0])) == sorted(record.record_id for record in records)
+
+
+async def test_many_at_once_share_a_commit_and_keep_their_order(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(300)
+    await asyncio.gather(*(one.outbox.keep(record, None) for record in records))
+    assert await waiting(engines[0]) == [record.record_id for record in records]
+
+
+async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
+    pki: Any, replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    log = AuditPeer()
+    async with serving(pki, "audit", log.add) as address:
+        one = await replica(address)
+        first = a_record()
+        await one.trail.append(first, within=10)
+    records = outcomes(450)
+    await asyncio.gather(*(one.outbox.keep(record, one.stream.take(record)) for record in records[:150]))
+    await asyncio.gather(*(one.outbox.keep(record, None) for record in records[150:]))
+    async with serving(pki, "audit", log.add, port=address.port):
+        await until(lambda: len(log.records) == 451)
+        assert log.ids == [first.record_id, *(record.record_id for record in records)]
+        await left(engines[0], [])
+
+
+async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(20)
+    await conclude_all(one, records)
+    await one.die()
+    await replica(audit.address, which=1)
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replaced(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    holder = await replica(NOWHERE, lease=1.5)
+    records = outcomes(3)
+    await conclude_all(holder, records)
+    await until(lambda: holder.stream.waiting >= 3)
+    other = await replica(audit.address, which=1)
+    assert await other.outbox._rows.lease() is False
+    await holder.die()
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_holds(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.executor.adapters.audit.stream.FLUSH_SECONDS", 0.05)
+    one = await replica(NOWHERE, lease=3600.0)
+    records = outcomes(3)
+    await conclude_all(one, records)
+    unsent = a_record(follows="01900000-decision")
+    one.trail.leave(unsent)
+    await one.trail.stop()
+    assert set(await waiting(engines[0])) == {record.record_id for record in [*records, unsent]}
+    await replica(audit.address, which=1)
+    await left(engines[0], [])
+    assert audit.ids == [record.record_id for record in [*records, unsent]]
+
+
+async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_more(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    """Kept because the acknowledgement was late; then it comes, and nobody has sent the record again."""
+    one = await replica(audit.address)
+    audit.acknowledging.clear()
+    [record] = outcomes(1)
+    await one.trail.conclude(record, within=2.0)
+    assert await waiting(engines[0]) == [record.record_id]
+    await until(lambda: one.outbox.rounds > 2)
+    assert one.stream.waiting == 1
+    audit.acknowledging.set()
+    await left(engines[0], [])
+    assert audit.batches == [1]
+
+
+async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_along(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    [record] = outcomes(1)
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=0.3))
+    await until(lambda: one.stream.waiting == 1)
+    concluding.cancel()
+    await left(engines[0], [record.record_id])
+
+
+async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE)
+    records = outcomes(4)
+    await conclude_all(one, records)
+    await one.die()
+    audit.refused = {records[1].record_id}
+    other = await replica(audit.address, which=1)
+    await until(lambda: len(audit.records) == 3)
+    await left(engines[0], [records[1].record_id])
+    standing = await other.outbox._rows.standing()
+    assert (standing.waiting, standing.refused) == (0, 1)
+    assert audit.ids == [record.record_id for record in records if record is not records[1]]
+
+
+async def set_aside(engine: AsyncEngine, one: Replica, record: Record) -> None:
+    """Return once this record is here and set aside, as it would have been sent."""
+    await left(engine, [record.record_id])
+    async with engine.begin() as connection:
+        [row] = await connection.execute(text("select fragment, refuse_time from outbox"))
+    assert row.fragment == one.outbox._writer.fragment(record)
+    assert row.refuse_time is not None
+
+
+async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    refused, other = outcomes(2)
+    audit.refused = {refused.record_id}
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(refused, within=10)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await set_aside(engines[0], one, refused)
+    await one.trail.conclude(other, within=10)
+    assert audit.ids == [other.record_id]
+    assert await one.outbox._rows.oldest() == []
+
+
+async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_sent(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await replica(audit.address)
+    monkeypatch.setattr("services.executor.adapters.audit.stream.RECORD_BYTES", 10)
+    [record] = outcomes(1)
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(record, within=10)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await set_aside(engines[0], one, record)
+
+
+async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_along(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
+    await until(lambda: one.stream.waiting == 1)
+    concluding.cancel()
+    await set_aside(engines[0], one, record)
+
+
+def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
+    """A record on its way that the log will refuse, and that nobody waits for any more."""
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    entry = one.stream.take(record)
+    assert entry.waiter is not None
+    entry.waiter.cancel()
+    return record, entry
+
+
+async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    record, entry = given_up(one, audit)
+    await until(lambda: not one.stream.waiting)
+    await asyncio.wait_for(one.trail._see_through(record, entry, 10), 10)
+    await set_aside(engines[0], one, record)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_that_waits_for_ever(
+    replica: MakeReplica,
+    audit: AuditPeer,
+    engines: tuple[AsyncEngine, AsyncEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    refused: bool,
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id} if refused else set()
+    said = "_broken" if refused else "_acknowledge"
+    take_note = getattr(one.stream, said)
+
+    def and_leave(what: Any) -> None:
+        take_note(what)
+        # It was told, and not woken yet: what it was told is lost to it.
+        concluding.cancel()
+
+    monkeypatch.setattr(one.stream, said, and_leave)
+    concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
+    await asyncio.wait([concluding])
+    assert concluding.cancelled()
+    await until(lambda: not one.trail._keeping)
+    if refused:
+        await set_aside(engines[0], one, record)
+    else:
+        assert (audit.ids, await waiting(engines[0])) == ([record.record_id], [])
+
+
+async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_aside(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    # Whoever waited for the log turns to the outbox in the moment in which the log refuses.
+    record, entry = given_up(one, audit)
+    await until(lambda: entry.refused)
+    await one.outbox.keep(record, entry)
+    async with asyncio.timeout(20):
+        while (await one.outbox._rows.standing()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
+            await asyncio.sleep(0.01)
+    await set_aside(engines[0], one, record)
+
+
+async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_aside(
+    replica: MakeReplica, audit: AuditPeer, quiet: Log
+) -> None:
+    one = await replica(audit.address)
+    [record] = outcomes(1)
+    audit.refused = {record.record_id}
+    away = engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="executor")
+    one.outbox._rows._engine = away
+    one.outbox._log = one.trail._log = Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(record, within=2.0)
+    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
+    await away.dispose()
+
+
+async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(NOWHERE, limit=2)
+    one.trail.admit()
+    records = outcomes(3)
+    await conclude_all(one, records)
+    with pytest.raises(MeshError) as caught:
+        one.trail.admit()
+    assert caught.value.reason is Reason.AUDIT_BACKPRESSURE
+    assert len(await waiting(engines[0])) == 3
+    await one.die()
+    other = await replica(audit.address, which=1, limit=2)
+    await left(engines[0], [])
+    await until(lambda: not other.outbox.full)
+    other.trail.admit()
+
+
+async def test_without_log_and_database_nothing_is_promised(
+    replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine], quiet: Log
+) -> None:
+    one = await replica(NOWHERE)
+    away = engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="executor")
+    one.outbox._rows._engine = away
+    one.outbox._log = one.trail._log = Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+    with pytest.raises(MeshError) as caught:
+        await one.trail.conclude(outcomes(1)[0], within=1.0)
+    assert caught.value.reason is Reason.AUDIT_UNAVAILABLE
+    await away.dispose()
+
+
+async def test_how_it_stands_is_known(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
+    one = await replica(NOWHERE)
+    assert await one.outbox._rows.standing() == (0, 0.0, 0)
+    await conclude_all(one, outcomes(2))
+    standing = await one.outbox._rows.standing()
+    assert (standing.waiting, standing.refused) == (2, 0)
+    assert standing.oldest_seconds >= 0

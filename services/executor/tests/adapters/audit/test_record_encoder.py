@@ -1,0 +1,151 @@
+"""Records as the log receives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import protovalidate
+import pytest
+from toolmesh.audit.v1 import audit_record_pb2 as rpb
+from toolmesh.audit.v1 import audit_service_pb2 as pb
+from toolmesh.common.v1 import caller_pb2 as cpb
+
+from libs.common.errors import Reason
+from libs.common.redaction.declared import Declared
+from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
+from services.executor.domain.states import State
+from services.executor.domain.tool import Contract, Effect
+from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
+from tests.harness.records import read
+
+
+def written(record: Record) -> rpb.AuditRecord:
+    batch = pb.AppendRecordsRequest.FromString(RecordWriter("executor-0").fragment(record))
+    [message] = read(batch)
+    return message
+
+
+def test_a_record_carries_all_that_is_known() -> None:
+    caller = a_caller(
+        tier="agent", agent="did:web:a:b", tenant="acme", chain=(("did:web:x:y", "t0"),), expires_at=1_800_000_000.0
+    )
+    decision = a_decision()
+    record = a_record(
+        event=Event.TIMED_OUT,
+        request=a_request(caller=caller, idempotency_key="k", task_id="task", native_call_id="call-7"),
+        tool=a_write_tool(),
+        status=Status.TIMEOUT,
+        state=State.TIMED_OUT,
+        previous_state=State.RUNNING,
+        decision=decision,
+        arguments=Payload("sha256:a", b"{}"),
+        result=Payload("sha256:b", b"[]"),
+        reason=Reason.TOOL_TIMEOUT,
+        latency=1.5,
+        follows="01900000-0000",
+        replayed=True,
+        sandbox="in_process",
+        attempt=1,
+    )
+    message = written(record)
+    assert message.record_id == record.record_id
+    assert message.event_class == rpb.EVENT_CLASS_INVOCATION_TIMED_OUT
+    assert message.event_time.ToMicroseconds() == int(record.time.timestamp() * 1e6)
+    assert (message.trace_id, message.invocation_id) == (record.request.trace_id, record.invocation_id)
+    assert message.caller == cpb.Caller(
+        subject=caller.subject,
+        agent="did:web:a:b",
+        tenant="acme",
+        tier=cpb.CREDENTIAL_TIER_AGENT,
+        token_id="token-1",
+        delegation_chain=[cpb.Actor(subject="did:web:x:y", token_id="t0")],
+        scopes=["tools:call"],
+        session_id="session-1",
+        peer="gateway",
+        expire_time={"seconds": 1_800_000_000},  # type: ignore[arg-type]
+    )
+    assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)  # type: ignore[union-attr]
+    assert (message.mutation_class, list(message.side_effects)) == ("write_reversible", ["create orders/*"])
+    assert (message.arguments_digest, message.arguments_summary) == ("sha256:a", b"{}")
+    assert (message.result_digest, message.result_summary) == ("sha256:b", b"[]")
+    assert message.authorization == rpb.AUTHORIZATION_OUTCOME_ALLOW
+    assert (message.decision, message.policy_set_version) == (decision.name, "set-1")
+    assert list(message.determining_policies) == ["policy0"]
+    assert (message.idempotency_key, message.replayed, message.task_id) == ("k", True, "task")
+    assert message.native_call_id == "call-7"
+    assert (message.status, message.error_reason) == (rpb.RECORD_STATUS_TIMEOUT, Reason.TOOL_TIMEOUT)
+    assert (message.previous_state, message.state) == ("running", "timed_out")
+    assert message.latency.ToMilliseconds() == 1500
+    assert (message.follows, message.sandbox, message.attempt) == ("01900000-0000", "in_process", 1)
+    assert message.executor_id == "executor-0"
+
+
+@pytest.mark.parametrize("event", list(Event))
+@pytest.mark.parametrize("status", list(Status))
+def test_every_record_keeps_the_contract_of_the_log(event: Event, status: Status) -> None:
+    record = a_record(event=event, status=status, decision=a_decision(Verdict.DENY, policies=("p",) * 100))
+    protovalidate.validate(written(record))
+
+
+@pytest.mark.parametrize(
+    ("count", "listed", "more"), [(64, 64, []), (65, 63, ["and 2 more"]), (5000, 63, ["and 4937 more"])]
+)
+def test_a_record_says_how_much_it_does_not_list(count: int, listed: int, more: list[str]) -> None:
+    """Nobody hides a change behind others."""
+    made = tuple(Effect(f"file:a/{nth}", "create", observed=True) for nth in range(count))
+    record = written(a_record(effects=made, violations=made))
+    protovalidate.validate(record)
+    for shown in (list(record.side_effects), list(record.violations)):
+        assert shown == [f"create {effect.resource}" for effect in made[:listed]] + more
+
+
+@pytest.mark.parametrize(("version", "shown"), [("", "nobody"), ("^1.2", "nobody@^1.2")])
+def test_an_unknown_tool_is_named_as_it_was_asked_for(version: str, shown: str) -> None:
+    record = a_record(tool=None, request=a_request(tool="nobody", version=version))
+    assert written(record).tool_version == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "longest"), [("idempotency_key", 255), ("task_id", 128), ("native_call_id", 255), ("tool", 320)]
+)
+def test_names_that_grow_with_what_is_removed_from_them_still_fit(name: str, longest: int) -> None:
+    """Otherwise whoever wants an attempt unrecorded would only have to give it such a name."""
+    asked = ("a@b.co," * longest)[:longest]
+    record = a_record(request=a_request(**{name: asked}), tool=None)
+    assert "a@b.co" not in str(written(record))
+
+
+def test_fragments_that_follow_one_another_are_one_batch() -> None:
+    writer = RecordWriter("executor-0")
+    records = [a_record() for _ in range(3)]
+    payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(writer.fragment(r) for r in records)
+    batch = pb.AppendRecordsRequest.FromString(payload)
+    assert batch.batch == 7
+    assert [message.record_id for message in read(batch)] == [record.record_id for record in records]
+
+
+@pytest.mark.parametrize("other", [{"token_id": "other"}, {"session_id": "other"}, {"peer": "edge"}])
+def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -> None:
+    writer = RecordWriter("executor-0")
+    writer.fragment(a_record())
+    caller = a_caller(**other)
+    [message] = read(pb.AppendRecordsRequest.FromString(writer.fragment(a_record(request=a_request(caller=caller)))))
+    assert (message.caller.token_id, message.caller.session_id, message.caller.peer) == (
+        caller.token_id,
+        caller.session_id,
+        caller.peer,
+    )
+
+
+def test_changes_are_named_as_far_as_their_names_may_be_shown() -> None:
+    marked = {"x-sensitivity": "pii"}
+    schema = {"properties": {"ages": {"propertyNames": marked}, "home": marked, "list": {"items": {"properties": {}}}}}
+    contract = Contract(lambda value: (), Declared.of(schema, ["/people/*"]))
+    paths = ["/ages/ada", "/home/ada", "/list/0/a~1b", "/people/ada/age", "/7"]
+    record = a_record(
+        tool=a_write_tool(input=contract),
+        changes=tuple(Change(path, "coercion", "string to integer") for path in paths),
+    )
+    told = [change.split(" ")[1] for change in written(record).argument_changes]
+    assert told == ["/ages", "/home", "/list/0/a~1b", "/people/ada", "/7"]

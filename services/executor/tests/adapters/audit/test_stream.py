@@ -1,0 +1,258 @@
+"""The one stream to the log: batches, broken streams, withheld acknowledgements, and records that must not be lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.settings import Address
+from libs.common.telemetry.log import Log
+from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.stream import RECORD_BYTES, AuditStream
+from services.executor.domain.model import Payload
+from services.executor.tests.peers import AuditPeer, serving
+from services.executor.tests.samples import a_record
+from services.executor.tests.waiting import until
+
+OpenStream = Callable[..., Any]
+
+
+@pytest.fixture
+async def opened(reach: Callable[..., Any], quiet: Log) -> AsyncIterator[OpenStream]:
+    """Return a factory of started streams: `await opened(address, active=...)`."""
+    streams: list[AuditStream] = []
+
+    async def start(address: Address, *, active: int = 1, **changes: Any) -> AuditStream:
+        channel = await reach("audit", address)
+        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: active, **changes)
+        await stream.start()
+        streams.append(stream)
+        return stream
+
+    yield start
+    for stream in streams:
+        await stream.stop()
+
+
+async def failure(waiting: Any) -> MeshError:
+    with pytest.raises(MeshError) as caught:
+        await waiting
+    return caught.value
+
+
+async def test_a_record_is_durable_when_append_returns(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    record = a_record()
+    await stream.append(record, within=10)
+    assert audit.ids == [record.record_id]
+    assert stream.waiting == 0
+
+
+async def test_records_that_gather_while_a_batch_is_under_way_share_the_next(
+    opened: OpenStream, audit: AuditPeer
+) -> None:
+    stream = await opened(audit.address)
+    audit.acknowledging.clear()
+    first = asyncio.ensure_future(stream.append(a_record(), within=10))
+    await audit.arrived.wait()
+    others = [asyncio.ensure_future(stream.append(a_record(), within=10)) for _ in range(30)]
+    await asyncio.sleep(0)
+    audit.acknowledging.set()
+    await asyncio.gather(first, *others)
+    assert audit.batches == [1, 30]
+
+
+async def test_with_company_a_batch_lingers_for_it(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=16)
+    await stream.append(a_record(), within=10)
+
+    async def a_moment_later(n: int) -> None:
+        for _ in range(n):
+            await asyncio.sleep(0)
+        await stream.append(a_record(), within=10)
+
+    await asyncio.gather(*(a_moment_later(n) for n in range(10)))
+    assert audit.batches == [1, 10]
+
+
+async def test_a_call_that_is_alone_never_waits_for_company(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=1)
+    await stream.append(a_record(), within=10)
+    assert audit.batches == [1]
+
+
+async def test_a_batch_is_bounded(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=9)
+    await asyncio.gather(*(stream.append(a_record(), within=20) for _ in range(1200)))
+    assert sum(audit.batches) == 1200
+    assert max(audit.batches) <= 500
+
+
+async def test_order_is_kept(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    records = [a_record() for _ in range(50)]
+    await asyncio.gather(*(stream.append(record, within=10) for record in records))
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_a_waiter_gives_up_in_time_and_its_record_is_kept(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    audit.acknowledging.clear()
+    sent, queued = a_record(), a_record()
+    waiting = [asyncio.ensure_future(stream.append(record, within=0.05)) for record in (sent, queued)]
+    for waiter in waiting:
+        assert (await failure(waiter)).reason is Reason.AUDIT_UNAVAILABLE
+    assert stream.waiting == 2
+    audit.acknowledging.set()
+    await until(lambda: stream.waiting == 0)
+    assert audit.ids == [sent.record_id, queued.record_id]
+
+
+async def test_a_waiter_that_is_canceled_takes_nothing_from_the_others(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    audit.acknowledging.clear()
+    records = [a_record() for _ in range(3)]
+    waiting = [asyncio.ensure_future(stream.append(record, within=10)) for record in records]
+    await audit.arrived.wait()
+    waiting[0].cancel()
+    waiting[1].cancel()
+    audit.acknowledging.set()
+    await waiting[2]
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_a_stream_that_breaks_before_the_acknowledgement_is_resent_and_stored_once(
+    opened: OpenStream, audit: AuditPeer
+) -> None:
+    audit.breaks_before_ack = 2
+    stream = await opened(audit.address)
+    records = [a_record() for _ in range(5)]
+    await asyncio.gather(*(stream.append(record, within=20) for record in records))
+    assert audit.streams == 3
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_a_log_that_dies_and_comes_back_gets_everything(pki: Any, opened: OpenStream) -> None:
+    log = AuditPeer()
+    async with serving(pki, "audit", log.add) as address:
+        stream = await opened(address)
+        first = a_record()
+        await stream.append(first, within=10)
+    second = a_record()
+    assert (await failure(stream.append(second, within=0.05))).reason is Reason.AUDIT_UNAVAILABLE
+    third = a_record()
+    waiting = asyncio.ensure_future(stream.append(third, within=30))
+    async with serving(pki, "audit", log.add, port=address.port):
+        await waiting
+        await stream.stop()
+    assert log.ids == [first.record_id, second.record_id, third.record_id]
+
+
+async def test_an_acknowledgement_that_never_comes_ends_the_stream_and_not_the_records(
+    opened: OpenStream, audit: AuditPeer
+) -> None:
+    audit.acknowledging.clear()
+    stream = await opened(audit.address, ack_seconds=0.05)
+    record = a_record()
+    waiting = asyncio.ensure_future(stream.append(record, within=20))
+    await until(lambda: audit.streams >= 2)
+    audit.acknowledging.set()
+    await waiting
+    assert audit.ids == [record.record_id]
+
+
+async def test_a_record_that_the_log_refuses_does_not_hold_up_the_others(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=9)
+    records = [a_record() for _ in range(6)]
+    audit.refused = {records[3].record_id}
+    outcomes = await asyncio.gather(*(stream.append(r, within=20) for r in records), return_exceptions=True)
+    assert [isinstance(outcome, MeshError) for outcome in outcomes] == [False, False, False, True, False, False]
+    refused = outcomes[3]
+    assert isinstance(refused, MeshError)
+    assert refused.reason is Reason.AUDIT_RECORD_INVALID
+    assert audit.ids == [record.record_id for record in records if record is not records[3]]
+
+
+async def test_a_full_queue_refuses_new_work_and_still_takes_the_end_of_what_ran(
+    opened: OpenStream, audit: AuditPeer
+) -> None:
+    audit.acknowledging.clear()
+    stream = await opened(audit.address, capacity=2)
+    decisions = [asyncio.ensure_future(stream.append(a_record(), within=20)) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert (await failure(stream.append(a_record(), within=20))).reason is Reason.AUDIT_BACKPRESSURE
+    ends = [asyncio.ensure_future(stream.append(a_record(follows="decision-1"), within=20)) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert (await failure(stream.append(a_record(follows="d"), within=20))).reason is Reason.AUDIT_BACKPRESSURE
+    stream.leave(a_record(follows="d"))
+    assert stream.waiting == 4
+    audit.acknowledging.set()
+    await asyncio.gather(*decisions, *ends)
+
+
+async def test_a_log_that_says_it_is_behind_is_called_so(opened: OpenStream, audit: AuditPeer) -> None:
+    audit.breaks_before_ack, audit.breaks_with = 1000, Reason.AUDIT_BACKPRESSURE
+    stream = await opened(audit.address)
+    assert (await failure(stream.append(a_record(), within=0.5))).reason is Reason.AUDIT_BACKPRESSURE
+    audit.breaks_before_ack = 0
+    await stream.append(a_record(), within=20)
+    audit.acknowledging.clear()
+    assert (await failure(stream.append(a_record(), within=0.05))).reason is Reason.AUDIT_UNAVAILABLE
+
+
+async def test_a_backlog_goes_compressed_and_what_follows_does_not(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    asked: list[grpc.Compression] = []
+    opening = stream._open
+
+    def listening(*, compression: grpc.Compression) -> Any:
+        asked.append(compression)
+        return opening(compression=compression)
+
+    stream._open = listening
+    audit.acknowledging.clear()
+    first = asyncio.ensure_future(stream.append(a_record(), within=20))
+    await audit.arrived.wait()
+    summary = Payload("sha256:a", b'{"text":"%s"}' % (b"x" * 3000))
+    backlog = [asyncio.ensure_future(stream.append(a_record(arguments=summary), within=20)) for _ in range(100)]
+    await asyncio.sleep(0)
+    audit.acknowledging.set()
+    await asyncio.gather(first, *backlog)
+    await stream.append(a_record(), within=20)
+    assert [compression is grpc.Compression.Gzip for compression in asked] == [False, True, False]
+    assert len(audit.ids) == len(set(audit.ids)) == 102
+
+
+async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    huge = a_record(arguments=Payload("sha256:a", b"x" * (RECORD_BYTES + 1)))
+    assert (await failure(stream.append(huge, within=10))).reason is Reason.AUDIT_RECORD_INVALID
+    assert stream.waiting == 0
+
+
+async def test_a_record_that_nobody_waits_for_arrives_too(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    record = a_record()
+    stream.leave(record)
+    await until(lambda: audit.ids == [record.record_id])
+
+
+async def test_stopping_sends_what_is_left(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=9)
+    records = [a_record() for _ in range(3)]
+    for record in records:
+        stream.leave(record)
+    await stream.stop()
+    assert audit.ids == [record.record_id for record in records]
+
+
+async def test_stopping_without_a_log_ends_all_the_same(opened: OpenStream) -> None:
+    stream = await opened(Address("127.0.0.1", 1))
+    stream.leave(a_record())
+    await asyncio.wait_for(stream.stop(), 10)
+    assert stream.waiting == 1

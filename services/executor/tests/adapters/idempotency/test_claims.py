@@ -1,0 +1,437 @@
+"""Idempotency keys in a real PostgreSQL: two processes are two instances on the same tables."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.errors import MeshError, Reason, Violation
+from libs.common.sealing import Seal
+from libs.common.sql.engine import engine_for
+from services.executor.adapters.idempotency.claims import LEASE_SECONDS, PostgresClaims
+from services.executor.adapters.tables import claims as table
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
+from services.executor.domain.model import Change, Settled
+from services.executor.domain.tool import Deprecation
+from services.executor.tests.keys import KEY, a_claim, age, refusal, rows, statements
+from services.executor.tests.samples import a_result
+from services.executor.tests.waiting import until
+
+
+@pytest.fixture
+def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
+    return engines[0]
+
+
+async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    assert await here.acquire(claim) is None
+    [row] = await rows(engine)
+    assert (row.owner, row.state, row.invocation_id) == ("executor-0", "running", claim.invocation_id)
+    assert (row.expire_time - row.create_time).total_seconds() == LEASE_SECONDS + 3600.0
+    assert here.sure(claim)
+
+
+async def test_a_lease_is_short_however_long_the_run_may_take(here: PostgresClaims, engine: AsyncEngine) -> None:
+    await here.acquire(a_claim())
+    [row] = await rows(engine)
+    assert (row.lease_until - row.create_time).total_seconds() == LEASE_SECONDS
+
+
+async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    with statements(engine) as seen:
+        await here.acquire(claim)
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    assert len(seen) == 2
+
+
+async def test_a_stored_answer_costs_one_statement(
+    here: PostgresClaims, there: PostgresClaims, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    with statements(engines[1]) as seen:
+        await there.acquire(a_claim())
+    assert len(seen) == 1
+
+
+async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
+    here: PostgresClaims, there: PostgresClaims
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    result = a_result(
+        changes=(Change("/a", "default"),),
+        evidence=("r1", "r2"),
+        policies=("p",),
+        deprecation=Deprecation(None, "tools/core.b", "url"),
+    )
+    await here.settle(claim, Settled(claim.invocation_id, result))
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+
+
+async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    error = MeshError(
+        Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
+    )
+    await here.settle(claim, Settled(claim.invocation_id, error))
+    found = await there.acquire(a_claim())
+    assert found is not None
+    assert isinstance(found.outcome, MeshError)
+    assert (found.outcome.reason, found.outcome.message) == (error.reason, error.message)
+    assert (found.outcome.violations, found.outcome.metadata) == (error.violations, error.metadata)
+
+
+async def test_other_arguments_conflict_while_it_runs_and_after(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    other = a_claim(arguments_digest="sha256:b")
+    assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
+
+
+@pytest.mark.parametrize("part", ["tenant", "tool", "subject", "session", "key"])
+async def test_a_key_means_something_only_within_its_scope(here: PostgresClaims, part: str) -> None:
+    assert await here.acquire(a_claim()) is None
+    assert await here.acquire(a_claim(**{part: "other"})) is None
+
+
+async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims, there: PostgresClaims) -> None:
+    ran: list[str] = []
+    all_waiting = asyncio.Event()
+    result = a_result()
+
+    async def call(number: int) -> Any:
+        side, claim = (here, there)[number % 2], a_claim()
+        found = await side.acquire(claim)
+        if found is not None:
+            return found.outcome
+        ran.append(claim.invocation_id)
+        await all_waiting.wait()
+        await side.settle(claim, Settled(claim.invocation_id, result))
+        return result
+
+    calls = [asyncio.ensure_future(call(number)) for number in range(200)]
+    await until(lambda: here._watch.scopes and there._watch.scopes)
+    all_waiting.set()
+    outcomes = await asyncio.gather(*calls)
+    assert len(ran) == 1
+    assert outcomes == [result] * 200
+
+
+async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    with statements(engine) as seen:
+        waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
+        await until(lambda: here._watch.scopes)
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        assert all(await asyncio.gather(*waiting))
+    assert len([statement for statement in seen if "insert into claims" in statement]) == 1
+    assert here._watch.scopes == ()
+
+
+async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
+    engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
+    claims = PostgresClaims(engine, "executor-0", Seal([KEY]))
+    with statements(engine):
+        calls = [refusal(claims.acquire(a_claim())) for _ in range(20)]
+        told = await asyncio.gather(*calls)
+    assert {error.reason for error in told} == {Reason.SERVICE_UNAVAILABLE}
+    assert len({id(error) for error in told}) == 20
+    await engine.dispose()
+
+
+async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -> None:
+    seize, entered = here._rows.seize, asyncio.Event()
+
+    async def held_up(*asked: Any) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    here._rows.seize = held_up  # type: ignore[method-assign]
+    first = asyncio.ensure_future(here.acquire(a_claim()))
+    await entered.wait()
+    second = asyncio.ensure_future(here.acquire(a_claim()))
+    await asyncio.sleep(0)
+    here._rows.seize = seize  # type: ignore[method-assign]
+    first.cancel()
+    assert await second is None
+
+
+async def test_who_waits_with_other_arguments_is_told_so_at_once(here: PostgresClaims) -> None:
+    await here.acquire(a_claim())
+    waiting = asyncio.ensure_future(here.acquire(a_claim()))
+    await until(lambda: here._watch.scopes)
+    error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b")))
+    assert error.reason is Reason.IDEMPOTENCY_CONFLICT
+    waiting.cancel()
+
+
+async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
+    here: PostgresClaims, there: PostgresClaims
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
+    await until(lambda: there._watch.scopes)
+    await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
+    one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
+    assert one is not other
+
+
+async def test_a_released_key_is_anybodys(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    waiting = asyncio.ensure_future(there.acquire(a_claim(arguments_digest="sha256:a")))
+    await here.release(claim)
+    assert await waiting is None
+    [row] = await rows(engine)
+    assert row.owner == "executor-1"
+
+
+async def test_who_stops_waiting_leaves_the_key_to_whoever_holds_it(here: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(here.acquire(a_claim()), 0.05)
+    assert here._watch.scopes == ()
+    assert here.sure(claim)
+
+
+async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    with pytest.raises(TypeError):
+        await here.settle(claim, Settled(claim.invocation_id, a_result(content=None)))
+    assert not here.sure(claim)
+
+
+async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
+    here: PostgresClaims, there: PostgresClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, result = a_claim(), a_result()
+    await here.acquire(claim)
+
+    async def away(*anything: Any, **more: Any) -> bool:
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    with monkeypatch.context() as patch:
+        for verb in ("settle", "release", "abandon"):
+            patch.setattr(here._rows, verb, away)
+        for step in (
+            here.settle(claim, Settled(claim.invocation_id, result)),
+            here.release(claim),
+            here.abandon(claim),
+        ):
+            assert (await refusal(step)).reason is Reason.SERVICE_UNAVAILABLE
+            assert here.sure(claim)
+    await here.settle(claim, Settled(claim.invocation_id, result))
+    assert not here.sure(claim)
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+
+
+async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
+    await here.acquire(lost)
+    await age(engine, "lease_until")
+    assert await there.acquire(next_one) is None
+    [row] = await rows(engine)
+    assert (row.owner, row.invocation_id) == ("executor-1", next_one.invocation_id)
+
+
+async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
+    await here.acquire(lost)
+    await age(engine, "lease_until")
+    await there.acquire(next_one)
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    await here.release(lost)
+    await here.abandon(lost)
+    [row] = await rows(engine)
+    assert (row.state, row.invocation_id) == ("running", next_one.invocation_id)
+    assert not here.sure(lost)
+    first = a_result()
+    await there.settle(next_one, Settled(next_one.invocation_id, first))
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    assert await here.acquire(a_claim()) == Settled(next_one.invocation_id, first)
+
+
+async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim, first = a_claim(), a_result()
+    await here.acquire(claim)
+    await here.settle(claim, Settled(claim.invocation_id, first))
+    with pytest.raises(Overtaken):
+        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.release(claim)
+    await here.abandon(claim)
+    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, first)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_a_silent_owner_is_replaced_by_exactly_one(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine, repeatable: bool
+) -> None:
+    await here.acquire(a_claim(repeatable=repeatable))
+    await age(engine, "lease_until")
+    calls = [asyncio.ensure_future(side.acquire(a_claim(repeatable=repeatable))) for side in (here, there) * 5]
+    await until(lambda: here._watch.scopes and there._watch.scopes and any(call.done() for call in calls))
+    assert len([call for call in calls if call.done()]) == 1
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+
+
+async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    await here.acquire(a_claim())
+    waiting = asyncio.ensure_future(there.acquire(a_claim()))
+    await until(lambda: there._watch.scopes)
+    await age(engine, "lease_until")
+    assert isinstance(await waiting, Doubted)
+
+
+async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    lost, resolver = a_claim(), a_claim()
+    await here.acquire(lost)
+    await age(engine, "lease_until")
+    doubted = await there.acquire(resolver)
+    assert isinstance(doubted, Doubted)
+    assert isinstance(doubted.outcome, MeshError)
+    assert (doubted.outcome.reason, doubted.runs) == (Reason.UNKNOWN_OUTCOME, (lost.invocation_id,))
+    assert there.sure(resolver)
+    await there.settle(resolver, Settled(lost.invocation_id, doubted.outcome))
+    with pytest.raises(Overtaken):
+        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    for side in (here, there):
+        found = await side.acquire(a_claim())
+        assert found is not None
+        assert isinstance(found.outcome, MeshError)
+        assert found.outcome.reason is Reason.UNKNOWN_OUTCOME
+        assert found.outcome.metadata["first_invocation"] == lost.invocation_id
+
+
+async def test_who_resolves_a_doubt_and_dies_too_is_doubted_as_well(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claims = [a_claim() for _ in range(3)]
+    for claim in claims:
+        found = await here.acquire(claim)
+        await age(engine, "lease_until")
+    assert isinstance(found, Doubted)
+    assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
+
+
+async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_than_before(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    dead = [a_claim(), a_claim()]
+    for claim in dead:
+        await here.acquire(claim)
+        await age(engine, "lease_until")
+    for _ in range(3):
+        resolver = a_claim()
+        found = await there.acquire(resolver)
+        assert isinstance(found, Doubted)
+        assert found.runs == tuple(claim.invocation_id for claim in dead)
+        await there.release(resolver)
+
+
+async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    late, resolver, result = a_claim(), a_claim(), a_result()
+    await here.acquire(late)
+    await age(engine, "lease_until")
+    await there.acquire(resolver)
+    await there.release(resolver)
+    await here.settle(late, Settled(late.invocation_id, result))
+    assert await there.acquire(a_claim()) == Settled(late.invocation_id, result)
+
+
+async def test_a_call_that_kills_its_owners_is_not_repeated_for_ever(here: PostgresClaims, engine: AsyncEngine) -> None:
+    for _ in range(MOST_RUNS):
+        assert await here.acquire(a_claim(repeatable=True)) is None
+        await age(engine, "lease_until")
+    assert isinstance(await here.acquire(a_claim(repeatable=True)), Doubted)
+
+
+async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    await here.abandon(claim)
+    found = await there.acquire(a_claim())
+    assert isinstance(found, Doubted)
+    assert found.runs == (claim.invocation_id,)
+
+
+async def test_other_arguments_conflict_with_a_doubted_key_too(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    await here.acquire(a_claim())
+    await age(engine, "lease_until")
+    error = await refusal(there.acquire(a_claim(arguments_digest="sha256:b")))
+    assert error.reason is Reason.IDEMPOTENCY_CONFLICT
+
+
+async def test_a_doubt_ends_with_the_window_of_its_key(here: PostgresClaims, engine: AsyncEngine) -> None:
+    await here.acquire(a_claim())
+    await age(engine, "lease_until")
+    await age(engine, "expire_time")
+    assert await here.acquire(a_claim()) is None
+    [row] = await rows(engine)
+    assert row.doubted == ""
+
+
+async def test_a_key_whose_window_is_over_is_new(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await age(engine, "expire_time")
+    assert await there.acquire(a_claim(arguments_digest="sha256:other")) is None
+    [row] = await rows(engine)
+    assert (row.state, row.result, row.arguments_digest) == ("running", None, "sha256:other")
+
+
+async def test_sweeping_forgets_what_is_over_and_nothing_else(here: PostgresClaims, engine: AsyncEngine) -> None:
+    await here.acquire(a_claim(key="old"))
+    await age(engine, "expire_time")
+    await here.acquire(a_claim(key="new"))
+    assert await here.sweep() == 1
+    assert await here.sweep() == 0
+    assert [row.key for row in await rows(engine)] == ["new"]
+
+
+async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: AsyncEngine) -> None:
+    claim = a_claim()
+    await here.acquire(claim)
+    await age(engine, "expire_time")
+    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    async with engine.begin() as connection:
+        left = await connection.scalar(select(table.c.expire_time > func.now()))
+    assert left
+
+
+async def test_a_database_that_is_away_is_said_so() -> None:
+    engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
+    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim()))
+    assert error.reason is Reason.SERVICE_UNAVAILABLE
+    await engine.dispose()

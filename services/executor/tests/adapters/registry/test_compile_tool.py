@@ -1,0 +1,151 @@
+"""Registered versions, compiled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+from toolmesh.registry.v1 import tool_version_pb2 as vpb
+
+from libs.common.json.jsonio import dump
+from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, entry_of
+from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool
+from services.executor.tests.peers import registered
+from services.executor.tests.samples import OUTPUT, a_manifest
+
+
+def tool_of(**changes: Any) -> Tool:
+    tool = entry_of(registered(a_manifest(**changes))).tool
+    assert tool is not None
+    return tool
+
+
+def test_a_version_carries_what_its_manifest_says() -> None:
+    tool = tool_of(
+        tags=["t"],
+        side_effects=[mpb.SideEffect(resource="orders/*", operation=mpb.SIDE_EFFECT_OPERATION_CREATE)],
+        permission=mpb.PermissionProfile(
+            required_permissions=["net:x"],
+            approval=mpb.APPROVAL_REQUIREMENT_ALWAYS,
+            impact_scope=3,
+            result_labels=["secret"],
+        ),
+        interface=mpb.ToolInterface(safety=mpb.SafetyClassification(closed_world=True)),
+        observability=mpb.Observability(audit_detail=mpb.AUDIT_DETAIL_SUMMARY),
+    )
+    assert (tool.name, tool.qualified, tool.version) == ("tools/core.say/versions/1.0.0", "core.say", "1.0.0")
+    assert (tool.mutation, tool.timeout_class) == (Mutation.READ_ONLY, TimeoutClass.STANDARD)
+    assert (tool.runner, tool.entry_point) == ("builtin", "say")
+    assert (tool.required_scopes, tool.required_permissions, tool.tags) == (("tools:call",), ("net:x",), ("t",))
+    assert (tool.approval_always, tool.impact_scope) == (True, 3)
+    assert tool.side_effects == ("create orders/*",)
+    assert (tool.closed_world, tool.trust, tool.result_labels, tool.resources) == (True, 100, ("secret",), None)
+    assert tool.summarized
+    assert tool.max_result_bytes == MAX_RESULT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("execution", "seconds"),
+    [
+        (mpb.ExecutionProfile(timeout_class=mpb.TIMEOUT_CLASS_INTERACTIVE), 0.5),
+        (mpb.ExecutionProfile(timeout_class=mpb.TIMEOUT_CLASS_LONG_RUNNING), 300.0),
+        (mpb.ExecutionProfile(timeout_default=Duration(seconds=2)), 2.0),
+        (mpb.ExecutionProfile(timeout_default=Duration(seconds=3), timeout_max=Duration(seconds=1)), 1.0),
+        (mpb.ExecutionProfile(timeout_default=Duration(seconds=60)), 5.0),
+    ],
+)
+def test_a_run_may_take_the_least_of_class_and_manifest(execution: mpb.ExecutionProfile, seconds: float) -> None:
+    assert tool_of(execution=execution).own_limit == seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "required", "repeatable"),
+    [
+        ({}, False, True),
+        ({"idempotency": mpb.Idempotency(mode=mpb.IDEMPOTENCY_MODE_KEY_REQUIRED)}, True, True),
+        ({"mutation_class": mpb.MUTATION_CLASS_WRITE_REVERSIBLE}, True, False),
+        (
+            {
+                "mutation_class": mpb.MUTATION_CLASS_WRITE_REVERSIBLE,
+                "idempotency": mpb.Idempotency(mode=mpb.IDEMPOTENCY_MODE_NATURAL),
+            },
+            False,
+            False,
+        ),
+        (
+            {
+                "mutation_class": mpb.MUTATION_CLASS_WRITE_IRREVERSIBLE,
+                "idempotency": mpb.Idempotency(
+                    mode=mpb.IDEMPOTENCY_MODE_KEY_REQUIRED, uncertain_outcome=mpb.UNCERTAIN_OUTCOME_RULE_REPEAT
+                ),
+            },
+            True,
+            True,
+        ),
+    ],
+)
+def test_whether_a_key_is_needed_and_a_repetition_harmless(
+    changes: dict[str, Any], required: bool, repeatable: bool
+) -> None:
+    tool = tool_of(**changes)
+    assert (tool.key_required, tool.repeatable) == (required, repeatable)
+
+
+@pytest.mark.parametrize(
+    ("timeout_class", "window", "seconds"),
+    [
+        (mpb.TIMEOUT_CLASS_STANDARD, None, 3600.0),
+        (mpb.TIMEOUT_CLASS_ASYNC, None, 2 * 86_400.0),
+        (mpb.TIMEOUT_CLASS_STANDARD, Duration(seconds=7200), 7200.0),
+    ],
+)
+def test_a_key_is_remembered_for_twice_the_class_and_an_hour_at_least(
+    timeout_class: Any, window: Duration | None, seconds: float
+) -> None:
+    execution = mpb.ExecutionProfile(timeout_class=timeout_class)
+    tool = tool_of(execution=execution, idempotency=mpb.Idempotency(window=window))
+    assert tool.window == seconds
+
+
+def test_defaults_are_filled_in_only_where_the_manifest_lets_the_mesh() -> None:
+    assert [default.argument for default in tool_of().defaults] == ["count"]
+    silent = a_manifest()
+    silent.input.mutation_policy = mpb.INPUT_MUTATION_POLICY_UNSPECIFIED
+    tool = entry_of(registered(silent)).tool
+    assert tool is not None
+    assert tool.defaults == ()
+
+
+def test_a_version_whose_schema_cannot_be_compiled_is_known_and_not_callable() -> None:
+    manifest = a_manifest(input=mpb.InputContract(schema=dump({"$ref": "https://example.com/x"})))
+    entry = entry_of(registered(manifest))
+    assert (entry.tool, entry.state) == (None, "AVAILABLE")
+
+
+def test_a_change_of_state_reuses_what_was_compiled() -> None:
+    manifest = a_manifest()
+    first = entry_of(registered(manifest))
+    sunset = Timestamp(seconds=1_900_000_000)
+    deprecation = vpb.Deprecation(sunset_time=sunset, successor="tools/core.say/versions/2.0.0")
+    second = entry_of(registered(manifest, "DEPRECATED", deprecation=deprecation), first)
+    assert first.tool is not None
+    assert second.tool is not None
+    assert second.tool.input is first.tool.input
+    assert second.tool.deprecation == Deprecation(
+        datetime.fromtimestamp(1_900_000_000, UTC), "tools/core.say/versions/2.0.0", ""
+    )
+    assert (second.state, second.sunset_at) == ("DEPRECATED", 1_900_000_000.0)
+
+
+def test_other_content_under_the_same_name_is_compiled_anew() -> None:
+    first = entry_of(registered(a_manifest()))
+    second = entry_of(
+        registered(a_manifest(output=mpb.OutputContract(schema=dump({**OUTPUT, "minProperties": 1})))), first
+    )
+    assert first.tool is not None
+    assert second.tool is not None
+    assert second.tool.output is not first.tool.output

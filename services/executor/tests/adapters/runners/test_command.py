@@ -1,0 +1,143 @@
+"""Programs in sandboxes of their own: real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.common.errors import Reason
+from services.executor.adapters.runners.packs.argv import MAX_BYTES
+from services.executor.domain.tool import Access, Effect
+from services.executor.tests.packing import MIB, command_tool, confined, work
+from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
+from services.executor.tests.waiting import until
+
+__all__ = ["own_tmp", "running", "starting"]
+
+SPEAK = "pack:tricks/bin/speak.py"
+
+
+async def test_a_program_is_given_arguments_in_both_ways(running: Running) -> None:
+    tool = command_tool(SPEAK, "echo", "--name={name}", "{file}", "--", "{name}")
+    ran = await running.value(tool, work(name="-x; $(id)", file="a b", more=[1]))
+    assert ran["given"] == {"name": "-x; $(id)", "file": "a b", "more": [1]}
+    assert ran["rest"] == ["--name=-x; $(id)", "a b", "--", "-x; $(id)"]
+
+
+async def test_its_environment_is_what_it_is_given(running: Running) -> None:
+    asked = work()
+    environment = (await running.value(command_tool(SPEAK, "echo"), asked))["environment"]
+    assert environment["TOOLMESH_INVOCATION"] == asked.invocation_id
+    assert environment["TOOLMESH_IDEMPOTENCY_KEY"] == "k1"
+    assert [name for name in environment if "DATABASE" in name or "TLS" in name] == []
+
+
+async def test_programs_of_the_system_can_be_used(running: Running) -> None:
+    tool = command_tool("/usr/bin/cat")
+    assert await running.value(tool, work(text="hello")) == {"text": "hello"}
+    assert running.sandbox_for(tool) == "process/bubblewrap command /usr/bin/cat"
+
+
+async def test_evidence_names_the_pack(running: Running) -> None:
+    assert str(running.sandbox_for(command_tool(SPEAK))).startswith("process/bubblewrap command tricks@sha256:")
+
+
+async def test_as_much_as_a_program_may_be_given_starts_one(running: Running) -> None:
+    tool = command_tool(SPEAK, "say", "1", *["{text}"] * 15)
+    assert await running.value(tool, work(text="x" * (MAX_BYTES // 16))) == 1
+
+
+async def test_what_could_be_an_option_never_starts(running: Running) -> None:
+    error = await running.failure(command_tool(SPEAK, "echo", "{name}"), work(name="--output=/x"))
+    assert error.reason is Reason.INJECTION_DETECTED
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        (("exit", "3"), Reason.EXECUTION_FAILED),
+        (("say", ""), Reason.RESULT_INVALID),
+        (("say", "not json"), Reason.RESULT_INVALID),
+        (("say", "1 2"), Reason.RESULT_INVALID),
+        (("say", "[" * 1000), Reason.RESULT_INVALID),
+        (("flood",), Reason.RESULT_TOO_LARGE),
+        (("kill", str(int(signal.SIGSEGV))), Reason.TOOL_CRASHED),
+        (("kill", str(int(signal.SIGSYS))), Reason.TOOL_CRASHED),
+        (("unheard-of",), Reason.RESULT_INVALID),
+    ],
+)
+async def test_failures_are_told_apart(starting: Starting, order: tuple[str, ...], reason: Reason) -> None:
+    running = await starting(output_bytes=MIB)
+    error = await running.failure(command_tool(SPEAK, *order), work())
+    assert error.reason is reason
+    assert "secret" not in f"{error} {error.metadata}"
+
+
+async def test_what_a_failing_program_wrote_is_for_the_operator(running: Running) -> None:
+    await running.failure(command_tool(SPEAK, "exit", "3"), work())
+    assert "secret of the program" in running.logged
+
+
+async def test_a_program_need_not_read_what_it_is_given(running: Running) -> None:
+    tool = command_tool("/usr/bin/echo", "[]")
+    assert await running.value(tool, work(text="x" * MIB)) == []
+
+
+@pytest.mark.parametrize(
+    "elements", [["pack:tricks/plain.py"], ["pack:nowhere/x"], ["/usr/bin/no-such-program"], ["/bin/ls"], ["sh"]]
+)
+async def test_what_is_not_offered_cannot_run(running: Running, elements: list[str]) -> None:
+    assert running.sandbox_for(command_tool(*elements)) is None
+    error = await running.failure(command_tool(*elements), work())
+    assert error.reason is Reason.TOOL_UNAVAILABLE
+    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
+
+
+async def test_nothing_runs_weaker_than_it_demands(running: Running) -> None:
+    tool = command_tool(SPEAK, "echo", confinement=confined(tier="kernel"))
+    assert running.sandbox_for(tool) is not None
+    assert (await running.failure(tool, work())).reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_a_canceled_program_is_gone(running: Running) -> None:
+    marker = f"9999{secrets.randbelow(10**12)}"
+    run = asyncio.create_task(running.value(command_tool(SPEAK, "wait", "{marker}"), work(marker=marker)))
+    await until(lambda: any(f"sleep\0{marker}" in _line(each) for each in processes_with(marker)))
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert processes_with(marker) == []
+
+
+def _line(process: str) -> str:
+    try:
+        return (Path("/proc") / process / "cmdline").read_text()
+    except OSError:
+        return ""
+
+
+async def test_a_program_changes_a_copy(starting: Starting, tmp_path: Path) -> None:
+    volume = tmp_path / "files"
+    volume.mkdir()
+    running = await starting(volumes={"files": volume})
+    reach = confined(access=Access.FILES, reads=("files",), writes=("files",))
+    tool = command_tool(SPEAK, "write", "files/a.txt", "{text}", confinement=reach, dry_run=True)
+    preview = (await running(tool, work(preview=True, text="hello"))).forecast
+    assert preview is not None
+    assert preview.changes == (Effect("file:files/a.txt", "create", observed=True),)
+    assert preview.result == {"preview": "1"}
+    ran: Any = await running(tool, work(text="hello"))
+    assert ran.effects == (Effect("file:files/a.txt", "create", observed=True),)
+    assert not (volume / "a.txt").exists()
+    await ran.keep()
+    assert (volume / "a.txt").read_text() == "hello"
+
+
+async def test_a_program_with_a_way_out_has_no_preview(running: Running) -> None:
+    tool = command_tool(SPEAK, "echo", confinement=confined(hosts=("example.com",)))
+    assert (await running.failure(tool, work(preview=True))).reason is Reason.EXECUTION_FAILED

@@ -1,0 +1,121 @@
+"""The small wrappers around runners and sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from libs.common.errors import MeshError, Reason
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.middleware import Measured, Paced, Typed
+from services.executor.adapters.sandbox.port import Confined, Plan
+from services.executor.domain.errors import out_of_memory
+from services.executor.domain.model import Ran, Work
+from services.executor.domain.tool import Tool
+from services.executor.tests.packing import python_tool, work
+
+
+class Behaving:
+    """A runner that does what the test says."""
+
+    def __init__(self, behave: Callable[[], Awaitable[Ran]]) -> None:
+        self._behave = behave
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        return "process/x python kit@sha256:abc"
+
+    def at_once(self, tool: Tool) -> bool:
+        return False
+
+    async def run(self, tool: Tool, work: Work) -> Ran:
+        return await self._behave()
+
+
+async def answers() -> Ran:
+    return Ran(1)
+
+
+async def runs_out() -> Ran:
+    raise out_of_memory()
+
+
+async def surprises() -> Ran:
+    raise KeyError("secret")
+
+
+async def waits() -> Ran:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def counted(ending: str) -> float:
+    labels = {"runner": "test", "sandbox": "process/x", "ending": ending}
+    return REGISTRY.get_sample_value("toolmesh_sandbox_runs_total", labels) or 0.0
+
+
+@pytest.mark.parametrize(("behave", "ending"), [(answers, "succeeded"), (runs_out, "tool_out_of_memory")])
+async def test_runs_are_counted_by_how_they_end(behave: Any, ending: str) -> None:
+    before = counted(ending)
+    try:
+        await Measured(Behaving(behave), "test").run(python_tool("x/y:z"), work())
+    except MeshError:
+        assert ending != "succeeded"
+    assert counted(ending) == before + 1
+
+
+async def test_a_canceled_run_is_counted_as_one() -> None:
+    before = counted("canceled")
+    run = asyncio.create_task(Measured(Behaving(waits), "test").run(python_tool("x/y:z"), work()))
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert counted("canceled") == before + 1
+
+
+async def test_what_nobody_foresaw_has_a_type_all_the_same(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MeshError) as caught:
+        await Typed(Behaving(surprises), quiet).run(python_tool("x/y:z"), work())
+    assert caught.value.reason is Reason.EXECUTION_FAILED
+    assert "secret" not in str(caught.value)
+    assert "KeyError" in capfd.readouterr().out
+
+
+class SlowSandbox:
+    """A sandbox whose starts wait until they are let go."""
+
+    name = "process/slow"
+
+    def __init__(self) -> None:
+        self.starting = self.most = 0
+        self.go = asyncio.Event()
+
+    def unavailable(self) -> str:
+        return "never"
+
+    async def start(self, plan: Plan) -> Confined:
+        self.starting += 1
+        self.most = max(self.most, self.starting)
+        await self.go.wait()
+        self.starting -= 1
+        return None  # type: ignore[return-value]
+
+    async def close(self) -> None:
+        self.go.set()
+
+
+async def test_only_so_many_processes_start_at_once() -> None:
+    sandbox = SlowSandbox()
+    paced = Paced(sandbox, 2)
+    assert (paced.name, paced.unavailable()) == ("process/slow", "never")
+    starts = [asyncio.create_task(paced.start(Plan(("x",)))) for _ in range(6)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sandbox.starting == 2
+    await paced.close()
+    await asyncio.gather(*starts)
+    assert sandbox.most == 2

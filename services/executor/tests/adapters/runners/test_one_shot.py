@@ -1,0 +1,197 @@
+"""Functions that see volumes: each call in a process of its own, on copies, in a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.common.errors import Reason
+from services.executor.adapters.runners.workspace.file_tree import read_tree
+from services.executor.domain.tool import Access, Effect
+from services.executor.tests.packing import MIB, confined, python_tool, work
+from services.executor.tests.running import Running, Starting, own_tmp, processes_with, starting
+from services.executor.tests.waiting import until
+
+__all__ = ["own_tmp", "starting"]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    (folder / "link").symlink_to("/etc/shadow")
+    return folder
+
+
+@pytest.fixture
+async def running(starting: Starting, volume: Path) -> Running:
+    return await starting(volumes={"files": volume})
+
+
+def writer(name: str = "hostile:writes", **changes: Any) -> Any:
+    reach = {"access": Access.FILES, "reads": ("files",), "writes": ("files",), **changes}
+    return python_tool(f"tricks/{name}", confinement=confined(**reach))
+
+
+def asked(*steps: dict[str, Any], **changes: Any) -> Any:
+    return work(volume="files", steps=list(steps), **changes)
+
+
+def step(do: str, path: str, **more: Any) -> dict[str, Any]:
+    return {"do": do, "path": path, **more}
+
+
+def scratch_left() -> list[Path]:
+    """What runs of this moment left of their copies."""
+    return [each for each in Path(tempfile.gettempdir()).glob("toolmesh-runners-*/volumes/*") if each.exists()]
+
+
+async def test_a_module_that_ends_its_process_is_heard_in_the_log(running: Running) -> None:
+    assert (await running.failure(writer("dying:anything"), asked())).reason is Reason.TOOL_CRASHED
+    assert "last words of the module" in running.logged
+    assert (await running.failure(python_tool("tricks/dying:anything"), work())).reason is Reason.TOOL_CRASHED
+
+
+async def test_what_a_run_did_is_seen_and_then_kept(running: Running, volume: Path) -> None:
+    ran = await running(writer(), asked(step("write", "sub/b.txt", text="b"), step("remove", "a.txt")))
+    assert ran.effects == (
+        Effect("file:files/a.txt", "delete", observed=True),
+        Effect("file:files/sub/b.txt", "create", observed=True),
+    )
+    assert (volume / "a.txt").exists()
+    assert ran.keep is not None
+    await ran.keep()
+    assert not (volume / "a.txt").exists()
+    assert (volume / "sub" / "b.txt").read_text() == "b"
+    assert (volume / "link").is_symlink()
+
+
+async def test_what_is_dropped_never_happened(running: Running, volume: Path) -> None:
+    ran = await running(writer(), asked(step("write", "a.txt", text="A")))
+    assert ran.drop is not None
+    await ran.drop()
+    assert (volume / "a.txt").read_text() == "a"
+
+
+async def test_every_call_gets_a_process_of_its_own(running: Running) -> None:
+    tokens = {(await running.value(writer(), asked()))["token"] for _ in range(2)}
+    assert len(tokens) == 2
+    assert len(running.pool) == 0
+
+
+async def test_a_run_without_effects_has_nothing_to_keep(running: Running) -> None:
+    ran = await running(writer(), asked())
+    assert (ran.effects, ran.keep, ran.drop) == ((), None, None)
+
+
+async def test_a_tool_that_may_only_read_is_seen_writing(running: Running, volume: Path) -> None:
+    ran = await running(writer(writes=()), asked(step("hide", "a.txt", text="!")))
+    assert ran.effects == (Effect("file:files/a.txt", "update", observed=True),)
+    assert ran.drop is not None
+    await ran.drop()
+    assert (volume / "a.txt").read_text() == "a"
+
+
+async def test_a_preview_runs_and_leaves_nothing(running: Running, volume: Path) -> None:
+    ran = await running(writer(), asked(step("write", "a.txt", text="A"), preview=True))
+    assert ran.forecast is not None
+    assert ran.forecast.changes == (Effect("file:files/a.txt", "update", observed=True),)
+    assert (ran.effects, ran.keep, ran.drop) == ((), None, None)
+    assert (volume / "a.txt").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([step("write", "a.txt", text="A"), step("fail", "x")], Reason.EXECUTION_FAILED),
+        ([step("link", "x", to="/etc/passwd")], Reason.EXECUTION_FAILED),
+        ([step("pipe", "x")], Reason.EXECUTION_FAILED),
+        ([step("fill", "sub", bytes=20 * MIB)], Reason.RESOURCE_LIMIT_EXCEEDED),
+        ([step("fill", "sub", bytes=20 * MIB, stays=True)], Reason.RESOURCE_LIMIT_EXCEEDED),
+        ([step("write", "../../etc/x", text="")], Reason.EXECUTION_FAILED),
+        ([step("nest", "sub", name="d", times=1500)], Reason.RESOURCE_LIMIT_EXCEEDED),
+        ([step("nest", "sub", name="n" * 250, times=20)], Reason.EXECUTION_FAILED),
+        # What is nested so deeply that nobody else gets to it must not keep anyone from seeing how the disk fills.
+        (
+            [step("nest", "sub", name="d", times=1500), step("fill", ".", bytes=20 * MIB, stays=True)],
+            Reason.RESOURCE_LIMIT_EXCEEDED,
+        ),
+        (
+            [step("nest", "sub", name="n" * 250, times=20), step("fill", ".", bytes=20 * MIB, stays=True)],
+            Reason.RESOURCE_LIMIT_EXCEEDED,
+        ),
+    ],
+)
+async def test_a_run_that_fails_has_no_effect_at_all(
+    running: Running, volume: Path, steps: list[dict[str, Any]], reason: Reason
+) -> None:
+    (volume / "link").unlink()
+    before = read_tree(volume, MIB)
+    error = await running.failure(writer(), asked(*steps))
+    assert error.reason is reason
+    assert read_tree(volume, MIB) == before
+    await until(lambda: not scratch_left())
+
+
+async def test_privileged_and_closed_files_come_through_as_plain_ones(running: Running, volume: Path) -> None:
+    ran = await running(writer(), asked(step("setuid", "program"), step("close", "sub"), step("close", "a.txt")))
+    assert ran.effects == (Effect("file:files/program", "create", observed=True),)
+    assert ran.keep is not None
+    await ran.keep()
+    assert (volume / "program").stat().st_mode & 0o7777 == 0o644
+
+
+async def test_links_of_the_volume_are_not_shown(running: Running) -> None:
+    tool = writer("hostile:looks")
+    assert "refused" in await running.value(tool, work(path="/volumes/files/link"))
+    assert await running.value(tool, work(path="/volumes/files/a.txt")) == {"read": "a"}
+
+
+async def test_a_canceled_run_leaves_neither_process_nor_copy(running: Running) -> None:
+    marker = f"9999{secrets.randbelow(10**12)}"
+    run = asyncio.create_task(running.value(writer("plain:waits"), work(marker=marker)))
+    await until(lambda: len(processes_with(marker)) >= 3)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert processes_with(marker) == []
+    await until(lambda: not scratch_left())
+
+
+async def test_a_reader_cannot_hold_up_whoever_writes(running: Running, volume: Path) -> None:
+    """What does not fit into a reader's room is shown to it as it is, and whatever can be opened can be locked."""
+    (volume / "big").write_bytes(b"x" * 2 * MIB)
+    first = await running(writer(), asked(step("write", "a.txt", text="1")))
+    assert first.keep is not None
+    await first.keep()
+    reading = writer("hostile:locks", writes=(), scratch_bytes=MIB)
+    reader = asyncio.create_task(running.value(reading, work(volume="files")))
+    await until(lambda: is_locked(volume))
+    ran = await running(writer(), asked(step("write", "a.txt", text="2")))
+    assert ran.keep is not None
+    keeping = asyncio.ensure_future(ran.keep())
+    await asyncio.wait([keeping], timeout=10)
+    kept = keeping.done()
+    reader.cancel()
+    await asyncio.wait([reader, keeping])
+    assert kept
+    assert (volume / "a.txt").read_text() == "2"
+
+
+def is_locked(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

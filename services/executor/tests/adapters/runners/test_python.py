@@ -1,0 +1,363 @@
+"""Functions of packs in warm workers: real processes in real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from libs.common.errors import Reason
+from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.domain.tool import Effect
+from services.executor.tests.packing import MIB, confined, python_tool, work
+from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
+from services.executor.tests.waiting import until
+
+__all__ = ["own_tmp", "running", "starting"]
+
+WHO = python_tool("tricks/plain:who")
+
+
+async def token(running: Running, tenant: str = "acme", tool: Any = WHO) -> str:
+    return str((await running.value(tool, work(tenant)))["token"])
+
+
+async def test_a_function_answers(running: Running) -> None:
+    assert (await running.value(WHO, work(say={"ü": [1, None, 2.5]})))["said"] == {"ü": [1, None, 2.5]}
+
+
+async def test_evidence_names_the_sandbox_and_the_very_code(running: Running) -> None:
+    name = running.sandbox_for(WHO)
+    assert name is not None
+    assert name.startswith("process/bubblewrap python tricks@sha256:")
+    assert len(name) <= 255
+
+
+async def test_a_call_tells_and_is_told(running: Running) -> None:
+    asked = work(seconds=9.0)
+    asked.arguments["seconds"] = 9.0
+    ran = await running(python_tool("tricks/plain:about"), asked)
+    assert ran.value == {"id": asked.invocation_id, "key": "k1", "preview": False, "in_time": True}
+    assert ran.effects == (Effect("orders/1", "update", observed=False),)
+    assert (ran.costs, ran.undo) == ((("tokens", 7),), {"order": 1})
+    assert (ran.keep, ran.drop) == (None, None)
+    assert "a line for the operator" in running.logged
+
+
+async def test_a_call_may_speak_of_names_that_are_no_text(running: Running) -> None:
+    tool = python_tool("tricks/plain:stutters")
+    ran = await running(tool, work(fails=False))
+    assert (ran.value, ran.effects, ran.costs) == ({}, (Effect("caf?", "update"),), (("caf?", 1),))
+    error = await running.failure(tool, work(fails=True))
+    assert (error.reason, error.message) == (Reason.EXECUTION_FAILED, "caf?")
+    assert "caf?" in running.logged
+
+
+async def test_all_that_a_call_may_say_has_room_beside_the_smallest_result(running: Running) -> None:
+    tool = python_tool("tricks/plain:talks", persists=False, max_result_bytes=2)
+    assert len((await running(tool, work())).effects) == 1000
+
+
+async def test_a_pack_brings_its_libraries(running: Running) -> None:
+    assert await running.value(python_tool("tricks/plain:vendored"), work()) == 42
+
+
+# Workers and whom they serve.
+
+
+async def test_the_next_call_finds_a_warm_worker(running: Running) -> None:
+    assert len({await token(running) for _ in range(5)}) == 1
+
+
+async def test_no_worker_serves_two_tenants(running: Running) -> None:
+    tenants = ["acme", "bolt", "acme", "bolt", "crow", ""]
+    served: dict[str, set[str]] = {}
+    for _ in range(3):
+        tokens = await asyncio.gather(*(token(running, tenant) for tenant in tenants))
+        for tenant, found in zip(tenants, tokens, strict=True):
+            served.setdefault(found, set()).add(tenant)
+    assert all(len(tenants) == 1 for tenants in served.values())
+
+
+async def test_no_worker_serves_two_versions(running: Running) -> None:
+    other = python_tool("tricks/plain:who", digest="sha256:other")
+    assert await token(running) != await token(running, tool=other)
+
+
+async def test_who_has_no_tenant_shares_with_nobody(running: Running) -> None:
+    ada, bob = work(""), replace(work(""), subject="did:key:bob")
+    assert (await running.value(WHO, ada))["token"] != (await running.value(WHO, bob))["token"]
+
+
+async def test_a_worker_answers_one_call_at_a_time(running: Running) -> None:
+    tokens = await asyncio.gather(token(running), token(running))
+    assert len(set(tokens)) == 2
+
+
+async def test_a_worker_is_started_anew_after_enough_calls(starting: Starting) -> None:
+    running = await starting(workers=Limits(calls=2))
+    tokens = [await token(running) for _ in range(4)]
+    assert (tokens[0], tokens[2]) == (tokens[1], tokens[3])
+    assert tokens[0] != tokens[2]
+
+
+async def test_an_idle_worker_goes(starting: Starting) -> None:
+    running = await starting(workers=Limits(idle_seconds=0.01))
+    first = await token(running)
+    await until(lambda: len(running.pool) == 0)
+    assert await token(running) != first
+
+
+async def test_a_worker_that_holds_too_much_is_replaced(running: Running) -> None:
+    grows = python_tool("tricks/plain:grows", confinement=confined(memory_bytes=128 * MIB))
+    tokens = [(await running.value(grows, work(bytes=50 * MIB)))["token"] for _ in range(3)]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
+# Nothing of one call is left for the next.
+
+
+MESS = python_tool("tricks/plain:mess")
+
+
+async def test_what_a_call_leaves_is_gone_before_the_next(running: Running) -> None:
+    left = await running.value(MESS, work(do="litter"))
+    found = await running.value(MESS, work(do="found"))
+    nothing = {"tmp": [], "environment": False, "timer": 0, "folder": "/tmp", "others": []}
+    assert found == {"token": left["token"], **nothing}
+
+
+async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:
+    left = await running.value(MESS, work(do="thread"))
+    assert (await running.value(MESS, work(do="found")))["token"] != left["token"]
+
+
+# Failures, told apart.
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason", "warm"),
+    [
+        ("plain:fails", {}, Reason.EXECUTION_FAILED, True),
+        ("plain:fails", {"partial": True}, Reason.PARTIAL_FAILURE, True),
+        ("plain:raises", {}, Reason.EXECUTION_FAILED, True),
+        ("plain:leaves", {}, Reason.EXECUTION_FAILED, False),
+        ("plain:returns", {"what": "object"}, Reason.RESULT_INVALID, True),
+        ("plain:returns", {"what": "nan"}, Reason.RESULT_INVALID, True),
+        ("plain:circular", {}, Reason.RESULT_INVALID, True),
+        ("plain:large", {"size": 3 * MIB}, Reason.RESULT_TOO_LARGE, True),
+        ("plain:parts", {"count": 3, "fails_at": 0}, Reason.EXECUTION_FAILED, True),
+        ("plain:parts", {"count": 3, "fails_at": 2}, Reason.STREAM_DISCARDED, True),
+        ("hostile:exits", {"code": 0}, Reason.TOOL_CRASHED, False),
+        ("hostile:exits", {"code": 3}, Reason.TOOL_CRASHED, False),
+        ("hostile:crashes", {}, Reason.TOOL_CRASHED, False),
+        ("hostile:tracer", {}, Reason.TOOL_CRASHED, False),
+        ("hostile:forges", {}, Reason.TOOL_CRASHED, False),
+        ("hostile:floods", {}, Reason.RESULT_TOO_LARGE, False),
+        ("hostile:devours", {}, Reason.TOOL_OUT_OF_MEMORY, False),
+        ("hostile:catches_memory", {}, Reason.TOOL_OUT_OF_MEMORY, False),
+        ("hostile:children", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:threads", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:grows", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("hostile:hoards", {}, Reason.RESOURCE_LIMIT_EXCEEDED, False),
+        ("broken:anything", {}, Reason.EXECUTION_FAILED, False),
+        ("plain:missing", {}, Reason.EXECUTION_FAILED, False),
+        ("plain:TOKEN", {}, Reason.EXECUTION_FAILED, False),
+    ],
+)
+async def test_failures_are_told_apart(
+    starting: Starting, name: str, arguments: dict[str, Any], reason: Reason, warm: bool
+) -> None:
+    running = await starting(output_bytes=2 * MIB)
+    error = await running.failure(python_tool(f"tricks/{name}"), work(**arguments))
+    assert error.reason is reason
+    assert "secret" not in f"{error} {error.metadata} {error.violations}"
+    # After anything but a plain exception the process is gone, and its place is free.
+    if warm:
+        assert running.pool.idle == 1
+    else:
+        await until(lambda: len(running.pool) == 0)
+
+
+async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operator(running: Running) -> None:
+    told = await running.failure(python_tool("tricks/plain:fails"), work())
+    assert told.message == "the order is closed"
+    surprise = await running.failure(python_tool("tricks/plain:raises"), work())
+    assert surprise.metadata == {"exception": "ValueError"}
+    assert "log" in surprise.message
+    assert "secret of the tool" in running.logged
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("children", "processes"), ("threads", "processes"), ("grows", "file_size")]
+)
+async def test_a_limit_is_named(running: Running, name: str, limit: str) -> None:
+    failure = await running.failure(python_tool(f"tricks/hostile:{name}"), work())
+    assert failure.metadata == {"limit": limit}
+
+
+async def test_what_cannot_be_loaded_is_told_in_letters_that_can_be_seen(running: Running) -> None:
+    failure = await running.failure(python_tool("tricks/broken:anything"), work())
+    assert failure.metadata == {"exception": "Wrong[31m"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("returns", {"what": "surrogate"}),
+        ("returns", {"what": "wide"}),
+        ("returns", {"what": "set"}),
+        ("nested", {"depth": 100}),
+        ("nested", {"depth": 5000}),
+    ],
+)
+async def test_what_is_no_json_of_the_mesh_is_no_result(running: Running, name: str, arguments: dict[str, Any]) -> None:
+    error = await running.failure(python_tool(f"tricks/plain:{name}"), work(**arguments))
+    assert error.reason is Reason.RESULT_INVALID
+
+
+async def test_processor_time_is_limited_for_each_call(running: Running) -> None:
+    tool = python_tool("tricks/hostile:burns", own_limit=1.0)
+    error = await running.failure(tool, work(seconds=1.0))
+    assert error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
+    assert error.metadata["limit"] == "cpu"
+
+
+async def test_many_small_values_are_refused(running: Running) -> None:
+    error = await running.failure(python_tool("tricks/plain:many"), work(count=600_000))
+    assert error.reason is Reason.RESULT_TOO_LARGE
+
+
+async def test_a_tool_whose_results_are_never_stored_may_return_what_fits_inline(running: Running) -> None:
+    tool = python_tool("tricks/plain:large", persists=False, max_result_bytes=1000)
+    assert (await running.failure(tool, work(size=2000))).reason is Reason.RESULT_TOO_LARGE
+    assert len(await running.value(tool, work(size=900))) == 900
+
+
+async def test_what_a_tool_prints_is_no_answer(running: Running) -> None:
+    assert await running.value(python_tool("tricks/plain:prints"), work()) == {"stdin": ""}
+
+
+async def test_the_parts_of_a_stream_are_gathered(running: Running) -> None:
+    tool = python_tool("tricks/plain:parts")
+    assert await running.value(tool, work(count=3)) == {"parts": [0, 1, 2]}
+    assert await running.value(tool, work(count=3, result="all")) == "all"
+
+
+# Previews.
+
+
+async def test_a_preview_asks_the_function_that_knows(running: Running) -> None:
+    tool = python_tool("tricks/plain:orders", dry_run=True)
+    forecast = (await running(tool, work(preview=True))).forecast
+    assert forecast is not None
+    assert forecast.changes == (Effect("orders/2", "create"),)
+    assert forecast.preconditions == (("the shop is open", False),)
+    assert (forecast.impact, forecast.result) == ("One order would be made.", {"forecast": True})
+    assert (await running(tool, work())).forecast is None
+
+
+async def test_without_such_a_function_the_tool_itself_is_told(running: Running) -> None:
+    asked = work(preview=True, seconds=5.0)
+    asked.arguments["seconds"] = 5.0
+    ran = await running(python_tool("tricks/plain:about"), asked)
+    assert ran.forecast is not None
+    assert ran.forecast.result["preview"] is True
+
+
+# Where it cannot run.
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        python_tool("nowhere/plain:who"),
+        python_tool("tricks/nowhere:who"),
+        python_tool("tricks/../plain:who"),
+        python_tool("tricks/plain:who", digest="v", confinement=confined(reads=("unknown",))),
+    ],
+)
+async def test_what_is_not_here_cannot_run_here(running: Running, tool: Any) -> None:
+    assert running.sandbox_for(tool) is None
+    error = await running.failure(tool, work())
+    assert error.reason is Reason.TOOL_UNAVAILABLE
+    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
+
+
+@pytest.mark.parametrize("tier", ["kernel", "machine", "unheard-of"])
+async def test_nothing_runs_weaker_than_it_demands(running: Running, tier: str) -> None:
+    tool = python_tool("tricks/plain:who", digest=tier, confinement=confined(tier=tier))
+    assert running.sandbox_for(tool) is not None
+    assert (await running.failure(tool, work())).reason is Reason.SANDBOX_UNAVAILABLE
+    assert len(running.pool) == 0
+
+
+# What it can see and reach.
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/root", "/packs/tricks/../../root", "/volumes/x"])
+async def test_a_worker_sees_its_pack_and_nothing_of_ours(running: Running, path: str) -> None:
+    assert "refused" in await running.value(python_tool("tricks/hostile:looks"), work(path=path))
+
+
+async def test_a_tool_that_names_a_host_reaches_it_and_no_other(running: Running) -> None:
+    server = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    reach = confined(hosts=("127.0.0.1",), ports=(port,))
+    tool = python_tool("tricks/hostile:calls_out", confinement=reach)
+    assert await running.value(tool, work(host="127.0.0.1", port=port)) == {"reached": True}
+    error = await running.failure(tool, work(host="example.com", port=port))
+    assert error.reason is Reason.NETWORK_POLICY_VIOLATION
+    # What one call was refused is not held against the next.
+    assert await running.value(tool, work(host="127.0.0.1", port=port)) == {"reached": True}
+    # Without a function that knows, nobody can say what it would do without letting it.
+    assert (await running.failure(tool, work(preview=True, host="x", port=1))).reason is Reason.EXECUTION_FAILED
+    server.close()
+
+
+async def test_a_tool_that_names_no_host_reaches_nothing(running: Running) -> None:
+    assert await running.value(python_tool("tricks/hostile:calls_out"), work(host="x", port=80)) == {"reached": False}
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+    writer.close()
+
+
+# The end.
+
+
+async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
+    marker = f"9999{secrets.randbelow(10**12)}"
+    run = asyncio.create_task(running.value(python_tool("tricks/plain:waits"), work(marker=marker)))
+    await until(lambda: len(processes_with(marker)) >= 3)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert processes_with(marker) == []
+    assert len(running.pool) == 0
+
+
+async def test_a_call_that_is_canceled_while_its_worker_starts_leaves_nothing(running: Running) -> None:
+    for steps in range(12):
+        run = asyncio.create_task(running.value(WHO, work()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    await until(lambda: len(running.pool) == 0)
+
+
+async def test_stopping_ends_what_runs(starting: Starting) -> None:
+    running = await starting()
+    marker = f"9999{secrets.randbelow(10**12)}"
+    run = asyncio.create_task(running.failure(python_tool("tricks/plain:waits"), work(marker=marker)))
+    await until(lambda: len(processes_with(marker)) >= 3)
+    await running._runners.stop()
+    assert (await run).reason is Reason.TOOL_CRASHED
+    assert processes_with(marker) == []

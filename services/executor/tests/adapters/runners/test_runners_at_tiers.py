@@ -1,0 +1,105 @@
+"""The runners in every sandbox that this machine has: the same promises, whatever it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.common.errors import Reason
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.domain.tool import Access, Effect
+from services.executor.tests.packing import command_tool, confined, python_tool, work
+from services.executor.tests.running import PACKS, Running, processes_with
+from services.executor.tests.sandboxes import sandbox
+from services.executor.tests.waiting import until
+
+__all__ = ["sandbox"]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    return folder
+
+
+@pytest.fixture
+async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterator[Running]:
+    log = tmp_path / "log"
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    tier = sandbox.name.partition("/")[0]
+    terms = Terms(packs=[PACKS], volumes={"files": volume})
+    runners = ConfinedRunners({tier: sandbox}, terms, Log("executor", descriptor=descriptor))
+    await runners.start()
+    yield Running(runners, log)
+    await runners.stop()
+    os.close(descriptor)
+
+
+def tool(name: str, **reach: Any) -> Any:
+    return python_tool(f"tricks/{name}", confinement=confined(**reach))
+
+
+async def test_a_worker_is_warm_clean_and_its_tenants_alone(running: Running) -> None:
+    mess = tool("plain:mess")
+    left = await running.value(mess, work(do="litter"))
+    found = await running.value(mess, work(do="found"))
+    nothing = {"tmp": [], "environment": False, "timer": 0, "folder": "/tmp", "others": []}
+    assert found == {"token": left["token"], **nothing}
+    assert (await running.value(mess, work("bolt", do="found")))["token"] != left["token"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("hostile:devours", Reason.TOOL_OUT_OF_MEMORY),
+        ("hostile:crashes", Reason.TOOL_CRASHED),
+        ("hostile:exits", Reason.TOOL_CRASHED),
+        ("plain:leaves", Reason.EXECUTION_FAILED),
+    ],
+)
+async def test_failures_are_told_apart(running: Running, name: str, reason: Reason) -> None:
+    assert (await running.failure(tool(name), work(code=3))).reason is reason
+    await until(lambda: len(running.pool) == 0)
+
+
+async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
+    marker = f"9999{secrets.randbelow(10**12)}"
+    run = asyncio.create_task(running.value(tool("plain:waits"), work(marker=marker)))
+    # Inside gVisor processes have no name outside; there the worker itself is what can be waited for.
+    await until(lambda: len(running.pool) == 1)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert processes_with(marker) == []
+    await until(lambda: len(running.pool) == 0)
+
+
+async def test_a_volume_is_changed_only_when_its_changes_are_kept(running: Running, volume: Path) -> None:
+    writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
+    steps = [{"do": "write", "path": "sub/b.txt", "text": "b"}, {"do": "hide", "path": "a.txt", "text": "!"}]
+    ran = await running(writer, work(volume="files", steps=steps))
+    assert ran.effects == (
+        Effect("file:files/a.txt", "update", observed=True),
+        Effect("file:files/sub", "create", observed=True),
+        Effect("file:files/sub/b.txt", "create", observed=True),
+    )
+    assert (volume / "a.txt").read_text() == "a"
+    assert ran.keep is not None
+    await ran.keep()
+    assert (volume / "a.txt").read_text() == "!"
+    assert (volume / "sub" / "b.txt").read_text() == "b"
+
+
+async def test_a_program_answers(running: Running) -> None:
+    speak = command_tool("pack:tricks/bin/speak.py", "echo", "{word}")
+    assert (await running.value(speak, work(word="hello")))["rest"] == ["hello"]

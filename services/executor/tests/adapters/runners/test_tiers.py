@@ -1,0 +1,68 @@
+"""Which sandbox a tool gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from services.executor.adapters.runners.tiers import Tiers
+from services.executor.adapters.sandbox.port import Confined, Plan
+from services.executor.tests.packing import confined, python_tool
+
+
+class Claimed:
+    """A sandbox that only says what it is."""
+
+    def __init__(self, name: str, missing: str = "") -> None:
+        self.name = name
+        self.closed = False
+        self._missing = missing
+
+    def unavailable(self) -> str:
+        return self._missing
+
+    async def start(self, plan: Plan) -> Confined:
+        raise AssertionError("choosing a sandbox starts nothing")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def tool(tier: str) -> Any:
+    return python_tool("x/y:z", confinement=confined(tier=tier))
+
+
+PROCESS, KERNEL = Claimed("process/a"), Claimed("kernel/b")
+
+
+@pytest.mark.parametrize(
+    ("tier", "here", "chosen"),
+    [
+        ("process", {"process": PROCESS, "kernel": KERNEL}, "process/a"),
+        ("process", {"process": Claimed("process/a", "off"), "kernel": KERNEL}, "kernel/b"),
+        ("in_process", {"process": PROCESS}, "process/a"),
+        ("kernel", {"process": PROCESS, "kernel": KERNEL}, "kernel/b"),
+    ],
+)
+def test_the_weakest_that_is_strong_enough_is_chosen(tier: str, here: dict[str, Any], chosen: str) -> None:
+    assert Tiers(here).need(tool(tier)).name == Tiers(here).name(tool(tier)) == chosen
+
+
+@pytest.mark.parametrize("tier", ["kernel", "machine", "surprise", ""])
+def test_a_weaker_one_never_does(tier: str) -> None:
+    here = Tiers({"process": PROCESS, "kernel": Claimed("kernel/b", "runsc is not installed")})
+    assert here.offer(tool(tier)) is None
+    assert here.name(tool(tier)) == f"{tier}/missing"
+    with pytest.raises(MeshError) as caught:
+        here.need(tool(tier))
+    assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
+    assert caught.value.metadata["sandbox"] == tier
+
+
+async def test_closing_closes_all() -> None:
+    one, other = Claimed("process/a"), Claimed("kernel/b")
+    await Tiers({"process": one, "kernel": other}).close()
+    assert one.closed
+    assert other.closed

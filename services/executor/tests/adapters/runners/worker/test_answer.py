@@ -1,0 +1,113 @@
+"""What a worker answered is the word of code that nobody vouches for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.common.errors import Reason
+from services.executor.adapters.runners.worker.answer import MalformedError, answer_of, printable
+from services.executor.domain.tool import Effect
+
+
+def read(**frame: Any) -> Any:
+    return answer_of({"id": "i", **frame}, "i", 1000)
+
+
+def test_a_value_comes_with_what_was_said_beside_it() -> None:
+    notes = {
+        "effects": [["file:a", "create"]],
+        "costs": [["tokens", 5]],
+        "undo": {"name": "a"},
+        "expects": [["it rains", False]],
+        "impact": "much",
+        "log": ["line"],
+    }
+    answer = read(value={"x": 1}, notes=notes)
+    assert answer.value == {"x": 1}
+    assert answer.effects == (Effect("file:a", "create", observed=False),)
+    assert answer.costs == (("tokens", 5),)
+    assert answer.undo == {"name": "a"}
+    assert answer.expects == (("it rains", False),)
+    assert (answer.impact, answer.lines) == ("much", ("line",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "ends"),
+    [
+        ("failure", Reason.EXECUTION_FAILED, False),
+        ("partial", Reason.PARTIAL_FAILURE, False),
+        ("error", Reason.EXECUTION_FAILED, False),
+        ("stream", Reason.STREAM_DISCARDED, False),
+        ("result", Reason.RESULT_INVALID, False),
+        ("size", Reason.RESULT_TOO_LARGE, False),
+        ("memory", Reason.TOOL_OUT_OF_MEMORY, True),
+    ],
+)
+def test_failures_are_told_apart(kind: str, reason: Reason, ends: bool) -> None:
+    answer = read(failed={"kind": kind, "message": "said", "detail": "inside"}, notes={})
+    assert answer.failure.reason is reason
+    assert answer.ends_worker is ends
+
+
+def test_what_an_exception_said_never_reaches_the_caller() -> None:
+    failure = read(failed={"kind": "error", "message": "KeyError", "detail": "secret"}).failure
+    assert failure.metadata == {"exception": "KeyError"}
+    assert "secret" not in str(failure)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {},
+        {"id": "other", "value": 1},
+        {"failed": 1},
+        {"failed": {"kind": "surprise"}},
+        {"failed": {"kind": "limit", "message": "patience"}},
+        {"value": 1, "notes": []},
+        {"value": 1, "notes": {"effects": "x"}},
+        {"value": 1, "notes": {"effects": [["a", "explode"]]}},
+        {"value": 1, "notes": {"effects": [["", "create"]]}},
+        {"value": 1, "notes": {"effects": [["a", "create"]] * 1001}},
+        {"value": 1, "notes": {"effects": [["a"]]}},
+        {"value": 1, "notes": {"costs": [["a", -1]]}},
+        {"value": 1, "notes": {"costs": [["a", True]]}},
+        {"value": 1, "notes": {"costs": [["a", 2**60]]}},
+        {"value": 1, "notes": {"expects": [["a", 1]]}},
+        {"value": 1, "notes": {"log": [1]}},
+        {"value": 1, "notes": {"undo": {"all": "x" * 100_000}}},
+    ],
+)
+def test_what_is_no_answer_is_not_taken_for_one(frame: dict[str, Any]) -> None:
+    with pytest.raises(MalformedError):
+        answer_of({"id": "i", **frame}, "i", 1000)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(notes=JSON, failed=JSON)
+def test_no_frame_breaks_the_reader(notes: Any, failed: Any) -> None:
+    for frame in ({"value": 1, "notes": notes}, {"failed": failed, "notes": notes}, {"failed": {"kind": failed}}):
+        try:
+            answer_of({"id": "i", **frame}, "i", 1000)
+        except MalformedError:
+            continue
+
+
+def test_a_message_is_bounded_and_shows_all_that_is_in_it() -> None:
+    assert printable("a\x1b[31mb\u202ec\n") == "a[31mbc"
+    assert len(printable("x" * 10_000)) == 500
+
+
+def test_a_call_has_a_page_of_the_log_whoever_wrote_the_frame() -> None:
+    for frame in ({"value": 1}, {"failed": {"kind": "failure"}}):
+        lines = read(**frame, notes={"log": ["x" * 1000] * 1000}).lines
+        assert [len(line) for line in lines] == [1000, 1000, 1000, 1000, 96]

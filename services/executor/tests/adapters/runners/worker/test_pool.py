@@ -1,0 +1,276 @@
+"""The pool of warm workers: bounded, never shared between keys, and fair. Its processes are fakes at the sandbox's port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from libs.common.errors import MeshError
+from services.executor.adapters.runners.worker.pool import Key, Limits, Pool
+from services.executor.adapters.runners.worker.worker import Worker
+from services.executor.adapters.sandbox.port import End, Ending
+from services.executor.tests.waiting import until
+
+A, B, C = (Key(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
+A2 = Key("digest-other", "tenant-a", "s")
+
+
+class FakeProcess:
+    """A confined process that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+        self.stdin: Any = None
+        self.stdout: Any = None
+
+    async def ended(self) -> Ending:
+        await self.gone.wait()
+        return Ending(End.KILLED)
+
+    async def kill(self) -> Ending:
+        await asyncio.sleep(0)
+        self.gone.set()
+        return Ending(End.KILLED)
+
+
+@dataclass
+class Starter:
+    """Starts workers, and notes for whom."""
+
+    started: Counter[Key] = field(default_factory=Counter)
+    keys: dict[Worker, Key] = field(default_factory=dict)
+    failure: Exception | None = None
+    gate: asyncio.Event | None = None
+
+    def of(self, key: Key) -> Any:
+        async def start() -> Worker:
+            if self.gate is not None:
+                await self.gate.wait()
+            await asyncio.sleep(0)
+            if self.failure is not None:
+                raise self.failure
+            worker = Worker(FakeProcess(), 1 << 20)
+            self.started[key] += 1
+            self.keys[worker] = key
+            return worker
+
+        return start
+
+    @property
+    def living(self) -> int:
+        return sum(not worker.ended.done() for worker in self.keys)
+
+
+@pytest.fixture
+def starter() -> Starter:
+    return Starter()
+
+
+async def take(pool: Pool, starter: Starter, key: Key) -> Worker:
+    worker = await pool.take(key, starter.of(key))
+    worker.calls += 1
+    return worker
+
+
+async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
+    pool = Pool(Limits())
+    first = await take(pool, starter, A)
+    pool.give_back(first)
+    assert await take(pool, starter, A) is first
+    assert starter.started[A] == 1
+    await pool.close()
+
+
+@pytest.mark.parametrize("other", [B, A2, Key(A.digest, A.tenant, "other"), Key(A.digest, "tenant-x", A.sandbox)])
+async def test_no_other_key_ever_gets_it(starter: Starter, other: Key) -> None:
+    pool = Pool(Limits())
+    first = await take(pool, starter, A)
+    pool.give_back(first)
+    assert await take(pool, starter, other) is not first
+    await pool.close()
+
+
+async def test_the_longest_idle_makes_room(starter: Starter) -> None:
+    pool = Pool(Limits(most=2))
+    oldest, newest = await take(pool, starter, A), await take(pool, starter, B)
+    pool.give_back(oldest)
+    pool.give_back(newest)
+    await take(pool, starter, C)
+    assert oldest.ended.done()
+    assert not newest.ended.done()
+    assert len(pool) == starter.living == 2
+    await pool.close()
+
+
+async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
+    pool = Pool(Limits(most=10, most_per_tenant=1))
+    mine, other = await take(pool, starter, A), await take(pool, starter, B)
+    pool.give_back(other)
+    pool.give_back(mine)
+    await take(pool, starter, A2)
+    assert mine.ended.done()
+    assert not other.ended.done()
+    await pool.close()
+
+
+async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
+    pool = Pool(Limits(most=1))
+    first = await take(pool, starter, A)
+    waiting = [asyncio.create_task(take(pool, starter, key)) for key in (B, A)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    pool.give_back(first)
+    second = await waiting[0]
+    assert starter.keys[second] == B
+    await pool.discard(second)
+    assert starter.keys[await waiting[1]] == A
+    await pool.close()
+
+
+async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> None:
+    pool = Pool(Limits(most=2, most_per_tenant=1))
+    held = await take(pool, starter, A)
+    stuck = asyncio.create_task(take(pool, starter, A2))
+    await asyncio.sleep(0)
+    assert starter.keys[await take(pool, starter, B)] == B
+    assert not stuck.done()
+    await pool.discard(held)
+    assert starter.keys[await stuck] == A2
+    await pool.close()
+
+
+async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) -> None:
+    pool = Pool(Limits(most=1))
+    first = await take(pool, starter, A)
+    waiting = [asyncio.create_task(take(pool, starter, A)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    # Granted and canceled in the same moment: what was granted goes on to the next.
+    pool.give_back(first)
+    waiting[1].cancel()
+    assert await waiting[2] is first
+    await pool.close()
+
+
+async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None:
+    pool = Pool(Limits(most=1))
+    starter.failure = RuntimeError()
+    with pytest.raises(RuntimeError):
+        await take(pool, starter, A)
+    starter.failure = None
+    await take(pool, starter, B)
+    assert len(pool) == 1
+    await pool.close()
+
+
+async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -> None:
+    pool = Pool(Limits(most=1))
+    starter.gate = asyncio.Event()
+    starting = asyncio.create_task(take(pool, starter, A))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    starter.gate = None
+    await take(pool, starter, B)
+    await pool.close()
+
+
+async def test_an_idle_worker_that_ends_gives_its_place_back(starter: Starter) -> None:
+    pool = Pool(Limits(most=1))
+    first = await take(pool, starter, A)
+    pool.give_back(first)
+    await first._confined.kill()
+    await until(lambda: len(pool) == 0)
+    assert await take(pool, starter, A) is not first
+    await pool.close()
+
+
+async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) -> None:
+    pool = Pool(Limits(calls=2, idle_seconds=0.02))
+    worker = await take(pool, starter, A)
+    pool.give_back(worker)
+    assert await take(pool, starter, A) is worker
+    pool.give_back(worker)
+    await until(worker.ended.done)
+    idle = await take(pool, starter, B)
+    pool.give_back(idle)
+    await until(lambda: len(pool) == 0)
+    assert idle.ended.done()
+    await pool.close()
+
+
+async def test_closing_ends_all_and_lets_nobody_wait(starter: Starter) -> None:
+    pool = Pool(Limits(most=2))
+    busy, idle = await take(pool, starter, A), await take(pool, starter, B)
+    pool.give_back(idle)
+    pool.give_back(await take(pool, starter, B))
+    held = await take(pool, starter, B)
+    waiting = asyncio.create_task(take(pool, starter, C))
+    await asyncio.sleep(0)
+    await pool.close()
+    assert busy.ended.done()
+    assert held.ended.done()
+    with pytest.raises(MeshError):
+        await waiting
+    with pytest.raises(MeshError):
+        await take(pool, starter, A)
+    assert starter.living == 0
+
+
+STEPS = st.lists(st.tuples(st.sampled_from([A, A2, B, C]), st.integers(0, 3), st.sampled_from("kgdx")), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, most=st.integers(1, 3), per_tenant=st.integers(1, 3))
+def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: int, per_tenant: int) -> None:
+    """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left waiting."""
+
+    async def scenario() -> None:
+        pool, starter = Pool(Limits(most=most, most_per_tenant=per_tenant)), Starter()
+        using: set[Worker] = set()
+
+        async def call(key: Key, pauses: int, end: str) -> None:
+            worker = await take(pool, starter, key)
+            assert starter.keys[worker] == key
+            assert worker not in using
+            using.add(worker)
+            try:
+                for _ in range(pauses):
+                    await asyncio.sleep(0)
+                    assert len(pool) <= most
+                    assert all(count <= per_tenant for count in pool._tenants.values())
+            except asyncio.CancelledError:
+                using.discard(worker)
+                await pool.discard(worker)
+                raise
+            using.discard(worker)
+            if end == "g":
+                pool.give_back(worker)
+            elif end == "k":
+                await worker._confined.kill()
+                pool.give_back(worker)
+            else:
+                await pool.discard(worker)
+
+        tasks = []
+        for key, pauses, end in steps:
+            task = asyncio.create_task(call(key, pauses, end))
+            tasks.append(task)
+            await asyncio.sleep(0)
+            if end == "x":
+                task.cancel()
+        async with asyncio.timeout(20):
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        await pool.close()
+        assert starter.living == 0
+        assert len(pool) == 0
+
+    asyncio.run(scenario())

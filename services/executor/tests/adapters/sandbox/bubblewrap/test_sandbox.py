@@ -1,0 +1,403 @@
+"""What the sandbox of bubblewrap promises: how its processes begin, what they get, how they end, and that nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from libs.common.ids import new_id
+from services.executor.adapters.sandbox.bubblewrap import environment as ground
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.endings import error_of
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_places
+from services.executor.adapters.sandbox.port import End, Plan
+from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.tests.sandboxes import MAKERS, MIB, attempt, missing, processes_with, python
+
+KINDS = [kind for kind in MAKERS if kind.startswith("bubblewrap")]
+REPOSITORY = Path(__file__).parents[6]
+
+
+@pytest.fixture(params=KINDS)
+async def bubblewrap(request: pytest.FixtureRequest) -> AsyncIterator[Bubblewrap]:
+    if why := await missing(request.param):
+        pytest.skip(f"{request.param}: {why}")
+    made = MAKERS[request.param]()
+    assert isinstance(made, Bubblewrap)
+    yield made
+    await made.close()
+
+
+def launchers(parent: int) -> list[int]:
+    """The launchers that a process has started and that have not ended."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    found = [int(pid) for pid in children if b"sandbox.launcher" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in found if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that no event tells of; the test's own time limit bounds it."""
+    while not holds():
+        os.sched_yield()
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def inside(folder: str) -> list[Path]:
+    return list(Path(folder).iterdir())
+
+
+def user_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def held(pid: int) -> tuple[bytes, list[str]]:
+    """The environment of a process, and what it has open."""
+    process = Path(f"/proc/{pid}")
+    return (process / "environ").read_bytes(), [str(entry.readlink()) for entry in (process / "fd").iterdir()]
+
+
+async def test_a_process_answers_what_it_is_told(bubblewrap: Bubblewrap) -> None:
+    process = await bubblewrap.start(Plan(("/bin/cat",)))
+    for word in (b"one", b"two" * 100_000):
+        process.stdin.write(word)
+        assert await process.stdout.readexactly(len(word)) == word
+    process.stdin.close()
+    assert await process.stdout.read() == b""
+    assert (await process.ended()).kind is End.EXITED
+    assert (await process.kill()).kind is End.EXITED
+
+
+async def test_how_it_exits_is_told(bubblewrap: Bubblewrap) -> None:
+    tried = await attempt(bubblewrap, python("import sys; sys.exit('told on standard error')"))
+    assert (tried.ending.kind, tried.ending.code) == (End.EXITED, 1)
+    assert tried.ending.complaint == "told on standard error\n"
+    assert tried.ending.cpu_seconds > 0
+    assert tried.ending.peak_memory_bytes > 0
+
+
+async def test_a_crash_is_told_as_one(bubblewrap: Bubblewrap) -> None:
+    tried = await attempt(bubblewrap, python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert (tried.ending.kind, tried.ending.code) == (End.CRASHED, signal.SIGSEGV)
+
+
+async def test_a_program_that_is_not_there_failed(bubblewrap: Bubblewrap) -> None:
+    process = await bubblewrap.start(Plan(("/usr/bin/not-there",)))
+    assert ((await process.ended()).kind, (await process.ended()).code) == (End.EXITED, 127)
+
+
+async def test_its_environment_is_what_was_planned(bubblewrap: Bubblewrap) -> None:
+    plan = Plan(("/usr/bin/env",), environment={"A": "1", "EMPTY": "", "PATH": "/x"})
+    lines = (await attempt(bubblewrap, plan)).output.decode().splitlines()
+    assert sorted(line for line in lines if not line.startswith("PWD=")) == ["A=1", "EMPTY=", "PATH=/x"]
+
+
+async def test_it_starts_in_tmp_as_nobody(bubblewrap: Bubblewrap) -> None:
+    code = "import os, socket; print(os.getcwd(), os.getuid(), os.getgid(), os.getgroups() or '', socket.gethostname())"
+    assert (await attempt(bubblewrap, python(code))).output.decode().split()[:3] == ["/tmp", "65534", "65534"]
+
+
+async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: Bubblewrap) -> None:
+    """As root two sandboxes are two users, neither of them ours; as anyone else they can only be us."""
+    marker = new_id()
+    started = [
+        await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker)) for _ in range(2)
+    ]
+    for process in started:
+        await process.stdout.readexactly(1)
+    users = {user_of(pid) for pid in processes_with(marker)}
+    assert len(users) == (2 if os.geteuid() == 0 else 1)
+    assert (0 in users) is False
+    for process in started:
+        await process.kill()
+
+
+async def test_what_it_may_read_it_cannot_change(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    (hidden / "shown").mkdir(parents=True)
+    (hidden / "shown/file").write_text("content")
+    (hidden / "secret").write_text("secret")
+    hidden.chmod(0o700)
+    plan = python(
+        "print(open('/in/file').read(), flush=True); open('/in/file', 'w')", readable=((str(hidden / "shown"), "/in"),)
+    )
+    tried = await attempt(bubblewrap, plan)
+    assert (tried.output, tried.ending.code) == (b"content\n", 1)
+    assert (hidden / "shown/file").read_text() == "content"
+
+
+async def test_a_single_file_can_be_shown(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("print('ran')")
+    plan = Plan((interpreter(), "-I", "-S", "/run/worker.py"), readable=((str(tmp_path / "one.py"), "/run/worker.py"),))
+    assert (await attempt(bubblewrap, plan)).output == b"ran\n"
+
+
+async def test_what_it_may_write_is_there_afterwards(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "deep").mkdir(parents=True, mode=0o755)
+    (work / "deep/old").write_text("old")
+    outside = tmp_path / "outside"
+    outside.write_text("outside")
+    (work / "link").symlink_to(outside)
+    code = "open('/w/deep/new', 'w').write('new'); open('/w/deep/old', 'a').write('er')\nimport os; os.path.exists('/w/link') and print('seen')"
+    tried = await attempt(bubblewrap, python(code, writable=((str(work), "/w"),)))
+    assert (tried.output, tried.ending.code) == (b"", 0)
+    assert ((work / "deep/new").read_text(), (work / "deep/old").read_text()) == ("new", "older")
+    assert (outside.stat().st_uid, outside.read_text()) == (os.geteuid(), "outside")
+
+
+async def test_the_way_out_leads_to_its_socket(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+    path = tmp_path / "gate.sock"
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"through")
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        code = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock'); print(s.recv(100).decode())"
+        tried = await attempt(bubblewrap, python(code, egress_socket=str(path)))
+    assert tried.output == b"through\n"
+
+
+async def test_streams_can_be_opened_by_name(bubblewrap: Bubblewrap) -> None:
+    process = await bubblewrap.start(Plan(("/bin/sh", "-c", "cat /dev/stdin > /dev/stdout")))
+    process.stdin.write(b"hello")
+    process.stdin.close()
+    assert await process.stdout.read() == b"hello"
+    assert (await process.ended()).code == 0
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(("/bin/true",), readable=(("/not/there", "/in"),)),
+        Plan(("/bin/true",), readable=(("/usr", "/usr/not/possible"),)),
+        Plan(("/bin/true",), environment={"A": "x\0--bind\0/\0/tmp"}),
+        Plan(("/bin/true", "a\0b")),
+        Plan(("/bin/true",), environment={"A": "\ud800"}),
+        Plan(("/bin/true",), environment={"A=B": "x"}),
+    ],
+    ids=["no source", "no place", "NUL in a value", "NUL in an argument", "no text", "no name"],
+)
+async def test_what_cannot_be_confined_as_planned_does_not_run(bubblewrap: Bubblewrap, plan: Plan) -> None:
+    with pytest.raises(MeshError) as refused:
+        # It may be found out only after it was started.
+        raise error_of(await (await bubblewrap.start(plan)).ended(), 1.0)
+    assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+
+
+async def test_many_run_side_by_side(bubblewrap: Bubblewrap) -> None:
+    async def one(number: int) -> bytes:
+        return (await attempt(bubblewrap, Plan(("/bin/echo", str(number))))).output
+
+    assert await asyncio.gather(*map(one, range(24))) == [f"{number}\n".encode() for number in range(24)]
+
+
+async def test_a_plan_may_be_long(bubblewrap: Bubblewrap) -> None:
+    long = {f"V{number}": "x" * 1000 for number in range(100)}
+    tried = await attempt(bubblewrap, python("import os; print(sum(map(len, os.environ.values())))", environment=long))
+    assert int(tried.output) >= 100_000
+
+
+async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: Bubblewrap) -> None:
+    await attempt(bubblewrap, Plan(("/bin/true",)))
+    marker = new_id()
+    for turns in (*range(12), *range(12, 600, 25)):
+        starting = asyncio.create_task(bubblewrap.start(python("import signal; signal.pause()", marker)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        for outcome in await asyncio.gather(starting, return_exceptions=True):
+            if not isinstance(outcome, BaseException):
+                await outcome.kill()
+    await asyncio.to_thread(until, lambda: not processes_with(marker))
+
+
+async def test_waiting_for_an_end_can_be_given_up(bubblewrap: Bubblewrap) -> None:
+    process = await bubblewrap.start(Plan(("/bin/cat",)))
+    waiting = asyncio.create_task(process.ended())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert (await asyncio.gather(process.kill(), process.kill(), process.ended()))[2].kind is End.KILLED
+
+
+async def test_closing_ends_what_still_runs(bubblewrap: Bubblewrap) -> None:
+    marker = new_id()
+    process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
+    await process.stdout.readexactly(1)
+    await bubblewrap.close()
+    assert (await process.ended()).kind is End.KILLED
+    assert processes_with(marker) == []
+    assert launchers(os.getpid()) == []
+    with pytest.raises(MeshError) as refused:
+        await bubblewrap.start(Plan(("/bin/true",)))
+    assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_what_was_never_used_costs_nothing() -> None:
+    unused = Bubblewrap("test")
+    assert unused.name == "process/bubblewrap"
+    assert launchers(os.getpid()) == []
+    await unused.close()
+
+
+async def test_a_launcher_that_is_killed_takes_everything_with_it_and_is_replaced(bubblewrap: Bubblewrap) -> None:
+    marker = new_id()
+    process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
+    await process.stdout.readexactly(1)
+    (launcher,) = launchers(os.getpid())
+    os.kill(launcher, signal.SIGKILL)
+    assert (await process.ended()).kind is End.CRASHED
+    assert await process.stdout.read() == b""
+    await asyncio.to_thread(until, lambda: not processes_with(marker))
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+
+
+EXECUTOR = """
+import asyncio, signal, sys
+from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.port import Plan
+from services.executor.adapters.sandbox.rootfs import interpreter
+async def main():
+    sandbox = Bubblewrap("killed")
+    code = "import os, signal\\nfor _ in range(3): os.fork()\\nos.setsid() if os.getpid() != os.getpgrp() else None\\nos.write(1, b'x')\\nwhile True: signal.pause()"
+    process = await sandbox.start(Plan((interpreter(), "-I", "-S", "-c", code, sys.argv[1])))
+    await process.stdout.readexactly(1)
+    print("ready", flush=True)
+    await process.ended()
+asyncio.run(main())
+"""
+
+
+async def test_an_executor_that_is_killed_leaves_nothing() -> None:
+    """No process, no launcher and no control group; the launcher sees to it when its executor is gone."""
+    if why := await missing("bubblewrap"):
+        pytest.skip(why)
+    marker = new_id()
+    executor = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", EXECUTOR, marker, cwd=REPOSITORY, stdout=subprocess.PIPE
+    )
+    assert executor.stdout is not None
+    assert await executor.stdout.readline() == b"ready\n"
+    left = [*launchers(executor.pid), *processes_with(marker)]
+    assert left
+    executor.kill()
+    await executor.wait()
+    groups = {place.folder for place in own_places().values()}
+    await asyncio.to_thread(until, lambda: not processes_with(marker) and not any(map(alive, left)))
+    assert [path for folder in groups for path in inside(folder) if path.name.startswith("toolmesh-killed-")] == []
+
+
+async def test_a_fork_bomb_that_insists_is_ended_for_it(bubblewrap: Bubblewrap) -> None:
+    """Where refusals are counted nobody has to wait for its deadline."""
+    if "pids" in bubblewrap._prepared().hierarchy.missing:
+        pytest.skip(
+            "this kernel gives no control group that counts processes, so nothing tells a refused fork from a failed one"
+        )
+    code = "import os\nwhile True:\n try: os.fork()\n except OSError: continue"
+    assert (await attempt(bubblewrap, python(code, processes=8))).ending.kind is End.PROCESS_LIMIT
+
+
+async def test_processor_time_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
+    code = "import os\nfor _ in range(7): os.fork() == 0 and exec('while True: pass')\nfor _ in range(7): os.wait()"
+    ending = (await attempt(bubblewrap, python(code, cpu_seconds=0.8, millicpus=2000))).ending
+    assert ending.kind is End.CPU_LIMIT
+
+
+SIBLINGS = """
+import os, signal, sys
+for _ in range(7):
+    if os.fork() == 0:
+        held = b'x' * (20 << 20)
+        signal.pause()
+sys.exit(max(os.wait()[1] for _ in range(7)) % 251)
+"""
+
+
+async def test_memory_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
+    assert (await attempt(bubblewrap, python(SIBLINGS, memory_bytes=64 * MIB))).ending.kind is End.OUT_OF_MEMORY
+
+
+async def test_no_group_is_left_after_a_process(bubblewrap: Bubblewrap) -> None:
+    await attempt(bubblewrap, Plan(("/bin/true",)))
+    parents = bubblewrap._prepared().hierarchy.parents.values()
+    left = [entry for place in parents for entry in inside(place.folder) if entry.is_dir()]
+    assert left == []
+
+
+async def test_what_is_missing_is_said_in_a_sentence(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bubblewrap.unavailable() == ""
+    lame = Bubblewrap("test", cgroups="off")
+    lame._prepared().config["bwrap"] = "/usr/bin/false"
+    lame._prepared().config["bwrap_home"] = "/usr/bin"
+    assert lame.unavailable() != ""
+    await lame.close()
+
+
+async def test_required_groups_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_places", dict)
+    strict = Bubblewrap("test", cgroups="required")
+    assert "memory" in strict.unavailable()
+    with pytest.raises(MeshError) as refused:
+        await strict.start(Plan(("/bin/true",)))
+    assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
+    await strict.close()
+
+
+async def test_a_machine_without_a_filter_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ground.seccomp, "ARCHITECTURES", {})
+    assert Bubblewrap("test").unavailable() != ""
+
+
+async def test_the_launcher_knows_no_secret(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLMESH_DATABASE_URL", "postgresql://secret")
+    with socket.socketpair()[0]:
+        await attempt(bubblewrap, Plan(("/bin/true",)))
+        (launcher,) = launchers(os.getpid())
+        environment, opened = held(launcher)
+    assert environment == b""
+    assert len([link for link in opened if link.startswith("socket:")]) == 1
+    assert json.dumps(bubblewrap._prepared().config).count("secret") == 0
+
+
+def test_looking_whether_it_works_changes_nothing_of_the_machine() -> None:
+    """As root a process could be given what belongs to everyone."""
+    before = [(Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")]
+    sandbox = Bubblewrap("test")
+    sandbox.unavailable()
+    asyncio.run(sandbox.close())
+    assert before == [
+        (Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")
+    ]
+
+
+async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblewrap: Bubblewrap) -> None:
+    await (await bubblewrap.start(Plan(("/bin/cat",)))).kill()
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    before = opened()
+    for steps in range(1, 12):
+        starting = asyncio.create_task(bubblewrap.start(Plan(("/bin/cat",))))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    async with asyncio.timeout(20):
+        while opened() != before:  # noqa: ASYNC110  (the ends of pipes tell nobody when they are closed)
+            await asyncio.sleep(0.005)

@@ -1,0 +1,142 @@
+"""Where a confined process says it wants to go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.adapters.sandbox.egress.destination import (
+    HOST_NOT_ALLOWED,
+    PORT_NOT_ALLOWED,
+    NotAPlaceError,
+    Place,
+    Reach,
+    place_of,
+    shown,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "port"),
+    [
+        ("api.example.com:443", "api.example.com", 443),
+        ("API.Example.COM:443", "api.example.com", 443),
+        ("api.example.com.:443", "api.example.com", 443),
+        ("api.example.com", "api.example.com", 80),
+        ("xn--bcher-kva.example:8443", "xn--bcher-kva.example", 8443),
+        ("_acme.example.com", "_acme.example.com", 80),
+        ("192.0.2.7:80", "192.0.2.7", 80),
+        ("[2001:DB8:0:0::1]:443", "2001:db8::1", 443),
+        ("[::ffff:127.0.0.1]:80", "::ffff:7f00:1", 80),
+        ("localhost:65535", "localhost", 65535),
+    ],
+)
+def test_a_place_has_one_form(written: str, host: str, port: int) -> None:
+    found = place_of(written, 80)
+    # One release of Python writes the last part of such an address as four numbers, another as two.
+    assert (found.host.replace("::ffff:127.0.0.1", "::ffff:7f00:1"), found.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2130706433:80",
+        "0177.0.0.1:80",
+        "127.0.0.01:80",
+        "0x7f.0.0.1:80",
+        "0x7f000001",
+        "127.1:80",
+        "127.0.0.1.5",
+        "api.example.com.1",
+        "evil.com@api.example.com:443",
+        "user:secret@api.example.com",
+        "api.example.com:",
+        "api.example.com:0",
+        "api.example.com:0443",
+        "api.example.com:65536",
+        "api.example.com:+80",
+        "api.example.com:80:80",
+        "api.example.com :80",
+        " api.example.com",
+        "api..example.com",
+        ".example.com",
+        "api.example.com..",
+        "-api.example.com",
+        "api%2eexample.com",
+        "api.example.com%00.evil.com",
+        "bücher.example",
+        "ⓔxample.com",
+        "api。example.com",
+        "１２７.0.0.1",
+        "a" * 64 + ".com",
+        "a." * 127 + "com",
+        "::1",
+        "[::1",
+        "[::1]80",
+        "[fe80::1%25eth0]:80",
+        "[fe80::1%eth0]:80",
+        "[127.0.0.1]:80",
+        "[example.com]:80",
+        "",
+        ":80",
+        "a/b",
+        "a\\b",
+        "a?b",
+        "a\r\nHost: b",
+    ],
+)
+def test_any_other_form_is_no_place(written: str) -> None:
+    with pytest.raises(NotAPlaceError):
+        place_of(written, 80)
+
+
+def test_a_port_must_be_said_where_none_is_usual() -> None:
+    with pytest.raises(NotAPlaceError):
+        place_of("api.example.com")
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_written_it_is_a_place_or_none(written: str) -> None:
+    try:
+        found = place_of(written, 80)
+    except NotAPlaceError as error:
+        said = str(error)
+    else:
+        # What was accepted stays what it is, however often it is written and read.
+        assert place_of(str(found), 80) == found
+        return
+    assert said.isascii()
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("host", "refusal"),
+    [
+        ("api.example.com", ""),
+        ("example.com", HOST_NOT_ALLOWED),
+        ("a.api.example.com", HOST_NOT_ALLOWED),
+        ("one.wide.example", ""),
+        ("wide.example", HOST_NOT_ALLOWED),
+        ("two.one.wide.example", HOST_NOT_ALLOWED),
+        ("evilwide.example", HOST_NOT_ALLOWED),
+        ("wide.example.evil.com", HOST_NOT_ALLOWED),
+        ("192.0.2.7", ""),
+        ("10.0.0.1", HOST_NOT_ALLOWED),
+    ],
+)
+def test_only_named_hosts_are_in_reach(host: str, refusal: str) -> None:
+    reach = Reach(["API.example.com.", "*.wide.example", "192.0.2.7", "*.0.0.1"], [443])
+    assert reach.refusal(Place(host, 443)) == refusal
+
+
+def test_only_named_ports_are_in_reach() -> None:
+    reach = Reach(["api.example.com"], [443, 8443])
+    assert reach.refusal(Place("api.example.com", 8443)) == ""
+    assert reach.refusal(Place("api.example.com", 80)) == PORT_NOT_ALLOWED
+    assert Reach([], [443]).refusal(Place("api.example.com", 443)) == HOST_NOT_ALLOWED
+
+
+def test_what_is_shown_is_short_and_printable() -> None:
+    assert shown("a\r\nSet-Cookie: b\x1b[31m" + "é" * 200).isprintable()
+    assert len(shown("x" * 5000)) < 100

@@ -1,0 +1,127 @@
+"""The head of a request to the way out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.adapters.sandbox.egress.request_head import MalformedError, UnreachableError, head_of
+
+
+def _head(*lines: str) -> bytes:
+    return "\r\n".join((*lines, "", "")).encode("latin-1")
+
+
+def test_a_tunnel_is_asked_for_by_authority() -> None:
+    head = head_of(
+        _head("CONNECT api.example.com:443 HTTP/1.1", "Host: whatever", "Proxy-Authorization: Basic c2VjcmV0")
+    )
+    assert (head.tunnel, head.place.host, head.place.port) == (True, "api.example.com", 443)
+    assert head.forwarded == b""
+
+
+def test_a_plain_request_is_passed_on_as_the_origin_expects_it() -> None:
+    head = head_of(
+        _head(
+            "POST http://API.example.com/a/b?c=d HTTP/1.1",
+            "host: elsewhere.example",
+            "Proxy-Authorization: Basic c2VjcmV0",
+            "Connection: keep-alive, x-secret",
+            "Accept: */*",
+            "Content-Length: 3",
+        )
+    )
+    assert (head.tunnel, head.length, head.chunked) == (False, 3, False)
+    lines = head.forwarded.split(b"\r\n")
+    assert lines[:2] == [b"POST /a/b?c=d HTTP/1.1", b"Host: api.example.com"]
+    assert b"Accept: */*" in lines
+    assert lines[-3:] == [b"Connection: close", b"", b""]
+    assert b"elsewhere" not in head.forwarded
+    assert b"c2VjcmV0" not in head.forwarded
+
+
+@pytest.mark.parametrize(
+    ("target", "line", "host"),
+    [
+        ("http://a.example", b"GET / HTTP/1.1", b"a.example"),
+        ("http://a.example?q", b"GET /?q HTTP/1.1", b"a.example"),
+        ("HTTP://a.example:8080/x", b"GET /x HTTP/1.1", b"a.example:8080"),
+        ("http://[2606:4700::1]/x", b"GET /x HTTP/1.1", b"[2606:4700::1]"),
+    ],
+)
+def test_the_place_and_the_path_are_told_apart(target: str, line: bytes, host: bytes) -> None:
+    lines = head_of(_head(f"GET {target} HTTP/1.1")).forwarded.split(b"\r\n")
+    assert lines[:2] == [line, b"Host: " + host]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /relative HTTP/1.1\r\n\r\n",
+        b"GET https://a.example/ HTTP/1.1\r\n\r\n",
+        b"GET ftp://a.example/ HTTP/1.1\r\n\r\n",
+        b"GET http://a.example/#f HTTP/1.1\r\n\r\n",
+        b"GET http://u:p@a.example/ HTTP/1.1\r\n\r\n",
+        b"CONNECT u:p@a.example:443 HTTP/1.1\r\n\r\n",
+        b"GET  http://a.example/ HTTP/1.1\r\n\r\n",
+        b"GET http://a.example/ HTTP/2\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1 x\r\n\r\n",
+        b"GET http://a.example/\x00 HTTP/1.1\r\n\r\n",
+        b"GET http://b\xc3\xbccher.example/ HTTP/1.1\r\n\r\n",
+        b"GE(T http://a.example/ HTTP/1.1\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nA: b\nInjected: c\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\nInjected: c\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nA: b\rInjected: c\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nA: b\x00c\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nA : b\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\n folded\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\n: no name\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 1, 2\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 0x1\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length:\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+        b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding:\x0bchunked\r\n\r\n",
+        b"CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
+        b"GET http://a.example/ HTTP/1.1\r\n" + b"A: b\r\n" * 101 + b"\r\n",
+    ],
+)
+def test_what_two_readers_could_read_differently_is_not_read(raw: bytes) -> None:
+    with pytest.raises(MalformedError):
+        head_of(raw)
+
+
+@pytest.mark.parametrize(
+    "target", ["http://2130706433/", "http://0x7f.1/", "http://a..b/", "http:///x", "http://a%2eb/"]
+)
+def test_a_place_that_cannot_be_one_is_not_reached(target: str) -> None:
+    with pytest.raises(UnreachableError):
+        head_of(_head(f"GET {target} HTTP/1.1"))
+
+
+def test_a_tunnel_needs_a_port() -> None:
+    with pytest.raises(UnreachableError):
+        head_of(_head("CONNECT a.example HTTP/1.1"))
+
+
+@given(st.binary(max_size=200))
+def test_bytes_are_a_head_or_refused(raw: bytes) -> None:
+    try:
+        head = head_of(b"GET http://a.example/ HTTP/1.1\r\nA: " + raw + b"\r\n\r\n")
+    except (MalformedError, UnreachableError):
+        return
+    # Whatever was said, one head goes out, and nothing in it ends a line that did not end before.
+    assert head.forwarded.count(b"\r\n\r\n") == 1
+    assert head.forwarded.count(b"\n") == head.forwarded.count(b"\r\n")

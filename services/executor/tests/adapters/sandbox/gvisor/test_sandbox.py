@@ -1,0 +1,217 @@
+"""Processes confined by gVisor: how they end, and what is left of them. What they cannot do is in test_escapes.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
+from services.executor.adapters.sandbox.launcher.process_tree import descendants
+from services.executor.adapters.sandbox.port import End, Plan
+from services.executor.adapters.sandbox.wait_pids import gone
+from services.executor.tests.sandboxes import attempt, missing, python
+from services.executor.tests.waiting import until
+
+MIB = 1 << 20
+# Nothing of what is waited for takes this long; a busy machine may.
+_PATIENCE = 5.0
+BUSY = "import os\nfor _ in range(3): os.fork()\nos.write(1, b'x')\nwhile True: continue"
+
+
+@pytest.fixture(params=["preferred", "off"])
+async def gvisor(request: pytest.FixtureRequest) -> AsyncIterator[Gvisor]:
+    """gVisor with control groups where they can be had, and without."""
+    if why := await missing("gvisor"):
+        pytest.skip(why)
+    made = Gvisor("test", cgroups=request.param)
+    yield made
+    await made.close()
+
+
+async def test_a_process_gets_its_words_and_answers(gvisor: Gvisor) -> None:
+    code = "import os, sys; print(sys.argv[1], os.environ['A'], sys.stdin.read(), os.getcwd(), os.getuid())"
+    process = await gvisor.start(Plan((*python(code).argv, "a b"), environment={"A": "b c"}))
+    process.stdin.write(b"d e")
+    process.stdin.close()
+    assert await process.stdout.read() == b"a b b c d e /tmp 65534\n"
+    ending = await process.ended()
+    assert (ending.kind, ending.code, gvisor.name) == (End.EXITED, 0, "kernel/gvisor")
+
+
+@pytest.mark.parametrize("code", [0, 3, 126, 127, 128])
+async def test_an_exit_is_told_with_its_status(gvisor: Gvisor, code: int) -> None:
+    ending = (await attempt(gvisor, python(f"raise SystemExit({code})"))).ending
+    assert (ending.kind, ending.code) == (End.EXITED, code)
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "kind"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", {}, End.CRASHED),
+        ("held = []\nwhile True: held.append(b'a' * (1 << 20))", {"memory_bytes": 96 * MIB}, End.OUT_OF_MEMORY),
+        ("while True: continue", {"cpu_seconds": 0.3}, End.CPU_LIMIT),
+        ("import os\nfor _ in range(50): os.fork()", {"processes": 4}, End.PROCESS_LIMIT),
+        ("open('/tmp/x', 'wb').write(bytes(1 << 20))", {"file_bytes": MIB // 2}, End.FILE_LIMIT),
+        ("open('/tmp/x', 'wb').write(bytes(1 << 20))", {"scratch_bytes": MIB // 2}, End.FILE_LIMIT),
+        ("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)", {}, End.FORBIDDEN_CALL),
+    ],
+    ids=["crash", "memory", "cpu", "processes", "file", "scratch", "forbidden"],
+)
+async def test_ends_are_told_apart(gvisor: Gvisor, code: str, limits: dict[str, float], kind: End) -> None:
+    assert (await attempt(gvisor, python(code, **limits))).ending.kind is kind
+
+
+async def test_threads_and_children_are_fine_within_their_number(gvisor: Gvisor) -> None:
+    code = "import threading, subprocess, sys\nt = threading.Thread(target=print, args=(1,))\nt.start(); t.join()\nsubprocess.run(['/bin/echo', '2'])"
+    tried = await attempt(gvisor, python(code, processes=8))
+    assert (sorted(tried.output.split()), tried.ending.kind) == ([b"1", b"2"], End.EXITED)
+
+
+async def test_what_cannot_be_begun_never_began(gvisor: Gvisor) -> None:
+    ending = (await attempt(gvisor, Plan(("/no/such/program",)))).ending
+    assert ending.kind is End.NEVER_BEGAN
+    for shown in (("/no/such/folder", "/a"), ("/usr", "/a\0b"), ("/usr", "/../../../a")):
+        with pytest.raises(MeshError) as caught:
+            await gvisor.start(Plan(("/bin/true",), readable=(shown,)))
+        assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_a_kill_leaves_nothing(gvisor: Gvisor) -> None:
+    others = set(descendants(os.getpid()))
+    process = await gvisor.start(python(BUSY, millicpus=200))
+    await process.stdout.readexactly(8)
+    family = [pid for pid in descendants(os.getpid()) if pid not in others]
+    assert len(family) >= 3
+    assert (await process.kill()).kind is End.KILLED
+    assert await gone(family, _PATIENCE)
+    assert (await process.kill()).kind is End.KILLED
+
+
+async def test_a_kill_may_come_at_any_moment(gvisor: Gvisor) -> None:
+    for moment in (0.0, 0.01, 0.03, 0.05, 0.08, 0.12):
+        others = set(descendants(os.getpid()))
+        process = await gvisor.start(python(BUSY))
+        # The moment is what is tried out; nothing waits for it.
+        await asyncio.sleep(moment)
+        family = [pid for pid in descendants(os.getpid()) if pid not in others]
+        assert (await process.kill()).kind is End.KILLED
+        assert await gone(family, _PATIENCE)
+
+
+async def test_whoever_leaves_while_it_is_prepared_leaves_nothing(gvisor: Gvisor) -> None:
+    await attempt(gvisor, Plan(("/bin/true",)))
+    stage = gvisor._stage
+    assert stage is not None
+    made = [stage.folder.path, *(Path(place.folder) for place in stage.hierarchy.parents.values())]
+
+    def prepared() -> list[Path]:
+        return [entry for folder in made for entry in folder.glob("t*/")]
+
+    await until(lambda: prepared() == [])
+    for _ in range(5):
+        starting = asyncio.create_task(gvisor.start(Plan(("/bin/cat",))))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    await until(lambda: prepared() == [])
+
+
+async def test_endless_complaints_are_neither_kept_nor_in_the_way(gvisor: Gvisor) -> None:
+    code = "import os\nfor _ in range(300): os.write(2, b'x' * 65536)\nos.write(2, b'last')"
+    ending = (await attempt(gvisor, python(code))).ending
+    assert (ending.kind, len(ending.complaint)) == (End.EXITED, 4096)
+    assert ending.complaint.endswith("last")
+
+
+async def test_what_may_be_written_is_and_nothing_else(gvisor: Gvisor, tmp_path: Path) -> None:
+    for name in ("read", "write"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").write_text("old")
+        # Whoever it is inside, it is not for want of permission that it cannot write.
+        (tmp_path / name / "old").chmod(0o666)
+    plan = python(
+        "open('/w/new', 'w').write(open('/r/old').read()); open('/w/old', 'a').write('er')\nopen('/r/old', 'w')",
+        readable=((str(tmp_path / "read"), "/r"),),
+        writable=((str(tmp_path / "write"), "/w"),),
+    )
+    assert (await attempt(gvisor, plan)).ending.code == 1
+    assert (tmp_path / "write" / "new").read_text() == "old"
+    assert (tmp_path / "write" / "old").read_text() == "older"
+    assert (tmp_path / "read" / "old").read_text() == "old"
+
+
+async def test_closing_ends_what_runs_and_leaves_no_folder(gvisor: Gvisor) -> None:
+    process = await gvisor.start(python(BUSY))
+    await process.stdout.readexactly(8)
+    stage = gvisor._stage
+    assert stage is not None
+    await gvisor.close()
+    assert (await process.ended()).kind is End.KILLED
+    assert not stage.folder.path.exists()
+    with pytest.raises(MeshError) as caught:
+        await gvisor.start(python("print()"))
+    assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_without_its_program_it_says_how_to_get_it(tmp_path: Path) -> None:
+    sandbox = Gvisor(runsc=tmp_path / "runsc")
+    assert "runsc" in sandbox.unavailable()
+    with pytest.raises(MeshError) as caught:
+        await sandbox.start(python("print()"))
+    assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
+    await sandbox.close()
+
+
+async def test_a_program_that_does_not_confine_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "runsc").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "runsc").chmod(0o755)
+    sandbox = Gvisor(runsc=tmp_path / "runsc")
+    assert sandbox.unavailable()
+    await sandbox.close()
+
+
+EXECUTOR = f"""
+import asyncio, os
+from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
+from services.executor.tests.sandboxes import python
+async def main():
+    process = await Gvisor("killed").start(python({BUSY!r}))
+    await process.stdout.readexactly(8)
+    print("running", flush=True)
+    await process.ended()
+asyncio.run(main())
+"""
+
+
+async def test_nothing_outlives_an_executor_that_is_killed() -> None:
+    if why := await missing("gvisor"):
+        pytest.skip(why)
+    executor = subprocess.Popen([sys.executable, "-c", EXECUTOR], stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    assert executor.stdout is not None
+    assert executor.stdout.readline() == "running\n"
+    family = descendants(executor.pid)
+    executor.send_signal(signal.SIGKILL)
+    executor.wait()
+    executor.stdout.close()
+    assert await gone(family, 5)
+
+
+def test_looking_whether_it_works_takes_nothing_from_the_machine() -> None:
+    """What runsc gets as its standard input becomes its container's own."""
+    before = Path("/dev/null").stat()
+    sandbox = Gvisor("test")
+    why = sandbox.unavailable()
+    asyncio.run(sandbox.close())
+    if why:
+        pytest.skip(why)
+    after = Path("/dev/null").stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)

@@ -1,0 +1,135 @@
+"""Groups of the real kernel where this process may make them, and of the second version as plain files for their names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def hierarchy() -> Iterator[Hierarchy]:
+    prepared = Hierarchy.prepare("test")
+    if prepared.missing:
+        prepared.close()
+        pytest.skip(f"control groups cannot be made here: {', '.join(sorted(prepared.missing))}")
+    yield prepared
+    prepared.close()
+
+
+@pytest.fixture
+def group(hierarchy: Hierarchy) -> Iterator[Cgroup]:
+    made = Cgroup.create(hierarchy.parents, "one", memory=32 * MIB, processes=8, millicpus=500)
+    yield made
+    made.kill()
+    made.remove()
+
+
+def run(group: Cgroup, code: str) -> int:
+    """Run Python in a group and return its exit status."""
+    waiting = f"import sys; sys.stdin.read()\n{code}"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", waiting], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        group.add(process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+        return process.wait()
+
+
+def test_memory_that_is_used_up_is_counted(group: Cgroup) -> None:
+    assert group.oom_kills() == 0
+    assert run(group, "held = [b'x' * (1 << 20) for _ in range(100)]") == -9
+    assert group.oom_kills() == 1
+    assert 0 < group.peak_memory() <= 32 * MIB
+
+
+def test_a_process_too_many_is_counted(group: Cgroup) -> None:
+    assert run(group, "import os, signal\nfor _ in range(20):\n if os.fork() == 0: signal.pause()") == 1
+    assert group.refused_processes() >= 1
+
+
+def test_processor_time_is_counted(group: Cgroup) -> None:
+    assert run(group, "sum(range(3_000_000))") == 0
+    assert group.cpu_seconds() > 0
+
+
+def test_what_is_in_a_group_ends_with_it(group: Cgroup) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        group.add(process.pid)
+        assert group.pids() == [process.pid]
+        assert not group.remove()
+        group.kill()
+        assert process.wait() == -9
+    assert group.pids() == []
+    assert group.remove()
+    assert group.remove()
+
+
+def test_a_group_that_cannot_be_limited_is_not_left_behind(hierarchy: Hierarchy) -> None:
+    with pytest.raises(OSError):
+        Cgroup.create(hierarchy.parents, "two", memory=32 * MIB, processes=-5, millicpus=500)
+    assert [place for place in hierarchy.parents.values() if (Path(place.folder) / "two").exists()] == []
+
+
+def second_version(folder: Path, **files: str) -> Cgroup:
+    """A group of the second version, as files with the kernel's names."""
+    (folder / "g").mkdir()
+    for name in (
+        "memory.max",
+        "memory.swap.max",
+        "memory.oom.group",
+        "pids.max",
+        "cpu.max",
+        "cpu.weight",
+        "cgroup.kill",
+        "cgroup.procs",
+    ):
+        (folder / "g" / name).touch()
+    for name, text in files.items():
+        (folder / "g" / name.replace("_", ".")).write_text(text)
+    return Cgroup({what: Place(str(folder / "g"), unified=True) for what in ("memory", "pids", "cpu")})
+
+
+def test_the_second_version_is_read_by_its_own_names(tmp_path: Path) -> None:
+    group = second_version(
+        tmp_path,
+        memory_events="low 0\noom 3\noom_kill 2\n",
+        pids_events="max 7\n",
+        cpu_stat="usage_usec 1500000\nuser_usec 1\n",
+        memory_peak="4096\n",
+    )
+    assert (group.oom_kills(), group.refused_processes(), group.cpu_seconds(), group.peak_memory()) == (2, 7, 1.5, 4096)
+
+
+def test_the_second_version_is_written_by_its_own_names(tmp_path: Path) -> None:
+    group = second_version(tmp_path)
+    group._limit(64 * MIB, 12, 250)
+    written = {
+        name: (tmp_path / "g" / name).read_text()
+        for name in ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max")
+    }
+    assert written == {
+        "memory.max": str(64 * MIB),
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "pids.max": "12",
+        "cpu.max": "5000 20000",
+    }
+    group.kill()
+    assert (tmp_path / "g/cgroup.kill").read_text() == "1"
+    assert (tmp_path / "g/cpu.max").read_text().startswith("max")
+
+
+def test_what_is_missing_counts_as_nothing(tmp_path: Path) -> None:
+    group = Cgroup({})
+    assert (group.oom_kills(), group.refused_processes(), group.cpu_seconds(), group.peak_memory()) == (0, 0, 0.0, 0)
+    assert (group.controllers, group.pids()) == (frozenset(), [])

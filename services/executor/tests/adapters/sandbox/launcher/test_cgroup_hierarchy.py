@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.executor.adapters.sandbox.launcher.cgroup import Place
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import PREFIX, Hierarchy, own_places, sweep
+
+MIXED_GROUPS = "9:name=systemd:/\n8:pids:/jobs/7\n4:memory:/jobs/7\n2:cpu,cpuacct:/\n0::/session\n"
+MIXED_MOUNTS = (
+    "31 30 0:27 / /cg/pids rw,relatime - cgroup cgroup rw,pids\n"
+    "32 30 0:28 /jobs /cg/memory rw,relatime - cgroup cgroup rw,memory\n"
+    "33 30 0:29 / /cg/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+    "34 30 0:30 / /cg/unified rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+    "35 30 0:31 / /tmp rw - tmpfs tmpfs rw\n"
+)
+
+
+def test_each_controller_is_found_where_it_is() -> None:
+    assert own_places(MIXED_GROUPS, MIXED_MOUNTS) == {
+        "pids": Place("/cg/pids/jobs/7", unified=False),
+        "memory": Place("/cg/memory/7", unified=False),
+        "cpu": Place("/cg/cpu", unified=False),
+        "cpuacct": Place("/cg/cpu", unified=False),
+    }
+
+
+def test_the_second_version_offers_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/cgroup.controllers").write_text("cpu memory pids hugetlb\n")
+    mounts = f"34 30 0:30 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    found = own_places("0::/own\n", mounts)
+    assert found == {what: Place(str(tmp_path / "own"), unified=True) for what in ("memory", "pids", "cpu")}
+
+
+def test_a_group_out_of_view_is_not_used() -> None:
+    assert own_places("8:pids:/../other\n", MIXED_MOUNTS) == {}
+    assert own_places("4:memory:/elsewhere\n", MIXED_MOUNTS) == {}
+
+
+def test_no_hierarchy_is_no_hierarchy() -> None:
+    assert own_places("", "") == {}
+
+
+def test_folders_are_made_and_given_back(tmp_path: Path) -> None:
+    hierarchy = Hierarchy.prepare("a b/c", own={"pids": Place(str(tmp_path), unified=False)})
+    (made,) = tmp_path.iterdir()
+    assert made.name.startswith(f"{PREFIX}a_b_c-")
+    assert hierarchy.parents == {"pids": Place(str(made), unified=False)}
+    assert hierarchy.missing == {"memory", "cpu"}
+    hierarchy.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_of_one_process_do_not_meet(tmp_path: Path) -> None:
+    own = {"pids": Place(str(tmp_path), unified=False)}
+    first, second = Hierarchy.prepare("x", own=own), Hierarchy.prepare("x", own=own)
+    assert first.parents != second.parents
+    second.close()
+    assert Path(first.parents["pids"].folder).exists()
+    first.close()
+
+
+def test_what_the_dead_left_is_removed_and_what_the_living_hold_is_not(tmp_path: Path) -> None:
+    abandoned = tmp_path / f"{PREFIX}gone-1-abc"
+    (abandoned / "7").mkdir(parents=True)
+    living = Hierarchy.prepare("alive", own={"pids": Place(str(tmp_path), unified=False)})
+    sweep(str(tmp_path))
+    assert [str(path) for path in tmp_path.iterdir()] == [living.parents["pids"].folder]
+    living.close()
+
+
+def test_a_killed_executor_holds_nothing(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, signal\n"
+        "from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy\n"
+        "from services.executor.adapters.sandbox.launcher.cgroup import Place\n"
+        "held = Hierarchy.prepare('x', own={'pids': Place(sys.argv[1], False)})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[6], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    sweep(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_another_process_is_in_between_nothing_is_handed_down(tmp_path: Path) -> None:
+    """The kernel would refuse; and nobody else's process is ever moved."""
+    (tmp_path / "cgroup.procs").write_text("1\n2\n")
+    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path), unified=True)})
+    assert hierarchy.missing >= {"memory"}
+    assert (tmp_path / "cgroup.procs").read_text() == "1\n2\n"
+    hierarchy.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
+
+
+def test_the_second_version_hands_its_controllers_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel puts its files into every new folder; here the test does."""
+    make = os.mkdir
+
+    def make_with_files(path: str) -> None:
+        make(path)
+        (Path(path) / "cgroup.subtree_control").touch()
+
+    monkeypatch.setattr(os, "mkdir", make_with_files)
+    (tmp_path / "cgroup.subtree_control").write_text("pids")
+    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path), unified=True)})
+    folder = Path(hierarchy.parents["memory"].folder)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+    assert (folder / "cgroup.subtree_control").read_text() == "+memory"
+    (folder / "cgroup.subtree_control").unlink()
+    hierarchy.close()
+
+
+def test_a_folder_that_cannot_be_written_is_not_used(tmp_path: Path) -> None:
+    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path / "absent"), unified=False)})
+    assert hierarchy.parents == {}
+    hierarchy.close()

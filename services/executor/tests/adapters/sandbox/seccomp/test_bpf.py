@@ -1,0 +1,126 @@
+"""The filter, run by a small machine that does what the kernel does with it, for both architectures."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from system_calls import syscalls
+
+from services.executor.adapters.sandbox.seccomp import bpf as seccomp
+from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, DEADLY
+
+MACHINES = ["x86_64", "aarch64"]
+EXAMINED = {"socket", "socketpair", "ioctl", "personality", "clone"}
+
+
+def numbers(machine: str) -> dict[str, int]:
+    return dict(syscalls().load_arch_table(seccomp.ARCHITECTURES[machine].name))
+
+
+def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
+    """Run the filter on one call and return what it says."""
+    audit = seccomp.ARCHITECTURES[machine].audit if audit is None else audit
+    padded = (*arguments, *[0] * (6 - len(arguments)))
+    call = (
+        struct.pack("<iIQ6Q", number, audit, 0, *padded)
+        if number < 1 << 31
+        else struct.pack("<IIQ6Q", number, audit, 0, *padded)
+    )
+    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    at = held = 0
+    for _ in range(len(program)):
+        operation, true, false, operand = program[at]
+        at += 1
+        match operation:
+            case 0x20:
+                (held,) = struct.unpack_from("<I", call, operand)
+            case 0x05:
+                at += operand
+            case 0x15:
+                at += true if held == operand else false
+            case 0x35:
+                at += true if held >= operand else false
+            case 0x45:
+                at += true if held & operand else false
+            case 0x06:
+                return operand
+    raise AssertionError("the filter has no end")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_number_gets_the_verdict_of_its_name(machine: str) -> None:
+    names = {number: name for name, number in numbers(machine).items()}
+    for number in range(max(names) + 50):
+        name = names.get(number)
+        if name in EXAMINED:
+            continue
+        expected = (
+            seccomp.ABSENT
+            if name in (None, "clone3")
+            else seccomp.KILL
+            if name in DEADLY
+            else seccomp.ALLOW
+            if name in ALLOWED
+            else seccomp.REFUSE
+        )
+        assert verdict(machine, number) == expected, name
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_calls_of_another_architecture_are_deadly(machine: str) -> None:
+    assert verdict(machine, numbers(machine)["read"], audit=0x40000003) == seccomp.KILL
+
+
+def test_the_second_set_of_numbers_of_x86_64_is_deadly() -> None:
+    assert verdict("x86_64", 0x40000000 | numbers("x86_64")["read"]) == seccomp.KILL
+    assert verdict("x86_64", 0xFFFFFFFF) == seccomp.KILL
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("call", ["socket", "socketpair"])
+def test_only_local_sockets_are_made(machine: str, call: str) -> None:
+    number = numbers(machine)[call]
+    assert verdict(machine, number, 1) == seccomp.ALLOW
+    assert {verdict(machine, number, family) for family in (0, *range(2, 50))} == {seccomp.REFUSE}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_processes_and_threads_start_and_namespaces_do_not(machine: str) -> None:
+    number = numbers(machine)["clone"]
+    assert verdict(machine, number, 17) == seccomp.ALLOW
+    assert verdict(machine, number, 0x3D0F00) == seccomp.ALLOW
+    flags = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+    assert {verdict(machine, number, flag | 17) for flag in flags} == {seccomp.REFUSE}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nothing_hides_in_the_upper_half_of_an_argument(machine: str) -> None:
+    table = numbers(machine)
+    assert verdict(machine, table["ioctl"], 0, 0x5412 | 1 << 32) == seccomp.REFUSE
+    assert verdict(machine, table["socket"], 2 | 1 << 32) == seccomp.REFUSE
+    assert verdict(machine, table["clone"], 0x10000000 | 1 << 32) == seccomp.REFUSE
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_terminals_are_asked_but_not_spoken_for(machine: str) -> None:
+    number = numbers(machine)["ioctl"]
+    assert verdict(machine, number, 0, 0x5401) == seccomp.ALLOW
+    assert {verdict(machine, number, 0, request) for request in (0x5412, 0x541C)} == {seccomp.REFUSE}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_address_space_is_not_made_predictable(machine: str) -> None:
+    number = numbers(machine)["personality"]
+    assert verdict(machine, number, 0xFFFFFFFF) == seccomp.ALLOW
+    assert verdict(machine, number, 0x0040000) == seccomp.REFUSE
+
+
+def test_no_name_is_both_allowed_and_deadly() -> None:
+    assert frozenset() == ALLOWED & DEADLY
+    assert frozenset() == (ALLOWED | DEADLY) & EXAMINED
+
+
+def test_a_machine_without_a_table_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        seccomp.program("riscv64")

@@ -1,0 +1,67 @@
+"""The ends of pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from services.executor.adapters.sandbox.pipes import attached, open_pipes
+from services.executor.tests.waiting import until
+
+
+def held() -> list[int]:
+    return sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
+
+
+def test_pipes_are_opened_together_or_not_at_all() -> None:
+    usual, before = resource.getrlimit(resource.RLIMIT_NOFILE), held()
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(before[-1] - len(before) + 4)]
+    last = max(held())
+    os.close(spare.pop())
+    os.close(spare.pop())
+    os.close(spare.pop())
+    # Room for one pipe and a half.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, usual[1]))
+    try:
+        with pytest.raises(OSError):
+            open_pipes(2)
+        [(end, other)] = open_pipes(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    for descriptor in (end, other, *spare):
+        os.close(descriptor)
+    assert held() == before
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_whoever_is_canceled_leaves_no_end_open(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def cancel_after(steps: int) -> None:
+        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
+        attaching = asyncio.ensure_future(attached(to_stdin, from_stdout, from_stderr))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if attaching.done():
+            writer, readers = attaching.result()
+            writer.close()
+            for _, transport in readers:
+                transport.close()
+        attaching.cancel()
+        await asyncio.wait([attaching])
+        for end in (stdin, stdout, stderr):
+            os.close(end)
+
+    async def cancel_everywhere() -> None:
+        await cancel_after(50)
+        before = held()
+        for steps in range(1, 12):
+            await cancel_after(steps)
+        await until(lambda: held() == before)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(cancel_everywhere())

@@ -1,0 +1,47 @@
+"""Waiting for processes that somebody else started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from services.executor.adapters.sandbox.launcher.process_tree import descendants
+from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
+from services.executor.adapters.sandbox.wait_pids import gone
+
+FAMILY = "import os, sys\nif os.fork() == 0:\n os.fork()\nprint('here', flush=True)\nsys.stdin.read()"
+BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint('here', flush=True)\nimport sys; sys.stdin.read()"
+
+
+def _started(code: str, lines: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-I", "-S", "-c", code]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    return process
+
+
+async def test_children_and_theirs_are_found_and_waited_for() -> None:
+    process = _started(FAMILY, 3)
+    found = descendants(process.pid)
+    assert len(found) == 2
+    assert process.pid in descendants(os.getpid())
+    assert not await gone(found, 0.01)
+    process.communicate()
+    assert await gone(found, 10)
+
+
+async def test_who_is_gone_already_is_gone() -> None:
+    process = _started("", 0)
+    process.communicate()
+    assert descendants(process.pid) == []
+    assert await gone([process.pid], 10)
+    assert cpu_seconds(process.pid) == 0.0
+
+
+def test_processor_time_is_counted() -> None:
+    process = _started(BUSY, 1)
+    assert cpu_seconds(process.pid) >= 0.15
+    process.communicate()

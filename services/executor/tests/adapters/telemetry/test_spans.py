@@ -1,0 +1,26 @@
+"""Spans are for sampled calls, and only where somebody takes them."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from libs.common.call_context import Call, enter
+from libs.common.telemetry.spans import Tracing
+from libs.common.telemetry.trace import continue_trace
+from services.executor.adapters.telemetry.spans import SampledSpans
+
+
+def begin(flags: str) -> None:
+    enter(Call("/test", continue_trace(f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}")))
+
+
+@pytest.mark.parametrize(("flags", "sampled"), [("01", True), ("00", False)])
+def test_only_a_sampled_call_gets_spans(flags: str, sampled: bool) -> None:
+    begin(flags)
+    assert (SampledSpans(Tracing(TracerProvider())).begin() is not None) is sampled
+
+
+def test_where_nobody_takes_spans_none_are_made() -> None:
+    begin("01")
+    assert SampledSpans(Tracing()).begin() is None

@@ -1,0 +1,58 @@
+"""Tokens of previews: good for the very call they were made for, for a while, at any executor with the same keys."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from libs.common.runtime.clock import ManualClock
+from libs.common.sealing import KEY_BYTES, Seal
+from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def tokens(clock: ManualClock, key: bytes = b"k") -> SealedPreviewTokens:
+    return SealedPreviewTokens(Seal([key * KEY_BYTES]), clock)
+
+
+def test_a_token_is_good_for_its_call_at_every_executor() -> None:
+    clock = ManualClock(START)
+    token, expires = tokens(clock).issue("facts")
+    assert expires == START + VALID
+    assert tokens(clock).accepts(token, "facts")
+
+
+def test_a_token_is_good_for_no_other_call() -> None:
+    clock = ManualClock(START)
+    token, _ = tokens(clock).issue("facts")
+    assert not tokens(clock).accepts(token, "other facts")
+
+
+def test_a_token_ends() -> None:
+    clock = ManualClock(START)
+    token, _ = tokens(clock).issue("facts")
+    clock.advance(VALID.total_seconds() - 1)
+    assert tokens(clock).accepts(token, "facts")
+    clock.advance(timedelta(seconds=1).total_seconds())
+    assert not tokens(clock).accepts(token, "facts")
+
+
+@pytest.mark.parametrize("token", ["", "x", "ä", "AAAA", "A" * 1024, "AQ==\n"])
+def test_what_nobody_issued_is_not_accepted(token: str) -> None:
+    assert not tokens(ManualClock(START)).accepts(token, "facts")
+
+
+def test_other_keys_know_nothing_of_it() -> None:
+    clock = ManualClock(START)
+    token, _ = tokens(clock).issue("facts")
+    assert not tokens(clock, b"j").accepts(token, "facts")
+
+
+def test_what_was_sealed_for_another_purpose_is_no_token() -> None:
+    clock = ManualClock(START)
+    seal = Seal([b"k" * KEY_BYTES])
+    other = base64.urlsafe_b64encode(seal.seal((START + VALID).isoformat().encode(), "facts")).decode()
+    assert not SealedPreviewTokens(seal, clock).accepts(other, "facts")

@@ -1,0 +1,102 @@
+"""What stands between a decision and the run: a person, a denial, and what the token says about arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libs.common.auth.constraints import ConstraintChecker
+from libs.common.auth.identity import ArgumentConstraint, Grant, Identity
+from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import canonical
+from libs.common.json.resource_pointers import ResourcePlaces
+from services.executor.domain.model import Event, Status, Verdict
+from services.executor.domain.phases.authorize import refusal_of
+from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.states import State
+from services.executor.tests.fakes import World
+from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
+
+SHORT = ArgumentConstraint("core.say", canonical({"properties": {"text": {"maxLength": 3}}}))
+PLACES = ResourcePlaces.of({"properties": {"text": {"x-resource": "word"}}})
+
+
+def a_confined_caller(**confinement: Any) -> Any:
+    fields = {"tools": (Grant("*"),), **confinement}
+    return a_caller(confined=Identity("did:web:a", "t", 4e9, **fields))
+
+
+def reason_of(caller: Any, tool: Any, arguments: dict[str, Any]) -> Reason | None:
+    refused = refusal_of(a_decision(), tool, caller, arguments, ConstraintChecker())
+    return None if refused is None else refused[0].reason
+
+
+def test_a_token_without_confinement_is_not_looked_at() -> None:
+    assert reason_of(a_caller(), a_tool(), {"text": "hello"}) is None
+
+
+@pytest.mark.parametrize(("text", "reason"), [("abc", None), ("abcd", Reason.AUTHORITY_EXCEEDED)])
+def test_arguments_are_held_to_the_token(text: str, reason: Reason | None) -> None:
+    caller = a_confined_caller(argument_constraints=(SHORT,))
+    assert reason_of(caller, a_tool(), {"text": text}) is reason
+
+
+@pytest.mark.parametrize(
+    ("places", "closed", "text", "reason"),
+    [
+        (PLACES, False, "good", None),
+        (PLACES, False, "bad", Reason.AUTHORITY_EXCEEDED),
+        (None, False, "good", Reason.AUTHORITY_EXCEEDED),
+        (None, True, "good", None),
+    ],
+)
+def test_resources_are_held_to_the_token(places: Any, closed: bool, text: str, reason: Reason | None) -> None:
+    tool = a_tool(resources=places, closed_world=closed)
+    assert reason_of(a_confined_caller(resources=("word:go*",)), tool, {"text": text}) is reason
+
+
+def test_where_the_arguments_break_the_token_is_told() -> None:
+    caller = a_confined_caller(argument_constraints=(SHORT,))
+    refused = refusal_of(a_decision(), a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    assert refused is not None
+    assert refused[1] is State.DENIED
+    assert [violation.path for violation in refused[0].violations] == ["/text"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "reason", "state"),
+    [
+        (a_decision(Verdict.NEEDS_APPROVAL), Reason.APPROVAL_REQUIRED, State.AWAITING_APPROVAL),
+        (a_decision(Verdict.DENY), Reason.SCOPE_MISSING, State.DENIED),
+    ],
+)
+def test_policy_comes_before_the_token(decision: Any, reason: Reason, state: State) -> None:
+    caller = a_confined_caller(argument_constraints=(SHORT,))
+    refused = refusal_of(decision, a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    assert refused is not None
+    assert (refused[0].reason, refused[1]) == (reason, state)
+
+
+async def test_a_call_beyond_its_token_is_on_record_and_never_runs() -> None:
+    world = World()
+    caller = a_confined_caller(argument_constraints=(SHORT,))
+    error = await world.failure(a_request(caller=caller))
+    assert error.reason is Reason.AUTHORITY_EXCEEDED
+    assert world.runner.calls == []
+    [record] = world.trail.durable
+    assert (record.event, record.reason) == (Event.PERMISSION_DECIDED, Reason.AUTHORITY_EXCEEDED)
+    assert (await world.invoke(a_request(caller=caller, arguments=b'{"text":"hi"}'))).content == b'{"said":"hi"}'
+
+
+@pytest.mark.parametrize("preview", [False, True])
+async def test_a_call_in_another_session_than_its_tokens_is_on_record_and_nobody_is_asked(preview: bool) -> None:
+    world = World(a_tool(dry_run=True))
+    request = a_request(caller=a_caller(session_id="mine", other_session=True))
+    with pytest.raises(MeshError) as caught:
+        await (Preview(world.parts, world.ports.previews) if preview else world.invoke)(request)
+    error = caught.value
+    assert (error.reason, [each.path for each in error.violations]) == (Reason.AUTHORITY_EXCEEDED, ["session_id"])
+    assert (world.runner.calls, world.policy.asked) == ([], [])
+    [record] = world.trail.durable
+    assert (record.state, record.status, record.reason) == (State.DENIED, Status.ERROR, Reason.AUTHORITY_EXCEEDED)

@@ -1,0 +1,103 @@
+"""What the headers of a request say: trace, token, deadline, form of the body. Nothing here trusts them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from libs.common.errors import MeshError, Reason
+from libs.common.ids import new_id
+from libs.common.rpc.limits import MAX_TOKEN_BYTES
+from libs.common.telemetry.trace import TraceContext, continue_trace
+from services.gateway.domain.deadline import parse_deadline
+from services.gateway.transport.asgi_types import Header, Scope
+
+# Values go on to the next hop as gRPC metadata, which carries visible ASCII and nothing else.
+_VISIBLE = re.compile(r"[!-~]+")
+_PRINTABLE = re.compile(r"[ -~]*")
+
+
+@dataclass(slots=True)
+class Arrival:
+    """One HTTP request, as far as its headers tell."""
+
+    peer: str
+    trace: TraceContext
+    request_id: str
+    token: str
+    deadline_ms: int | None
+    started: float
+    refusal: MeshError | None
+    """What is wrong with the headers; every call of the request fails with it."""
+
+
+def read_headers(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name. One that was sent several times is one list, as the edge reads it too: to choose among them would be
+    to believe another one than the edge did."""
+    sent: list[Header] = scope["headers"]
+    found = dict(sent)
+    if len(found) < len(sent):
+        found = {name: b",".join(value for key, value in sent if key == name) for name in found}
+    return found
+
+
+def read_arrival(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float) -> Arrival:
+    """Read the headers that concern calls. Malformed ones become the refusal, so that the answer can carry the call's id."""
+    started = time.monotonic()
+    refusal: MeshError | None = None
+    token, deadline_ms = "", None
+    try:
+        token = _token(_text(headers, b"authorization"))
+        if b"x-deadline-ms" in headers:
+            deadline_ms = parse_deadline(_text(headers, b"x-deadline-ms"))
+    except MeshError as error:
+        refusal = error
+    state = _text(headers, b"tracestate")
+    return Arrival(
+        peer=scope["state"].get("peer", ""),
+        trace=continue_trace(
+            _text(headers, b"traceparent"),
+            state if _PRINTABLE.fullmatch(state) else "",
+            sample_ratio=sample_ratio,
+        ),
+        request_id=_request_id(_text(headers, b"x-request-id")),
+        token=token,
+        deadline_ms=deadline_ms,
+        started=started,
+        refusal=refusal,
+    )
+
+
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether the body claims to be plain UTF-8 JSON."""
+    if headers.get(b"content-type") == b"application/json" and b"content-encoding" not in headers:
+        return True
+    kind, _, rest = _text(headers, b"content-type").lower().partition(";")
+    parameters = [part.strip() for part in rest.split(";") if part.strip()]
+    encoding = _text(headers, b"content-encoding").lower()
+    return (
+        kind.strip() == "application/json"
+        and all(p in ("charset=utf-8", 'charset="utf-8"') for p in parameters)
+        and encoding in ("", "identity")
+    )
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    return headers.get(name, b"").decode("latin-1")
+
+
+def _request_id(given: str) -> str:
+    return given if len(given) <= 128 and _VISIBLE.fullmatch(given) else new_id()
+
+
+def _token(authorization: str) -> str:
+    """Return the bearer token; empty when none was sent, and then whoever needs one refuses the call."""
+    if not authorization:
+        return ""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if scheme.lower() not in ("bearer", "dpop") or len(token) > MAX_TOKEN_BYTES or not _VISIBLE.fullmatch(token):
+        raise MeshError(Reason.TOKEN_MALFORMED)
+    return token

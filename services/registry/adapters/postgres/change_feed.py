@@ -1,0 +1,100 @@
+"""The one poller of a process: reads the log for all watchers, and wakes them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from prometheus_client import Counter, Gauge
+
+from libs.common.runtime.poller import Lookout
+from libs.common.telemetry.log import Log
+from services.registry.domain.catalog.changes import Change, Horizon, Position
+from services.registry.domain.errors import watch_ended, watch_fell_behind
+from services.registry.domain.ports import ChangeLog
+
+# Also how often a watcher hears a heartbeat: each look at the log that finds nothing new is told as one. A look that
+# fails is not, so silence means that nothing is known.
+POLL_SECONDS = 2.0
+# How many changes are held for watchers that are a little behind; those further behind read the log themselves.
+HELD_CHANGES = 128
+# What was seen counts for this many intervals: one look may be late without everyone turning to the database.
+TRUSTED_LOOKS = 2.5
+_LOOK_SECONDS = 10.0
+
+polls_total = Counter("toolmesh_registry_polls_total", "Looks at the change log, by outcome.", ["outcome"])
+watchers = Gauge("toolmesh_registry_watchers", "Watchers that wait for changes.")
+
+
+class PolledChangeFeed:
+    """Looks at the log when woken and every `interval` seconds anyway. When it ends, every watcher is sent away: they come back to
+    another replica, or to this one's successor."""
+
+    def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
+        self._source, self._trusted = source, TRUSTED_LOOKS * interval
+        self._lookout = Lookout("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
+        self._horizon = Horizon("", 0, 0)
+        # Made anew only when it moves: every answer from memory asks for it.
+        self._end = Position("", 0)
+        self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
+        self._looked_at = float("-inf")
+        self.start, self.stop = self._lookout.start, self._lookout.stop
+        self.wake, self.end = self._lookout.wake, self._lookout.end
+
+    def seen(self) -> Position | None:
+        """Return how far the log reached at the last look; None when that look was missed or is long over."""
+        return self._end if time.monotonic() - self._looked_at <= self._trusted else None
+
+    async def beyond(self, position: Position) -> Sequence[Change]:
+        """Return what follows a position, waiting for the next look if nothing does."""
+        if position.sequence >= self._horizon.last:
+            with watchers.track_inprogress():
+                await self._lookout.next_look()
+        if self._lookout.ended:
+            raise watch_ended()
+        horizon = self._horizon
+        if position.sequence > horizon.last:
+            # The watcher read the log itself, later than the last look did; unless the log itself went back.
+            horizon = await self._source.horizon()
+        if not horizon.reaches(position):
+            raise watch_fell_behind()
+        held = self._held_beyond(position)
+        return held if held or position.sequence >= horizon.last else await self._read(position)
+
+    def _held_beyond(self, position: Position) -> Sequence[Change]:
+        if not self._held or self._held[0].sequence > position.sequence + 1:
+            return []
+        return [change for change in self._held if change.sequence > position.sequence]
+
+    async def _read(self, position: Position) -> Sequence[Change]:
+        stretch = await self._source.since(position.sequence, HELD_CHANGES)
+        if not stretch.horizon.reaches(position):
+            raise watch_fell_behind()
+        return stretch.changes
+
+    async def _look(self) -> None:
+        began = time.monotonic()
+        horizon = await self._source.horizon()
+        known = self._horizon
+        if horizon.epoch != known.epoch or horizon.last < known.last:
+            # The first look, or another history than the one followed so far: nothing that is held belongs to it.
+            self._held.clear()
+            known = horizon
+        if horizon.last > known.last:
+            stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
+            horizon = self._hold(stretch.changes, horizon)
+        self._horizon, self._looked_at = horizon, began
+        end = Position(horizon.epoch, horizon.last)
+        if end != self._end:
+            self._end = end
+
+    def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:
+        """Keep the changes, and return the horizon that they show; some may be newer than the one they were asked for."""
+        if not changes:
+            return horizon
+        if self._held and changes[0].sequence != self._held[-1].sequence + 1:
+            self._held.clear()
+        self._held.extend(changes)
+        return replace(horizon, last=changes[-1].sequence)

@@ -1,0 +1,278 @@
+"""The registry in PostgreSQL while one writer holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Delete, Insert, Update, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from libs.common.errors import Violation
+from libs.common.tool_names import ToolName
+from services.registry.adapters.postgres.rows import (
+    HEAD,
+    deprecation_row,
+    head_of,
+    manifest_of,
+    number_of,
+    tool_of,
+    transition_row,
+)
+from services.registry.adapters.postgres.tables import (
+    change_counter,
+    changes,
+    namespace_delegates,
+    namespaces,
+    tool_names,
+    tool_versions,
+    tools,
+    transitions,
+    version_warnings,
+)
+from services.registry.adapters.trust.tables import revocations
+from services.registry.domain.lifecycle.transitions import REGISTER, Transition
+from services.registry.domain.model import Standing, Tool, ToolVersion, VersionHead
+from services.registry.domain.namespaces.ownership import Namespace
+from services.registry.domain.publishing.manifest import Manifest
+
+Write = Insert | Update | Delete
+# How far back a watch can resume. Older changes are dropped; who comes with an older token gets a snapshot.
+KEPT_CHANGES = 10_000
+
+
+class PostgresLedger:
+    """Reads and writes inside the transaction that holds the counter's lock. Made by `take` only."""
+
+    def __init__(self, connection: AsyncConnection, last: int, kept_changes: int) -> None:
+        self._connection = connection
+        self._last = last
+        self._kept_changes = kept_changes
+
+    @classmethod
+    async def take(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
+        """Wait for the lock. A sequence would give numbers that become visible out of order: a watcher that saw 7
+        would never look for the 6 of a slower transaction."""
+        last = await connection.scalar(select(change_counter.c.last).with_for_update())
+        return cls(connection, int(last or 0), kept_changes)
+
+    async def tool(self, name: ToolName) -> Tool | None:
+        """Return the tool of exactly this name."""
+        row = (await self._connection.execute(select(tools).where(tools.c.name == name.qualified))).first()
+        return tool_of(row) if row else None
+
+    async def heads(self, name: ToolName) -> Sequence[VersionHead]:
+        """Return the versions of a tool."""
+        query = select(*HEAD).where(tool_versions.c.tool == name.qualified)
+        return [head_of(row) for row in await self._connection.execute(query)]
+
+    async def namespace(self, namespace: str) -> Namespace | None:
+        """Return a namespace."""
+        return await namespace_of(self._connection, namespace)
+
+    async def put_namespace(self, namespace: Namespace, by: str) -> None:
+        """Store a namespace with exactly these delegates."""
+        row = {column.name: getattr(namespace, column.name) for column in namespaces.c}
+        put = insert(namespaces).values(row).on_conflict_do_update(index_elements=["namespace"], set_=row)
+        await self._connection.execute(put)
+        here = namespace_delegates.c.namespace == namespace.namespace
+        gone = delete(namespace_delegates).where(here, namespace_delegates.c.subject.not_in(namespace.delegates))
+        await self._connection.execute(gone)
+        added = {"namespace": namespace.namespace, "added_by": by, "create_time": namespace.update_time}
+        for subject in namespace.delegates:
+            one = insert(namespace_delegates).values(added | {"subject": subject}).on_conflict_do_nothing()
+            await self._connection.execute(one)
+
+    async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these words are namespaces."""
+        words = list(names)
+        if not words:
+            return frozenset()
+        query = select(namespaces.c.namespace).where(namespaces.c.namespace.in_(words))
+        return frozenset(await self._connection.scalars(query))
+
+    async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
+        """Return the tool that each name leads to."""
+        query = select(tool_names).where(tool_names.c.name.in_([name.qualified for name in names]))
+        rows = await self._connection.execute(query)
+        return {ToolName.parse(row.name): ToolName.parse(row.tool) for row in rows}
+
+    async def next_sequence(self) -> int:
+        """Return the number of the change that this writer makes."""
+        return self._last + 1
+
+    async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
+        """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
+        head = version.head
+        begun = Transition(
+            sequence=head.standing.sequence,
+            tool=head.tool,
+            version=str(head.version),
+            verb=REGISTER,
+            from_state=None,
+            to_state=head.standing.state,
+            actor=head.registered_by,
+            through=registered_through,
+            reason="",
+            time=head.create_time,
+        )
+        stored = insert(tool_versions).values(_version_row(version, registered_through))
+        await self._together(_own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun))
+
+    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+        """Store what the scan let pass when this version was admitted."""
+        if warnings:
+            row = {"tool": head.tool.qualified, "version": str(head.version), "warnings": [asdict(w) for w in warnings]}
+            await self._connection.execute(insert(version_warnings).values(row))
+
+    async def manifest(self, head: VersionHead) -> Manifest:
+        """Return the manifest of a version."""
+        query = select(tool_versions.c.document).where(*_is(head))
+        return manifest_of((await self._connection.execute(query)).scalar_one())
+
+    async def stand(self, head: VersionHead, transition: Transition) -> None:
+        """Store where a version stands now, the change, and the transition."""
+        moved = update(tool_versions).where(*_is(head)).values(_standing_row(head.standing))
+        await self._together(moved, *self._change(head, transition))
+
+    async def put_tool(self, tool: Tool) -> None:
+        """Store a tool as it now is, and let new aliases lead to it."""
+        await self._together(*_put_tool(tool))
+
+    async def lead(self, alias: ToolName, tool: ToolName) -> None:
+        """Make an alias lead to another tool."""
+        moved = update(tool_names).where(tool_names.c.name == alias.qualified).values(tool=tool.qualified)
+        await self._connection.execute(moved)
+
+    async def verb_of(self, head: VersionHead, actor: str, request_id: str) -> str | None:
+        """Return what this request of this actor did to the version."""
+        here = (transitions.c.tool == head.tool.qualified, transitions.c.version == str(head.version))
+        asked = (transitions.c.actor == actor, transitions.c.request_id == request_id)
+        verb: str | None = await self._connection.scalar(select(transitions.c.verb).where(*here, *asked))
+        return verb
+
+    async def revoked(self, tool: ToolName) -> bool:
+        """Say whether the tool is revoked."""
+        query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
+        return await self._connection.scalar(query) is not None
+
+    async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime, sequence: int) -> bool:
+        """Mark the tool as revoked by the changes from this number on; False if it already was."""
+        row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now, "sequence": sequence}
+        marked = insert(revocations).values(row).on_conflict_do_nothing().returning(revocations.c.tool)
+        return await self._connection.scalar(marked) is not None
+
+    async def reinstate(self, tool: ToolName) -> int | None:
+        """Take the mark away, and return the number of its first change; None if there was none."""
+        unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.sequence)
+        since: int | None = await self._connection.scalar(unmarked)
+        return since
+
+    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+        """Return the numbers of the versions that a verb was done to, from a change on."""
+        here = (transitions.c.tool == tool.qualified, transitions.c.verb == verb, transitions.c.sequence >= since)
+        return frozenset(await self._connection.scalars(select(transitions.c.version).where(*here)))
+
+    def _change(self, head: VersionHead, transition: Transition) -> list[Write]:
+        """Return what records that a version stands elsewhere now."""
+        self._last = head.standing.sequence
+        row = {"tool": head.tool.qualified, "version": str(head.version), **_standing_row(head.standing)}
+        return [
+            insert(changes).values(row),
+            update(change_counter).values(last=self._last),
+            delete(changes).where(changes.c.sequence <= self._last - self._kept_changes),
+            insert(transitions).values(transition_row(transition)),
+        ]
+
+    async def _together(self, *writes: Write) -> None:
+        """Write in one round trip: everybody else who writes waits for this one. The database holds references between the rows
+        against each other at the end."""
+        *others, last = writes
+        await self._connection.execute(last.add_cte(*(each.cte(f"part{n}") for n, each in enumerate(others))))
+
+
+def _own_namespace(tool: Tool, head: VersionHead) -> Write:
+    """A namespace that nobody owns belongs to whoever registers its first tool."""
+    owned = {
+        "namespace": tool.name.namespace,
+        "provider": tool.provider,
+        "owner": head.registered_by,
+        "create_time": head.create_time,
+        "update_time": head.create_time,
+        "revision": 1,
+    }
+    return insert(namespaces).values(owned).on_conflict_do_nothing()
+
+
+def _put_tool(tool: Tool) -> list[Write]:
+    row = _tool_row(tool)
+    names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
+    return [
+        insert(tools).values(row).on_conflict_do_update(index_elements=["name"], set_=row),
+        # One by one: a statement with a list of rows is put together anew each time, with all that goes with it.
+        *(_lead(name, tool.name) for name in names),
+    ]
+
+
+def _lead(name: ToolName, tool: ToolName) -> Write:
+    return insert(tool_names).values(name=name.qualified, tool=tool.qualified).on_conflict_do_nothing()
+
+
+async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace | None:
+    """Return a namespace and its delegates."""
+    delegated = select(namespace_delegates.c.subject).where(namespace_delegates.c.namespace == namespaces.c.namespace)
+    subjects = func.array(delegated.order_by(namespace_delegates.c.subject).scalar_subquery()).label("delegates")
+    query = select(namespaces, subjects).where(namespaces.c.namespace == namespace)
+    row = (await connection.execute(query)).first()
+    return None if row is None else Namespace(**{**row._mapping, "delegates": tuple(row.delegates)})
+
+
+def _is(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return tool_versions.c.tool == head.tool.qualified, tool_versions.c.version == str(head.version)
+
+
+def _tool_row(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name.qualified,
+        "namespace": tool.name.namespace,
+        "provider": tool.provider,
+        "title": tool.title,
+        "tags": list(tool.tags),
+        "latest_version": tool.latest_version,
+        "aliases": list(tool.aliases),
+        "create_time": tool.create_time,
+        "update_time": tool.update_time,
+    }
+
+
+def _version_row(version: ToolVersion, registered_through: str) -> dict[str, Any]:
+    head, manifest = version.head, version.manifest
+    if manifest is None:
+        raise ValueError("a version is stored with its manifest")
+    return {
+        "tool": head.tool.qualified,
+        "version": str(head.version),
+        "number": number_of(head.version),
+        "digest": head.digest,
+        "manifest": manifest.document,
+        "document": manifest.payload,
+        "size": head.size,
+        "registered_by": head.registered_by,
+        "registered_through": registered_through,
+        "create_time": head.create_time,
+        **_standing_row(head.standing),
+    }
+
+
+def _standing_row(standing: Standing) -> dict[str, Any]:
+    return {
+        "state": standing.state.value,
+        "state_reason": standing.state_reason,
+        "deprecation": deprecation_row(standing.deprecation),
+        "update_time": standing.update_time,
+        "sequence": standing.sequence,
+        "beneath": [state.value for state in standing.beneath],
+    }

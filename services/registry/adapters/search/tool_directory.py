@@ -1,0 +1,171 @@
+"""Keeps the index of tools as fresh as the change log, from the first question on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from libs.common.errors import MeshError
+from libs.common.runtime.clock import Clock
+from libs.common.telemetry.log import Log
+from libs.common.tool_names import ToolName, split_version_name
+from services.registry.domain.catalog.watch_tools import Event, Removed, SnapshotComplete, Upserted, watch_tools
+from services.registry.domain.discovery.listing import card, face_of
+from services.registry.domain.discovery.ports import Vectors
+from services.registry.domain.model import ToolVersion, VersionHead
+from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog
+from services.registry.domain.trust.ports import TrustScores
+
+if TYPE_CHECKING:
+    from services.registry.domain.discovery.index.engine import Engine
+
+# A registry with at least this many tools reads them at its start, because the first question would have to wait.
+EAGER_TOOLS = 100
+_LOAD_VECTORS = 500
+_TRUST_SECONDS = 30.0
+_PAUSE_SECONDS = 1.0
+# The index is filled in pieces of this many events, so that other calls get their turn.
+_PIECE = 50
+
+
+class ToolDirectory:
+    """Opens the index when it is first wanted, follows every change, and takes over vectors and trust as they come."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        log: ChangeLog,
+        feed: ChangeFeed,
+        vectors: Vectors,
+        trust: TrustScores,
+        clock: Clock,
+        journal: Log,
+    ) -> None:
+        self._catalogue, self._log, self._feed, self._vectors = catalogue, log, feed, vectors
+        self._trust, self._clock, self._journal = trust, clock, journal
+        self._heads: dict[ToolName, dict[str, VersionHead]] = {}
+        self._mentioned: set[str] = set()
+        self._index: Engine | None = None
+        self._opened = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._trusted_at = self._looked_at = float("-inf")
+
+    async def start(self) -> None:
+        """Read a large registry now; a small one when somebody asks."""
+        found = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
+        if len(found) >= EAGER_TOOLS:
+            self._open()
+
+    async def stop(self) -> None:
+        """Stop following."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def index(self) -> Engine:
+        """Return the index, as fresh as the change log was at its last look."""
+        self._open()
+        await self._opened.wait()
+        index = self._index
+        if index is None:
+            raise LookupError("the index is opened before it is announced")
+        now = self._clock.monotonic()
+        if now - self._trusted_at >= _TRUST_SECONDS:
+            self._trusted_at = now
+            index.trust(self._trust.of(list(index.names())))
+        await self._take_vectors(index)
+        return index
+
+    def _open(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow(), name="tool-directory")
+
+    async def _follow(self) -> None:
+        # Here and not above: numpy takes 15 MB that a registry nobody searches does without.
+        from services.registry.domain.discovery.index.engine import Engine
+
+        self._index = Engine()
+        token = ""
+        while True:
+            try:
+                applied = 0
+                self._mentioned.clear()
+                async with aclosing(watch_tools(token, log=self._log, feed=self._feed)) as events:
+                    async for event in events:
+                        await self._apply(event)
+                        token = event.at.token() if event.at else token
+                        applied += 1
+                        if applied % _PIECE == 0:
+                            await asyncio.sleep(0)
+            except MeshError as error:
+                self._journal.info("tool directory opens its watch again", reason=error.reason.name)
+                await asyncio.sleep(_PAUSE_SECONDS)
+            except Exception as error:
+                # What nobody foresaw, and perhaps half done: all is read anew. An index that merely stopped would be asked for ever.
+                self._journal.error("tool directory reads everything anew", cause=error)
+                token = ""
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _apply(self, event: Event) -> None:
+        if isinstance(event, Upserted):
+            await self._upsert(event.version)
+        elif isinstance(event, Removed):
+            await self._remove(event.name)
+        elif isinstance(event, SnapshotComplete):
+            await self._settle()
+
+    async def _upsert(self, version: ToolVersion) -> None:
+        head = version.head
+        self._heads.setdefault(head.tool, {})[str(head.version)] = head
+        self._mentioned.add(head.name)
+        await self._show(head.tool, version)
+
+    async def _remove(self, name: str) -> None:
+        tool, number = split_version_name(name)
+        self._mentioned.discard(name)
+        heads = self._heads.get(tool, {})
+        if heads.pop(number, None) is not None:
+            await self._show(tool, None)
+
+    async def _show(self, tool: ToolName, told: ToolVersion | None) -> None:
+        """Hold a tool by the version that stands for it now; its manifest is read if it was not just told."""
+        index, heads = self._index, list(self._heads.get(tool, {}).values())
+        if index is None:
+            return
+        if not heads:
+            self._heads.pop(tool, None)
+            index.drop(tool)
+            return
+        face = face_of(heads, self._clock.now())
+        if told is not None and told.head is face:
+            index.put(card(told, heads))
+            return
+        [shown] = await self._catalogue.with_manifests([face])
+        index.put(card(shown, heads))
+
+    async def _settle(self) -> None:
+        """A snapshot is over: what it did not mention is gone."""
+        gone = [
+            head.name for heads in self._heads.values() for head in heads.values() if head.name not in self._mentioned
+        ]
+        for name in gone:
+            await self._remove(name)
+        self._mentioned.clear()
+        self._opened.set()
+
+    async def _take_vectors(self, index: Engine) -> None:
+        """Load vectors that were worked out meanwhile, at most once a second."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < _PAUSE_SECONDS:
+            return
+        self._looked_at = now
+        missing = index.unembedded()
+        for start in range(0, len(missing), _LOAD_VECTORS):
+            piece = missing[start : start + _LOAD_VECTORS]
+            found: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in piece])
+            for name, digest in piece:
+                if digest in found:
+                    index.embed(name, digest, found[digest])

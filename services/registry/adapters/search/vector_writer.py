@@ -1,0 +1,99 @@
+"""Works out the vectors of new tools in the background. Nobody who registers a tool waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from prometheus_client import Counter
+
+from libs.common.errors import MeshError
+from libs.common.telemetry.log import Log
+from services.registry.domain.catalog.changes import Position
+from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Unembedded, Vectors
+from services.registry.domain.discovery.text import meaning
+from services.registry.domain.ports import ChangeFeed, ChangeLog
+
+# Small, so that a question waits for little before its turn.
+BATCH = 8
+# Finding out what has no vector means to look at all that have one, so it is asked for more at a time.
+CLAIM = 8 * BATCH
+# After a change, before the model is loaded: tools tend to come in numbers, and the model is loaded once for all.
+SETTLE_SECONDS = 10.0
+# How often work is looked for without a change: somebody may have died with a claim.
+IDLE_SECONDS = 30.0
+
+embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors worked out by this process.")
+
+
+class VectorWriter:
+    """Follows the change log and embeds what has no vector yet. Replicas share the work without doing any of it twice."""
+
+    def __init__(
+        self,
+        *,
+        log: ChangeLog,
+        feed: ChangeFeed,
+        vectors: Vectors,
+        language: Language,
+        journal: Log,
+        settle: float = SETTLE_SECONDS,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._log, self._feed, self._vectors, self._language = log, feed, vectors, language
+        self._journal, self._settle, self._idle = journal, settle, idle
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin in the background."""
+        self._task = asyncio.create_task(self._run(), name="vector-writer")
+
+    async def stop(self) -> None:
+        """Stop, and give back what was claimed; of one who is killed, its lease does so."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        position = Position("", 0)
+        while True:
+            try:
+                # Read before the work, so that what is registered meanwhile is seen as a change after it.
+                horizon = await self._log.horizon()
+                changed = (horizon.epoch, horizon.last) != (position.epoch, position.sequence)
+                position = Position(horizon.epoch, horizon.last)
+                if changed:
+                    await asyncio.sleep(self._settle)
+                await self._embed_all()
+                await self._wait_for_change(position)
+            except (MeshError, LanguageUnavailableError) as error:
+                self._journal.warning("vectors are late", error=type(error).__name__)
+                await asyncio.sleep(self._idle)
+            except Exception as error:
+                self._journal.error("vectors are late", cause=error)
+                await asyncio.sleep(self._idle)
+
+    async def _embed_all(self) -> None:
+        while claimed := list(await self._vectors.claim(CLAIM)):
+            try:
+                while claimed:
+                    await self._embed(claimed[:BATCH])
+                    del claimed[:BATCH]
+            except BaseException:
+                with suppress(MeshError):
+                    await self._vectors.release([each.digest for each in claimed])
+                raise
+
+    async def _embed(self, some: Sequence[Unembedded]) -> None:
+        vectors = await self._language.embed([meaning(each.manifest) for each in some], background=True)
+        await self._vectors.put({each.digest: vector for each, vector in zip(some, vectors, strict=True)})
+        embedded_total.inc(len(some))
+
+    async def _wait_for_change(self, position: Position) -> None:
+        try:
+            async with asyncio.timeout(self._idle):
+                while not await self._feed.beyond(position):
+                    pass
+        except TimeoutError:
+            return

@@ -1,0 +1,93 @@
+"""Vectors in PostgreSQL, and which of them this process has taken on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ARRAY, Column, LargeBinary, Table, Text, bindparam, func, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.sql.engine import separately
+from services.registry.adapters.postgres.rows import manifest_of
+from services.registry.adapters.postgres.tables import metadata, tool_versions
+from services.registry.domain.discovery.ports import Unembedded
+
+# How long a claim holds. Whoever is killed with one delays those vectors by this much and loses nothing.
+LEASE_SECONDS = 60.0
+
+# By the digest of the manifest, so that equal content is worked out once, whichever tool has it; and by the model.
+tool_vectors = Table(
+    "tool_vectors",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("vector", LargeBinary),
+    Column("leased_until", TIMESTAMP(timezone=True), nullable=False),
+)
+_given = select(
+    func.unnest(bindparam("digests", type_=ARRAY(Text))).label("digest"),
+    func.unnest(bindparam("vectors", type_=ARRAY(LargeBinary))).label("vector"),
+).subquery()
+_PUT = (
+    update(tool_vectors)
+    .where(tool_vectors.c.digest == _given.c.digest, tool_vectors.c.model == bindparam("of_model"))
+    .values(vector=_given.c.vector)
+)
+
+
+class PostgresVectors:
+    """Each vector is worked out by one replica at a time: who inserts or renews the row has it."""
+
+    def __init__(self, engine: AsyncEngine, model: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._engine, self._model, self._lease = engine, model, timedelta(seconds=lease_seconds)
+
+    async def claim(self, limit: int) -> Sequence[Unembedded]:
+        """Take manifests that have no vector and no worker, or whose worker is late."""
+        free = or_(tool_vectors.c.digest.is_(None), self._late())
+        of_model = (tool_vectors.c.digest == tool_versions.c.digest) & (tool_vectors.c.model == self._model)
+        until = func.clock_timestamp() + self._lease
+        due = select(tool_versions.c.digest).outerjoin(tool_vectors, of_model).where(free).distinct().limit(limit)
+        found = due.subquery()
+        # Two replicas may find the same ones; the second waits here for the first, in the same order, and then finds nothing to renew.
+        rows = select(found.c.digest, literal(self._model), until).order_by(found.c.digest)
+        take = insert(tool_vectors).from_select(["digest", "model", "leased_until"], rows)
+        taken = take.on_conflict_do_update(
+            index_elements=["digest", "model"], set_={"leased_until": until}, where=self._late()
+        )
+        async with separately(self._engine) as connection:
+            ours = list((await connection.scalars(taken.returning(tool_vectors.c.digest))).all())
+            return await _manifests(connection, ours) if ours else []
+
+    async def put(self, vectors: Mapping[str, bytes]) -> None:
+        """Store vectors. One that somebody else stored meanwhile is the same."""
+        async with separately(self._engine) as connection:
+            given = {"digests": list(vectors), "vectors": list(vectors.values()), "of_model": self._model}
+            await connection.execute(_PUT, given)
+
+    async def release(self, digests: Sequence[str]) -> None:
+        """Give back what was taken on and not worked out."""
+        async with separately(self._engine) as connection:
+            of = tool_vectors.c.digest.in_(digests) & (tool_vectors.c.model == self._model)
+            await connection.execute(update(tool_vectors).where(of).values(leased_until=func.clock_timestamp()))
+
+    async def load(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the vectors that are there."""
+        query = select(tool_vectors.c.digest, tool_vectors.c.vector).where(
+            tool_vectors.c.model == self._model,
+            tool_vectors.c.digest.in_(digests),
+            tool_vectors.c.vector.is_not(None),
+        )
+        async with separately(self._engine) as connection:
+            return {row.digest: bytes(row.vector) for row in await connection.execute(query)}
+
+    def _late(self) -> Any:
+        return tool_vectors.c.vector.is_(None) & (tool_vectors.c.leased_until < func.clock_timestamp())
+
+
+async def _manifests(connection: Any, digests: Sequence[str]) -> Sequence[Unembedded]:
+    query = select(tool_versions.c.digest, tool_versions.c.document).where(tool_versions.c.digest.in_(digests))
+    found = {row.digest: row.document for row in await connection.execute(query)}
+    return [Unembedded(digest, manifest_of(document)) for digest, document in found.items()]

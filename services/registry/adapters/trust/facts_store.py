@@ -1,0 +1,211 @@
+"""The facts about tools and their scores, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, func, nulls_first, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import distinct_on, insert
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.ids import new_id
+from libs.common.sql.engine import separately, transaction
+from libs.common.tool_names import ToolName
+from services.registry.adapters.postgres.tables import tools
+from services.registry.adapters.trust.tables import (
+    ratings,
+    revocations,
+    security_audits,
+    stage_changes,
+    tool_stages,
+    trust_scores,
+    verifications,
+)
+from services.registry.domain.model import VersionHead
+from services.registry.domain.trust.facts import (
+    Audit,
+    AuditLevel,
+    Fact,
+    Facts,
+    OtherTools,
+    Rating,
+    Ratings,
+    StageChange,
+    Verification,
+    VerificationKind,
+)
+from services.registry.domain.trust.score import Score
+from services.registry.domain.trust.stages import Stage
+
+
+class PostgresTrustBook:
+    """Adds facts and reads them back, each in a short transaction."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def ratings(self, tool: ToolName) -> Ratings:
+        """Return the newest rating of each subject, counted and averaged."""
+        return (await self._ratings([tool.qualified])).get(tool.qualified, Ratings())
+
+    async def facts(self, shown: Sequence[VersionHead]) -> Sequence[Facts]:
+        """Return what is known of tools but their usage, from few statements however many they are."""
+        names = [head.tool.qualified for head in shown]
+        rated, others = await self._ratings(names), await self._others(shown)
+        audits = await self._newest(security_audits, "level", shown)
+        verified = await self._newest(verifications, "kind", shown)
+        return [
+            Facts(
+                admitted=head.create_time,
+                ratings=rated.get(name, Ratings()),
+                audits={
+                    AuditLevel(row["level"]): Audit(**row | {"level": AuditLevel(row["level"])}) for row in audits[name]
+                },
+                verifications={
+                    VerificationKind(row["kind"]): Verification(**row | {"kind": VerificationKind(row["kind"])})
+                    for row in verified[name]
+                },
+                others=others[name],
+            )
+            for head, name in zip(shown, names, strict=True)
+        ]
+
+    async def rate(self, rating: Rating) -> None:
+        """Store a rating in place of the earlier one."""
+        row = {
+            "tool": rating.tool.qualified,
+            "version": rating.version,
+            "subject": rating.subject,
+            "stars": rating.stars,
+            "comment": rating.comment,
+            "update_time": rating.time,
+        }
+        put = insert(ratings).values(row)
+        async with separately(self._engine) as connection:
+            await connection.execute(put.on_conflict_do_update(index_elements=["tool", "version", "subject"], set_=row))
+
+    async def record(self, fact: Fact) -> str:
+        """Add a fact; the same request again finds the one it added."""
+        table = security_audits if isinstance(fact, Audit) else verifications
+        row = asdict(fact) | {"tool": fact.tool.qualified, "fact_id": new_id()}
+        asked = [table.c[name] == row[name] for name in ("tool", "version", "actor", "request_id")]
+        async with transaction(self._engine) as connection:
+            added = insert(table).values(row).on_conflict_do_nothing().returning(table.c.fact_id)
+            made: str | None = await connection.scalar(added)
+            return made or str(await connection.scalar(select(table.c.fact_id).where(*asked)))
+
+    async def stage(self, tool: ToolName) -> Stage:
+        """Return where a tool stands."""
+        query = select(tool_stages.c.stage).where(tool_stages.c.tool == tool.qualified)
+        async with separately(self._engine) as connection:
+            return Stage(await connection.scalar(query) or Stage.SUBMITTED)
+
+    async def move_stage(self, change: StageChange) -> bool:
+        """Move a tool if it is where the change begins, and record that."""
+        name, now = change.tool.qualified, change.time
+        first = {"tool": name, "stage": Stage.SUBMITTED.value, "update_time": now}
+        here = (tool_stages.c.tool == name, tool_stages.c.stage == change.before.value)
+        move = update(tool_stages).where(*here).values(stage=change.after.value, update_time=now)
+        kept = {
+            "tool": name,
+            "from_stage": change.before.value,
+            "to_stage": change.after.value,
+            "actor": change.actor,
+            "reason": change.reason,
+            "time": now,
+        }
+        async with transaction(self._engine) as connection:
+            await connection.execute(insert(tool_stages).values(first).on_conflict_do_nothing())
+            if await connection.scalar(move.returning(tool_stages.c.tool)) is None:
+                return False
+            await connection.execute(insert(stage_changes).values(kept))
+        return True
+
+    async def revoked(self, tool: ToolName) -> bool:
+        """Say whether the tool is revoked."""
+        query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
+        async with separately(self._engine) as connection:
+            return await connection.scalar(query) is not None
+
+    async def put_scores(self, scores: Mapping[ToolName, Score], now: datetime) -> None:
+        """Store scores with one statement."""
+        rows = [
+            {
+                "tool": tool.qualified,
+                "namespace": tool.namespace,
+                "score": score.value,
+                "own": score.own,
+                "components": {each.signal.value: each.reading.value for each in score.components},
+                "compute_time": now,
+            }
+            for tool, score in scores.items()
+        ]
+        put = insert(trust_scores).values(rows)
+        changed = {name: put.excluded[name] for name in rows[0] if name != "tool"}
+        async with separately(self._engine) as connection:
+            await connection.execute(put.on_conflict_do_update(index_elements=["tool"], set_=changed))
+
+    async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
+        """Return tools whose score is old or missing, those without one first."""
+        scored = trust_scores.c.compute_time
+        query = (
+            select(tools.c.name, scored)
+            .select_from(tools.outerjoin(trust_scores, trust_scores.c.tool == tools.c.name))
+            .where(or_(scored.is_(None), scored < since))
+            .order_by(nulls_first(scored), tools.c.name)
+            .limit(limit)
+        )
+        async with separately(self._engine) as connection:
+            return [(ToolName.parse(row.name), row.compute_time is not None) for row in await connection.execute(query)]
+
+    async def _ratings(self, names: Sequence[str]) -> dict[str, Ratings]:
+        newest = (
+            select(ratings.c.tool, ratings.c.stars)
+            .where(ratings.c.tool.in_(names))
+            .ext(distinct_on(ratings.c.tool, ratings.c.subject))
+            .order_by(ratings.c.tool, ratings.c.subject, ratings.c.update_time.desc(), ratings.c.version.desc())
+            .subquery()
+        )
+        counted = select(newest.c.tool, func.count(), func.avg(newest.c.stars)).group_by(newest.c.tool)
+        async with separately(self._engine) as connection:
+            return {name: Ratings(count, float(mean)) for name, count, mean in await connection.execute(counted)}
+
+    async def _others(self, shown: Sequence[VersionHead]) -> dict[str, OtherTools]:
+        """Return what the other tools of each tool's namespace come to by themselves."""
+        scored, names = trust_scores.c, [head.tool.qualified for head in shown]
+        # Added up where they are: a namespace may have thousands of them.
+        summed = select(scored.namespace, func.count(), func.sum(scored.own)).group_by(scored.namespace)
+        theirs = summed.where(scored.namespace.in_({head.tool.namespace for head in shown}))
+        async with separately(self._engine) as connection:
+            all_of = {row[0]: (row[1], row[2]) for row in await connection.execute(theirs)}
+            of_it = select(scored.tool, scored.own).where(scored.tool.in_(names))
+            own: dict[str, float] = {row[0]: row[1] for row in await connection.execute(of_it)}
+        return {head.tool.qualified: _besides(all_of, own, head.tool) for head in shown}
+
+    async def _newest(
+        self, table: Table, per: str, shown: Sequence[VersionHead]
+    ) -> defaultdict[str, list[dict[str, Any]]]:
+        pairs = [(head.tool.qualified, str(head.version)) for head in shown]
+        query = select(table).where(tuple_(table.c.tool, table.c.version).in_(pairs))
+        # Ids are in the order in which they were made, so they decide between facts of one moment.
+        query = query.ext(distinct_on(table.c.tool, table.c[per])).order_by(
+            table.c.tool, table.c[per], table.c.time.desc(), table.c.fact_id.desc()
+        )
+        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        async with separately(self._engine) as connection:
+            for row in await connection.execute(query):
+                fact = dict(row._mapping) | {"tool": ToolName.parse(row.tool)}
+                del fact["fact_id"]
+                found[row.tool].append(fact)
+        return found
+
+
+def _besides(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
+    count, total = all_of.get(tool.namespace, (0, 0.0))
+    if tool.qualified in own:
+        count, total = count - 1, total - own[tool.qualified]
+    return OtherTools(count, total / count) if count > 0 else OtherTools()

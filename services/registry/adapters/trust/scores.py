@@ -1,0 +1,66 @@
+"""The scores of all tools in memory: read once, then whatever was worked out since, every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.errors import MeshError
+from libs.common.sql.engine import separately
+from libs.common.telemetry.log import Log
+from libs.common.tool_names import ToolName
+from services.registry.adapters.trust.tables import trust_scores
+from services.registry.domain.trust.score import UNPROVEN
+
+REFRESH_SECONDS = 5.0
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+# Replicas stamp scores with their own clocks, so the newest moment seen is not later than every score to come.
+_OVERLAP = timedelta(minutes=1)
+
+
+class CachedTrustScores:
+    """Answers at once. While the database is away the last scores that were read stand."""
+
+    def __init__(self, engine: AsyncEngine, log: Log, *, interval: float = REFRESH_SECONDS) -> None:
+        self._engine, self._log, self._interval = engine, log, interval
+        self._scores: dict[ToolName, float] = {}
+        self._seen = _BEGINNING
+        self._task: asyncio.Task[None] | None = None
+
+    def of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+        """Return the score of each tool; that of an unproven one for a tool without."""
+        return {tool: self._scores.get(tool, UNPROVEN) for tool in tools}
+
+    async def start(self) -> None:
+        """Read all scores, then go on reading new ones in the background."""
+        await self.refresh()
+        self._task = asyncio.create_task(self._run(), name="trust-scores")
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def refresh(self) -> None:
+        """Read what was worked out since the last time, and a little of what came before."""
+        query = select(trust_scores.c.tool, trust_scores.c.score, trust_scores.c.compute_time)
+        async with separately(self._engine) as connection:
+            rows = (await connection.execute(query.where(trust_scores.c.compute_time >= self._seen - _OVERLAP))).all()
+        for row in rows:
+            self._scores[ToolName.parse(row.tool)] = row.score
+            self._seen = max(self._seen, row.compute_time)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await self.refresh()
+            except MeshError as error:
+                self._log.warning("trust scores cannot be read", reason=error.reason.name)
+            except Exception as error:
+                self._log.error("trust scores cannot be read", cause=error)

@@ -1,0 +1,87 @@
+"""Usage as the audit log counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.audit.v1 import usage_service_pb2 as pb
+from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.status import from_rpc_error
+from services.registry.domain.trust.usage import Usage
+
+_SECONDS = 2.0
+# The counter looks once a second. One that is this far behind has stopped, and what it says is no longer what is.
+FALLEN_BEHIND = 10_000
+
+
+class AuditUsage:
+    """Asks the audit service. Whatever keeps it from answering, or its counts from being whole, means unknown."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = rpc.UsageServiceStub(channel)
+
+    async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
+        """Return the usage of a tool or a version. Raises SERVICE_UNAVAILABLE when it is not known."""
+        return (await self.usages({name: declared}, since))[name]
+
+    async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
+        """Return the usage of several, as of one moment. Raises SERVICE_UNAVAILABLE when it is not known."""
+        request = pb.BatchGetToolUsageRequest(requests=[_asked(*each, since) for each in declared.items()])
+        try:
+            answer: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from from_rpc_error(error)
+        for found in answer.usages:
+            if found.coverage.log_records - found.coverage.counted_records > FALLEN_BEHIND:
+                raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
+        return {name: usage_of(found) for name, found in zip(declared, answer.usages, strict=True)}
+
+
+class UnknownUsage:
+    """Stands where nobody counts calls."""
+
+    async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
+        """Raise SERVICE_UNAVAILABLE: unknown is never zero."""
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+    async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
+        """Raise SERVICE_UNAVAILABLE: unknown is never zero."""
+        raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+
+def _asked(name: str, declared: timedelta | None, since: datetime) -> pb.GetToolUsageRequest:
+    request = pb.GetToolUsageRequest(name=name, from_time=_stamp(since))
+    if declared is not None:
+        request.declared_latency.CopyFrom(_duration(declared))
+    return request
+
+
+def usage_of(answer: pb.GetToolUsageResponse) -> Usage:
+    """Read an answer."""
+    counted = answer.usage
+    return Usage(
+        ran=counted.succeeded + counted.failed + counted.timed_out,
+        succeeded=counted.succeeded,
+        valid_results=1.0 - answer.invalid_result_rate if answer.HasField("invalid_result_rate") else None,
+        within_latency=answer.within_latency_rate if answer.HasField("within_latency_rate") else None,
+        calls=counted.calls,
+        last_call=answer.last_call_time.ToDatetime(tzinfo=UTC) if answer.HasField("last_call_time") else None,
+    )
+
+
+def _stamp(moment: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(moment)
+    return stamp
+
+
+def _duration(span: timedelta) -> Duration:
+    duration = Duration()
+    duration.FromTimedelta(span)
+    return duration

@@ -1,0 +1,67 @@
+"""Which version a constraint means. Pure: the same heads, constraint and moment always give the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from libs.common.semver import Constraint
+from libs.common.tool_names import ToolName
+from services.registry.domain.errors import version_may_not_run, version_not_found, version_past_sunset
+from services.registry.domain.model import LifecycleState, VersionHead
+
+# A deferred version runs like any other; only its schema is shown later.
+CHOSEN_FIRST = frozenset({LifecycleState.AVAILABLE, LifecycleState.DEFERRED})
+# Retired is what a version past its sunset becomes in the end, so both point to the successor.
+PAST_SUNSET = frozenset({LifecycleState.SUNSET, LifecycleState.RETIRED})
+
+
+def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: datetime) -> VersionHead:
+    """Return the highest version that is not deprecated, else the highest that is deprecated and still runs.
+
+    When versions match and none may run, the highest of them says why: TOOL_DEPRECATED or TOOL_UNAVAILABLE. When
+    none matches: TOOL_VERSION_NOT_FOUND. A pre-release matches only a constraint that names it exactly.
+    """
+    matching = matches(heads, constraint)
+    if not matching:
+        raise version_not_found(tool, constraint)
+    found = _choose(matching, now)
+    if found is not None:
+        return found
+    highest = matching[-1]
+    if effective_state(highest, now) in PAST_SUNSET:
+        raise version_past_sunset(highest)
+    raise version_may_not_run(highest)
+
+
+def latest(heads: Sequence[VersionHead], now: datetime) -> VersionHead | None:
+    """Return what `latest` resolves to; None when nothing may run."""
+    return _choose(matches(heads, ""), now)
+
+
+def latest_for_new_work(heads: Sequence[VersionHead]) -> VersionHead | None:
+    """Return the highest release that is neither deprecated nor withdrawn; None when there is none."""
+    return next((h for h in reversed(matches(heads, "")) if h.standing.state in CHOSEN_FIRST), None)
+
+
+def matches(heads: Sequence[VersionHead], constraint: str) -> list[VersionHead]:
+    """Return the versions that a constraint accepts, the highest last. Nonsense raises INVALID_REQUEST."""
+    meant = Constraint.parse(constraint).means
+    return sorted((head for head in heads if meant(head.version)), key=lambda head: head.version)
+
+
+def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
+    """Return the state as of now: a deprecated version is past its sunset from that moment, whenever it is marked so."""
+    standing = head.standing
+    if standing.state is not LifecycleState.DEPRECATED or standing.deprecation is None:
+        return standing.state
+    sunset = standing.deprecation.sunset_time
+    return LifecycleState.SUNSET if sunset is not None and sunset <= now else standing.state
+
+
+def _choose(matching: Sequence[VersionHead], now: datetime) -> VersionHead | None:
+    for wanted in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
+        for head in reversed(matching):
+            if effective_state(head, now) in wanted:
+                return head
+    return None

@@ -1,0 +1,204 @@
+"""What a version promises beside its schemas, and which changes to it break those who rely on it.
+
+Each row of a table names a part of the manifest. `docs/compatibility.md` shows the same tables with their reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from services.registry.domain.compatibility.differences import ChangeKind, Difference
+from services.registry.domain.publishing.manifest import Document, Manifest, seconds
+from services.registry.domain.publishing.rules.timing import CLASS_SECONDS
+
+_BREAKING, _ADDITIVE, _NEUTRAL = ChangeKind.BREAKING, ChangeKind.ADDITIVE, ChangeKind.NEUTRAL
+
+# Words of a manifest from the mildest to the most severe. What moves to the right breaks; what moves to the left adds.
+# An unsaid value has the place that the contract gives it.
+ORDERED: dict[str, tuple[str, ...]] = {
+    "mutation_class": ("read_only", "write_reversible", "write_irreversible"),
+    "execution.timeout_class": ("interactive", "standard", "long_running", "async"),
+    "permission.credential_propagation": ("none", "own", "narrowed"),
+    "permission.approval": ("by_policy", "always"),
+    "idempotency.uncertain_outcome": ("fail", "query_status", "repeat"),
+    "interface.safety.sandbox_tier": ("machine", "kernel", "process", "in_process"),
+    "observability.audit_detail": ("summary", "digest"),
+}
+UNSAID = {
+    "permission.credential_propagation": "none",
+    "permission.approval": "by_policy",
+    "idempotency.uncertain_outcome": "fail",
+    "interface.safety.sandbox_tier": "machine",
+}
+# Lists of which callers or operators approved the members: one more is more than was agreed to.
+GROWING_BREAKS = (
+    "permission.required_scopes",
+    "permission.required_permissions",
+    "permission.data_access",
+    "permission.credential_refs",
+    "permission.result_labels",
+    "side_effects",
+    "execution.network_policy.allowed_domains",
+    "output.media_types",
+    "interface.availability.feature_gates",
+    "interface.availability.required_credentials",
+)
+# Lists that callers rely on: one less is less than was promised.
+SHRINKING_BREAKS = (
+    "capability_refs",
+    "input.media_types",
+    "input.sensitive_fields",
+    "output.sensitive_fields",
+    "interface.availability.model_support",
+)
+# Claims that are worth something only while they are made.
+CLAIMS = (
+    "dry_run_supported",
+    "execution.cancellation_supported",
+    "execution.progress_supported",
+    "interface.safety.read_only",
+    "interface.safety.non_destructive",
+    "interface.safety.closed_world",
+    "interface.safety.concurrency_safe",
+    "execution.network_policy.deny_all_egress",
+    "output.persistence_opt_out",
+)
+# Demands on the caller or on a person.
+DEMANDS = ("interface.safety.requires_user_interaction", "scheduling.context_modifiers_allowed")
+# Where the mesh fills in defaults and reads texts as their declared types.
+FILLING = frozenset({"defaults", "hooks"})
+# Parts whose every change is a change of what happens.
+FIXED = ("input.argument_mode", "output.paginated")
+# Parts that say nothing about what a call does: text, addresses, and what this comparison is about.
+SILENT = frozenset(
+    {"version", "changelog", "breaking_changes", "schema_version", "input.schema", "input.runtime_schema"}
+    | {"output.schema", "output.error_schema"}
+)
+
+
+def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
+    """Yield every change beside the schemas."""
+    told = set[str]()
+    for rule in (_ordered, _lists, _claims, _single, _idempotency, _limits):
+        for difference in rule(old.document, new.document):
+            told.add(difference.path)
+            yield difference
+    if new.document.get("breaking_changes"):
+        yield _told("breaking_changes", _BREAKING, "the author says that it breaks callers")
+    yield from _anything_else(old.document, new.document, told)
+
+
+def _ordered(old: Document, new: Document) -> Iterator[Difference]:
+    for path, words in ORDERED.items():
+        before, after = _at(old, path) or UNSAID.get(path), _at(new, path) or UNSAID.get(path)
+        if before == after or before not in words or after not in words:
+            continue
+        worse = words.index(after) > words.index(before)
+        yield _told(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
+
+
+def _lists(old: Document, new: Document) -> Iterator[Difference]:
+    for paths, more, less in ((GROWING_BREAKS, _BREAKING, _ADDITIVE), (SHRINKING_BREAKS, _ADDITIVE, _BREAKING)):
+        for path in paths:
+            before, after = _members(old, path), _members(new, path)
+            if after - before:
+                yield _told(path, more, "has a member that it did not have")
+            if before - after:
+                yield _told(path, less, "lacks a member that it had")
+
+
+def _claims(old: Document, new: Document) -> Iterator[Difference]:
+    for paths, gained, lost in ((CLAIMS, _ADDITIVE, _BREAKING), (DEMANDS, _BREAKING, _ADDITIVE)):
+        for path in paths:
+            before, after = bool(_at(old, path)), bool(_at(new, path))
+            if before != after:
+                yield _told(path, gained if after else lost, "is said now" if after else "is not said any more")
+
+
+def _single(old: Document, new: Document) -> Iterator[Difference]:
+    for path in FIXED:
+        if _at(old, path) != _at(new, path) and {_at(old, path), _at(new, path)} != {None, "object"}:
+            yield _told(path, _BREAKING, "is another one")
+    before, after = _at(old, "compensation_tool"), _at(new, "compensation_tool")
+    if before != after:
+        kind = _BREAKING if before and not after else _ADDITIVE
+        yield _told("compensation_tool", kind, "is another one" if after else "is not there any more")
+    filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
+    if filled != fills:
+        kind = _ADDITIVE if fills else _BREAKING
+        yield _told(
+            "input.mutation_policy",
+            kind,
+            "arguments are completed now" if fills else "arguments are not completed any more",
+        )
+    rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
+    if rise:
+        yield _told("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")
+
+
+def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
+    before, after = _at(old, "idempotency.mode"), _at(new, "idempotency.mode")
+    if before != after:
+        # Without a key every call that has none is refused; without a mode nobody knows what a repetition does.
+        kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
+        yield _told("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
+    known, remembered = _window(old), _window(new)
+    if before is not None and after is not None and known != remembered:
+        kind = _BREAKING if remembered < known else _ADDITIVE
+        yield _told("idempotency.window", kind, "keys are remembered for another time")
+
+
+def _limits(old: Document, new: Document) -> Iterator[Difference]:
+    """A limit that a caller may come up against is part of what was agreed."""
+    before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
+    if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
+        yield _told("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")
+    small, smaller = _at(old, "output.max_inline_bytes"), _at(new, "output.max_inline_bytes")
+    if small != smaller:
+        yield _told("output.max_inline_bytes", _ADDITIVE, "is another one")
+
+
+def _anything_else(old: Document, new: Document, told: set[str]) -> Iterator[Difference]:
+    before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
+    for path in sorted(before.keys() | after.keys()):
+        known = f"manifest.{path}" in told or any(f"manifest.{path}".startswith(f"{each}.") for each in told)
+        if path not in SILENT and not known and before.get(path) != after.get(path):
+            yield _told(path, _NEUTRAL, "differs, and changes nothing that a caller relies on")
+
+
+def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and path not in SILENT and path != "annotations":
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _at(document: Document, path: str) -> Any:
+    value: Any = document
+    for step in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def _members(document: Document, path: str) -> frozenset[Any]:
+    found = _at(document, path) or ()
+    return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in found)
+
+
+def _window(document: Document) -> Any:
+    given = _at(document, "idempotency.window")
+    return seconds(given) if given else max(3600, 2 * CLASS_SECONDS[_at(document, "execution.timeout_class")])
+
+
+def _seconds(document: Document, path: str) -> Any:
+    given = _at(document, path)
+    return seconds(given) if given else CLASS_SECONDS[_at(document, "execution.timeout_class")]
+
+
+def _told(path: str, kind: ChangeKind, message: str) -> Difference:
+    return Difference(f"manifest.{path}", path.rpartition(".")[2], kind, message)

@@ -1,0 +1,133 @@
+"""What a goal asks of arrays, and when facts about one contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.subschema import Place
+from services.registry.domain.compatibility.proof.value_constraints import Facts
+
+if TYPE_CHECKING:
+    from services.registry.domain.compatibility.proof.containment import Proof
+
+# Whatever else applies to the same array may look at items, so that `unevaluatedItems` does not.
+_LOOKING = ("contains", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas")
+_MOST_CONTAINED = 20
+_KEYWORDS = frozenset({"minItems", "maxItems", "uniqueItems", "prefixItems", "items", "unevaluatedItems", "contains"})
+
+
+class ArrayView:
+    """What facts say about the items of an array."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.prefix = max((len(atom.schema.get("prefixItems", ())) for atom in facts.atoms), default=0)
+        contained = (atom.schema.get("minContains", 1) for atom in facts.atoms if atom.has("contains"))
+        self.least: Any = max(facts.least("minItems"), max(contained, default=0))
+        ends = [len(atom.schema.get("prefixItems", ())) for atom in facts.atoms if _closed(atom)]
+        limit = facts.most("maxItems")
+        self.most: Any = min([*ends, *([] if limit is None else [limit])], default=None)
+
+    def item(self, index: int) -> tuple[Place, ...]:
+        """Return what is known of the item at an index; past every prefix it is the same for all."""
+        found = []
+        for atom in self._facts.atoms:
+            if index < len(atom.schema.get("prefixItems", ())):
+                found.append(atom.child("prefixItems", index))
+            elif atom.has("items"):
+                found.append(atom.child("items"))
+            elif atom.has("unevaluatedItems") and not any(atom.has(word) for word in _LOOKING):
+                found.append(atom.child("unevaluatedItems"))
+        return tuple(found)
+
+    def may_have(self, index: int) -> bool:
+        return self.most is None or index < self.most
+
+
+def gaps(proof: Proof, facts: Facts, goal: Place) -> Iterator[Gap]:
+    """Yield what is not shown of an array."""
+    if not any(keyword in goal.schema for keyword in _KEYWORDS):
+        return
+    view = ArrayView(facts)
+    if goal.schema.get("minItems", 0) > view.least:
+        yield Gap(goal.pointer, "minItems")
+    if goal.has("maxItems") and (view.most is None or view.most > goal.get("maxItems")):
+        yield Gap(goal.pointer, "maxItems")
+    if goal.get("uniqueItems") and not _unique(facts, view):
+        yield Gap(goal.pointer, "uniqueItems")
+    yield from _item_gaps(proof, view, goal)
+    if goal.has("contains"):
+        yield from _contained_gaps(proof, facts, view, goal)
+
+
+def contradict(proof: Proof, facts: Facts) -> bool:
+    """True if it is proven that no array satisfies the facts."""
+    view = ArrayView(facts)
+    if view.most is not None and view.least > view.most:
+        return True
+    last = min(view.least, view.prefix + 1)
+    with proof.deeper():
+        return any(proof.emptiness.empty(view.item(index)) for index in range(int(last)))
+
+
+def _item_gaps(proof: Proof, view: ArrayView, goal: Place) -> Iterator[Gap]:
+    own = len(goal.schema.get("prefixItems", ()))
+    # One past every prefix stands for all that follow.
+    for index in range(max(own, view.prefix) + 1):
+        wanted = _wanted(goal, index, own)
+        if wanted is None or not view.may_have(index):
+            continue
+        with proof.deeper():
+            found = proof.gaps(view.item(index), wanted)
+        if found and wanted.impossible:
+            parent, _, keyword = wanted.pointer.rpartition("/")
+            found = (Gap(parent, keyword),)
+        yield from found
+
+
+def _wanted(goal: Place, index: int, own: int) -> Place | None:
+    if index < own:
+        return goal.child("prefixItems", index)
+    # An item that was looked at elsewhere need not satisfy `unevaluatedItems`; asking it of all is asking more.
+    keyword = next((word for word in ("items", "unevaluatedItems") if goal.has(word)), None)
+    return goal.child(keyword) if keyword else None
+
+
+def _contained_gaps(proof: Proof, facts: Facts, view: ArrayView, goal: Place) -> Iterator[Gap]:
+    wanted = goal.child("contains")
+    least, most = goal.schema.get("minContains", 1), goal.schema.get("maxContains")
+    with proof.deeper():
+        if not _contains_enough(proof, facts, view, wanted, least):
+            yield Gap(goal.pointer, "contains")
+        if most is not None and not _contains_few(proof, facts, view, wanted, most):
+            yield Gap(goal.pointer, "maxContains")
+
+
+def _contains_enough(proof: Proof, facts: Facts, view: ArrayView, wanted: Place, least: Any) -> bool:
+    for atom in facts.atoms:
+        enough = atom.has("contains") and atom.schema.get("minContains", 1) >= least
+        if enough and proof.proven((atom.child("contains"),), wanted):
+            return True
+    if least > min(view.least, _MOST_CONTAINED):
+        return False
+    return all(proof.proven(view.item(index), wanted) for index in range(int(least)))
+
+
+def _contains_few(proof: Proof, facts: Facts, view: ArrayView, wanted: Place, most: Any) -> bool:
+    if view.most is not None and view.most <= most:
+        return True
+    for atom in facts.atoms:
+        few = atom.has("contains") and atom.schema.get("maxContains", most + 1) <= most
+        if few and proof.proven((wanted,), atom.child("contains")):
+            return True
+    return False
+
+
+def _unique(facts: Facts, view: ArrayView) -> bool:
+    return any(atom.get("uniqueItems") for atom in facts.atoms) or (view.most is not None and view.most <= 1)
+
+
+def _closed(atom: Place) -> bool:
+    return atom.has("items") and atom.child("items").impossible

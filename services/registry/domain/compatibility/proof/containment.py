@@ -1,0 +1,291 @@
+"""Proofs that every value which satisfies some schemas satisfies another one.
+
+A proof is found or it is not; when it is not, nothing is known but where it stopped. Each claim is about all values, and
+is proven by induction on their size: while a claim is being proven for a value, it may be assumed for the parts of it.
+That is what lets schemas refer to themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from services.registry.domain.compatibility.proof import arrays, objects, scalars
+from services.registry.domain.compatibility.proof.budget import Budget
+from services.registry.domain.compatibility.proof.emptiness import Emptiness
+from services.registry.domain.compatibility.proof.evaluation import Evaluation
+from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.schema_equality import Sameness
+from services.registry.domain.compatibility.proof.subschema import Document, Place
+from services.registry.domain.compatibility.proof.value_constraints import Facts, taken_apart, weight_of
+from services.registry.domain.compatibility.proof.values import KINDS, kind_of, kinds_of
+from services.registry.domain.ports import SchemaChecker
+from services.registry.domain.publishing.schema_shape import Schema
+
+_INDEPENDENT = 1 << 30
+# A whole number between close bounds is one of a few values, and those can be tried.
+_FEW = 32
+_MOST_BRANCHES = 16
+_CONDITION = ("if", "then", "else")
+
+
+def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
+    """Return where the proof stops that whatever one whole schema accepts another one does; nothing when it is proven.
+    Raises OverBudgetError when the search takes too long."""
+    # Before they are read: whoever asks again and again about parts of one schema has it read as often.
+    budget.spend()
+    given, goal = Document(narrower), Document(wider)
+    budget.spend((given.size + goal.size) // 16)
+    if given.circular or goal.circular:
+        return (Gap("", "$ref"),)
+    return Proof(checker, budget).gaps((given.whole,), goal.whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One way to tell cases apart: the value satisfies at least one of the branches."""
+
+    key: tuple[int, int, str]
+    branches: tuple[tuple[Place, ...], ...]
+
+
+class Proof:
+    """Searches for proofs within one budget, and remembers what it found."""
+
+    def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
+        self.budget = budget
+        self.evaluation = Evaluation(checker, budget)
+        self.sameness = Sameness(budget)
+        self.emptiness = Emptiness(self)
+        self._facts: dict[tuple[tuple[int, int], ...], Facts] = {}
+        self._found: dict[Any, tuple[Gap, ...]] = {}
+        self._open: dict[Any, tuple[int, int]] = {}
+        self._made: dict[Any, dict[str, Any]] = {}
+        self._depth = self._level = 0
+        # The outermost claim that the proof at hand assumes; what rests on an unproven claim is not remembered.
+        self.assumed = _INDEPENDENT
+
+    def gaps(
+        self,
+        given: tuple[Place, ...],
+        goal: Place,
+        kinds: frozenset[str] = KINDS,
+        spent: frozenset[tuple[int, int, str]] = frozenset(),
+    ) -> tuple[Gap, ...]:
+        """Return where the proof stops that what satisfies all of `given` satisfies the goal; nothing when it is proven."""
+        self.budget.spend()
+        if goal.trivial:
+            return ()
+        facts = self.facts(given)
+        kinds &= facts.kinds
+        if not kinds or any(self.sameness.same(atom, goal) for atom in facts.atoms):
+            return ()
+        key = (facts.key, goal.key, kinds, spent)
+        if key in self._found:
+            return self._found[key]
+        if key in self._open:
+            return self._assume(key, goal)
+        return self._prove(key, facts, goal, kinds, spent)
+
+    def proven(self, given: tuple[Place, ...], goal: Place, kinds: frozenset[str] = KINDS) -> bool:
+        """True if what satisfies all of `given` satisfies the goal."""
+        return not self.gaps(given, goal, kinds)
+
+    def facts(self, given: tuple[Place, ...]) -> Facts:
+        """Return what is known of values that satisfy all of `given`."""
+        key = tuple(place.key for place in given)
+        if key not in self._facts:
+            self._facts[key] = taken_apart(given)
+            # A listing of thousands is not looked through for the price of one step.
+            self.budget.spend(1 + sum(weight_of(atom) for atom in self._facts[key].atoms) // 16)
+        return self._facts[key]
+
+    def opposite(self, place: Place) -> Place:
+        """Return the schema that refuses what a schema accepts, always the same one."""
+        return place.beside(self._made.setdefault((place.key, "not"), {"not": place.schema}))
+
+    def having(self, place: Place, name: str) -> Place:
+        """Return the schema of objects that have a property, always the same one."""
+        schema = {"type": "object", "required": [name]}
+        return place.beside(self._made.setdefault((place.key, "has", name), schema))
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Go on about a part of the value, for which open claims may be assumed."""
+        self._level += 1
+        try:
+            yield
+        finally:
+            self._level -= 1
+
+    def _assume(self, key: Any, goal: Place) -> tuple[Gap, ...]:
+        level, index = self._open[key]
+        if self._level == level:
+            # The same claim about the same value would prove itself.
+            return (Gap(goal.pointer, "$ref"),)
+        self.assumed = min(self.assumed, index)
+        return ()
+
+    def _prove(
+        self, key: Any, facts: Facts, goal: Place, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
+    ) -> tuple[Gap, ...]:
+        index = len(self._open)
+        self._open[key] = (self._level, index)
+        outer, self.assumed = self.assumed, _INDEPENDENT
+        self._depth += 1
+        self.budget.check_depth(self._depth)
+        try:
+            found = self._search(facts, goal, kinds, spent)
+        finally:
+            self._depth -= 1
+            del self._open[key]
+        if found or self.assumed >= index:
+            self._found[key] = found
+        self.assumed = min(outer, self.assumed if self.assumed < index else _INDEPENDENT)
+        return found
+
+    def _search(
+        self, facts: Facts, goal: Place, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
+    ) -> tuple[Gap, ...]:
+        if facts.values is not None:
+            return self._value_gaps(facts, facts.values, goal, kinds)
+        found: dict[Gap, None] = {}
+        for kind in sorted(kinds):
+            gaps = self._kind_gaps(facts, goal, kind, spent)
+            if gaps and not self._otherwise(facts, goal, kind, spent):
+                found.update(dict.fromkeys(gaps))
+        return tuple(found)
+
+    def _otherwise(self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]) -> bool:
+        """Prove what the direct way did not: nothing satisfies the facts, or each of the cases they leave is fine."""
+        only = frozenset({kind})
+        if self.emptiness.empty(facts.atoms, only):
+            return True
+        few = _few_integers(facts) if kind == "integer" else None
+        if few is not None:
+            return not self._value_gaps(facts, few, goal, only)
+        split = next((s for s in self.splits(facts) if s.key not in spent), None)
+        if split is None:
+            return False
+        taken = spent | {split.key}
+        return all(not self.gaps((*facts.atoms, *branch), goal, only, taken) for branch in split.branches)
+
+    def _value_gaps(self, facts: Facts, values: Iterable[Any], goal: Place, kinds: frozenset[str]) -> tuple[Gap, ...]:
+        for value in values:
+            if kind_of(value) not in kinds or self.emptiness.excluded(facts, value):
+                continue
+            if self.evaluation.holds(goal, value) is not True:
+                return (_listing(goal),)
+        return ()
+
+    def _kind_gaps(
+        self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]
+    ) -> tuple[Gap, ...]:
+        schema = goal.schema
+        if "type" in schema and kind not in kinds_of(schema["type"]):
+            return (Gap(goal.pointer, "type"),)
+        if kind in ("null", "boolean"):
+            return self._value_gaps(facts, (None,) if kind == "null" else (True, False), goal, frozenset({kind}))
+        gaps = [*self._plain_gaps(facts, goal), *self._combined_gaps(facts, goal, kind, spent)]
+        if kind == "object":
+            gaps += objects.gaps(self, facts, goal)
+        elif kind == "array":
+            gaps += arrays.gaps(self, facts, goal)
+        elif kind == "string":
+            gaps += scalars.string_gaps(facts, goal)
+        else:
+            gaps += scalars.number_gaps(facts, goal, kind)
+        return tuple(gaps)
+
+    def _plain_gaps(self, facts: Facts, goal: Place) -> Iterator[Gap]:
+        for keyword in ("enum", "const"):
+            if goal.has(keyword):
+                # Facts that list their values never come here.
+                yield Gap(goal.pointer, keyword)
+        for keyword in ("$dynamicRef", "dependencies"):
+            if goal.has(keyword):
+                yield Gap(goal.pointer, keyword)
+
+    def _combined_gaps(
+        self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]
+    ) -> Iterator[Gap]:
+        only, given = frozenset({kind}), facts.atoms
+        parts = list(goal.children("allOf"))
+        if goal.has("$ref"):
+            target = goal.referred()
+            if target is None:
+                yield Gap(goal.pointer, "$ref")
+            else:
+                parts.append(target)
+        for part in parts:
+            yield from self.gaps(given, part, only, spent)
+        if self._changed(facts, goal, "anyOf") and all(
+            self.gaps(given, child, only, spent) for child in goal.children("anyOf")
+        ):
+            yield Gap(goal.pointer, "anyOf")
+        if self._changed(facts, goal, "oneOf") and not self._exactly_one(given, goal, only):
+            yield Gap(goal.pointer, "oneOf")
+        if self._changed(facts, goal, "not") and not self.emptiness.empty((*given, goal.child("not")), only):
+            yield Gap(goal.pointer, "not")
+        if self._changed(facts, goal, *_CONDITION) and not self._conditional(given, goal, only):
+            yield Gap(goal.pointer, "if")
+
+    def _changed(self, facts: Facts, goal: Place, *keywords: str) -> bool:
+        """True if the goal has the first of these keywords and no fact says the same with all of them."""
+        if not goal.has(keywords[0]):
+            return False
+        return not any(all(self.sameness.same_keyword(atom, goal, word) for word in keywords) for atom in facts.atoms)
+
+    def _exactly_one(self, given: tuple[Place, ...], goal: Place, only: frozenset[str]) -> bool:
+        children = goal.children("oneOf")
+        chosen = next((child for child in children if self.proven(given, child, only)), None)
+        if chosen is None:
+            return False
+        return all(self.emptiness.empty((*given, other), only) for other in children if other.pointer != chosen.pointer)
+
+    def _conditional(self, given: tuple[Place, ...], goal: Place, only: frozenset[str]) -> bool:
+        condition = goal.child("if")
+        unless = self.opposite(condition)
+        return (not goal.has("then") or self.proven((*given, condition), goal.child("then"), only)) and (
+            not goal.has("else") or self.proven((*given, unless), goal.child("else"), only)
+        )
+
+    def splits(self, facts: Facts) -> Iterator[Split]:
+        """Yield the cases that the facts tell apart."""
+        for atom in facts.atoms:
+            if len(atom.schema.get("anyOf", ())) in range(1, _MOST_BRANCHES):
+                yield Split((*atom.key, "anyOf"), tuple((child,) for child in atom.children("anyOf")))
+            if len(atom.schema.get("oneOf", ())) in range(1, _MOST_BRANCHES):
+                yield Split((*atom.key, "oneOf"), tuple(self._one_of(atom)))
+            if atom.has("if"):
+                yield Split((*atom.key, "if"), self._cases(atom))
+
+    def _one_of(self, atom: Place) -> Iterator[tuple[Place, ...]]:
+        children = atom.children("oneOf")
+        for child in children:
+            others = (other for other in children if other.pointer != child.pointer)
+            yield (child, *(self.opposite(other) for other in others))
+
+    def _cases(self, atom: Place) -> tuple[tuple[Place, ...], ...]:
+        condition = atom.child("if")
+        then = (atom.child("then"),) if atom.has("then") else ()
+        otherwise = (atom.child("else"),) if atom.has("else") else ()
+        return ((condition, *then), (self.opposite(condition), *otherwise))
+
+
+def _few_integers(facts: Facts) -> range | None:
+    low, high = facts.lower("integer"), facts.upper("integer")
+    if low is None or high is None or high.at - low.at > _FEW:
+        return None
+    return range(low.at, high.at + 1)
+
+
+def _listing(goal: Place) -> Gap:
+    """Name what refused a value as closely as can be seen at a glance."""
+    place, followed = goal, 0
+    while (target := place.referred()) is not None and followed < _FEW:
+        place, followed = target, followed + 1
+    words = ("enum", "const", "type", "not", "oneOf", "anyOf")
+    return Gap(place.pointer, next((word for word in words if place.has(word)), "value"))

@@ -1,0 +1,101 @@
+"""Whether two schemas say the same, word for word, annotations aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from services.registry.domain.compatibility.proof.budget import Budget
+from services.registry.domain.compatibility.proof.subschema import ASSERTIONS, Place
+from services.registry.domain.compatibility.proof.values import identity
+
+_ONE = frozenset(
+    {
+        "if", "then", "else", "not", "additionalProperties", "unevaluatedProperties", "propertyNames", "items",
+        "unevaluatedItems", "contains",
+    }
+)  # fmt: skip
+_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_SETS = frozenset({"required", "enum", "type"})
+Pair: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+Parts: TypeAlias = list[tuple[Place, Place]]
+
+
+class Sameness:
+    """Compares schemas of two documents; what was found the same once need not be looked at again."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._known: dict[Pair, bool] = {}
+
+    def same(self, a: Place, b: Place) -> bool:
+        """True if both accept the same values because they are the same text."""
+        # Pair by pair, because references lead deeper than the interpreter's stack goes. A schema that refers back to itself is
+        # the same as another if all else is, so a pair that was met before is not asked about again.
+        met: dict[Pair, Pair | None] = {}
+        waiting: list[tuple[Place, Place, Pair | None]] = [(a, b, None)]
+        while waiting:
+            a, b, whole = waiting.pop()
+            pair = (a.key, b.key)
+            if a.key == b.key or pair in met or self._known.get(pair):
+                continue
+            met[pair] = whole
+            parts = None if pair in self._known else self._parts(a, b)
+            if parts is None:
+                self._differ(pair, met)
+                return False
+            waiting.extend((*part, pair) for part in reversed(parts))
+        self._known.update(dict.fromkeys(met, True))
+        return True
+
+    def same_keyword(self, a: Place, b: Place, keyword: str) -> bool:
+        """True if both have the keyword, or neither has it, with the same meaning."""
+        parts = _parts(a, b, keyword)
+        return parts is not None and all(self.same(*part) for part in parts)
+
+    def _parts(self, a: Place, b: Place) -> Parts | None:
+        """Return which schemas below two have to be the same for these to be; None if these already differ."""
+        self._budget.spend()
+        found: Parts = []
+        for keyword in sorted({word for word in (*a.schema, *b.schema) if word in ASSERTIONS}):
+            parts = _parts(a, b, keyword)
+            if parts is None:
+                return None
+            found.extend(parts)
+        return found
+
+    def _differ(self, pair: Pair | None, met: dict[Pair, Pair | None]) -> None:
+        """Keep that a pair differs, and so all that it is a part of."""
+        while pair is not None:
+            self._known[pair] = False
+            pair = met[pair]
+
+
+def _parts(a: Place, b: Place, keyword: str) -> Parts | None:
+    """Return which schemas have to be the same for a keyword of both to mean the same; None if it does not."""
+    if a.has(keyword) != b.has(keyword):
+        return None
+    if not a.has(keyword):
+        return []
+    if keyword in _ONE:
+        return [(a.child(keyword), b.child(keyword))]
+    if keyword in _MANY:
+        return _paired(dict(enumerate(a.children(keyword))), dict(enumerate(b.children(keyword))))
+    if keyword in _NAMED:
+        return _paired(a.named(keyword), b.named(keyword))
+    if keyword == "$ref":
+        left, right = a.referred(), b.referred()
+        return None if left is None or right is None else [(left, right)]
+    if keyword in _SETS:
+        return [] if _as_set(a.get(keyword)) == _as_set(b.get(keyword)) else None
+    # What a dynamic reference means depends on who refers, so equal words prove nothing.
+    return [] if keyword != "$dynamicRef" and identity(a.get(keyword)) == identity(b.get(keyword)) else None
+
+
+def _paired(a: Mapping[Any, Place], b: Mapping[Any, Place]) -> Parts | None:
+    return [(a[key], b[key]) for key in a] if a.keys() == b.keys() else None
+
+
+def _as_set(value: Any) -> frozenset[Any]:
+    return frozenset(identity(item) for item in (value if isinstance(value, list) else [value]))

@@ -1,0 +1,145 @@
+"""What is known of a value that satisfies several schemas at once.
+
+Every fact here may be weaker than the truth and is never stronger: whoever proves something from it has proven it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from services.registry.domain.compatibility.proof.subschema import Place
+from services.registry.domain.compatibility.proof.values import KINDS, identity, kind_of, kinds_of
+
+# How often a required property may bring in another schema that requires another one. Fewer facts are still facts.
+_MOST_ROUNDS = 16
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One end of a range of numbers."""
+
+    at: Any
+    exclusive: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Schemas that all hold, with `allOf` and `$ref` already taken apart into further schemas."""
+
+    atoms: tuple[Place, ...]
+
+    @cached_property
+    def key(self) -> frozenset[tuple[int, int]]:
+        return frozenset(atom.key for atom in self.atoms)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that the value may be of."""
+        found = KINDS
+        for atom in self.atoms:
+            if atom.has("type"):
+                found &= kinds_of(atom.get("type"))
+        return found
+
+    @cached_property
+    def values(self) -> tuple[Any, ...] | None:
+        """All values that are possible, where schemas list them; None where they do not."""
+        listed = [_listed(atom) for atom in self.atoms if atom.has("enum") or atom.has("const")]
+        if not listed:
+            return None
+        shared = set.intersection(*({identity(value) for value in values} for values in listed))
+        found = {identity(value): value for value in listed[0] if identity(value) in shared}
+        return tuple(value for value in found.values() if kind_of(value) in self.kinds)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The properties that an object must have."""
+        return self.required_with(())
+
+    def required_with(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the properties that an object must have when it has these."""
+        found = set[str]()
+        waiting = [*names, *(name for atom in self.atoms for name in atom.schema.get("required", ()))]
+        chains = [chain for atom in self.atoms if (chain := atom.schema.get("dependentRequired"))]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting.extend(needed for chain in chains for needed in chain.get(name, ()))
+        return frozenset(found)
+
+    def lower(self, kind: str) -> Bound | None:
+        """Return the lowest number that is possible; None without a bound."""
+        ends = [
+            *(Bound(atom.get("minimum"), False) for atom in self.atoms if atom.has("minimum")),
+            *(Bound(atom.get("exclusiveMinimum"), True) for atom in self.atoms if atom.has("exclusiveMinimum")),
+        ]
+        if not ends:
+            return None
+        end = max(ends, key=lambda bound: (bound.at, bound.exclusive))
+        if kind != "integer":
+            return end
+        least = math.ceil(end.at)
+        return Bound(least + 1 if end.exclusive and least == end.at else least, False)
+
+    def upper(self, kind: str) -> Bound | None:
+        """Return the highest number that is possible; None without a bound."""
+        ends = [
+            *(Bound(atom.get("maximum"), False) for atom in self.atoms if atom.has("maximum")),
+            *(Bound(atom.get("exclusiveMaximum"), True) for atom in self.atoms if atom.has("exclusiveMaximum")),
+        ]
+        if not ends:
+            return None
+        end = min(ends, key=lambda bound: (bound.at, not bound.exclusive))
+        if kind != "integer":
+            return end
+        most = math.floor(end.at)
+        return Bound(most - 1 if end.exclusive and most == end.at else most, False)
+
+    def least(self, keyword: str) -> Any:
+        """Return the largest of the lower limits that a keyword sets; 0 without one."""
+        return max((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=0)
+
+    def most(self, keyword: str) -> Any:
+        """Return the smallest of the upper limits that a keyword sets; None without one."""
+        return min((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=None)
+
+
+def weight_of(place: Place) -> int:
+    """Return how much there is to look at in one schema, its subschemas aside."""
+    return sum(len(held) for held in place.schema.values() if isinstance(held, list | dict))
+
+
+def taken_apart(places: Iterable[Place]) -> Facts:
+    """Return the facts of schemas that all hold. A reference that leads nowhere adds nothing."""
+    found: dict[tuple[int, int], Place] = {}
+    waiting, rounds = list(places), 0
+    while waiting:
+        place = waiting.pop()
+        if place.key in found or place.trivial:
+            continue
+        found[place.key] = place
+        waiting.extend(place.children("allOf"))
+        target = place.referred()
+        if target is not None:
+            waiting.append(target)
+        if not waiting and rounds < _MOST_ROUNDS:
+            rounds += 1
+            waiting.extend(_dependent(Facts(tuple(found.values()))))
+    return Facts(tuple(found.values()))
+
+
+def _dependent(facts: Facts) -> Iterable[Place]:
+    if facts.kinds != frozenset({"object"}):
+        return ()
+    pairs = [(name, child) for atom in facts.atoms for name, child in atom.named("dependentSchemas").items()]
+    return [child for name, child in pairs if name in facts.required and child.key not in facts.key]
+
+
+def _listed(atom: Place) -> list[Any]:
+    listed: list[Any] = atom.get("enum") if atom.has("enum") else [atom.get("const")]
+    return listed

@@ -1,0 +1,157 @@
+"""The difference of two schemas, each way proven or not."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from services.registry.domain.compatibility.differences import (
+    UNSHOWN,
+    ChangeKind,
+    Difference,
+    Side,
+    additive,
+    breaking,
+)
+from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
+from services.registry.domain.compatibility.proof.containment import containment_gaps
+from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.values import identity
+from services.registry.domain.ports import SchemaChecker
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+
+_MOST_FIELDS = 2_000
+# A schema that refers to itself declares without end, and every field of it may hold thousands.
+_MOST_LOOKED_AT = 50_000
+_DEEPEST_FIELD = 8
+_MOST_ROUNDS = 10
+
+
+@dataclass
+class SchemaDiff:
+    """Compares schemas within bounded work: one budget for what may break, another for what is only told."""
+
+    checker: SchemaChecker
+    breaking_budget: Budget = field(default_factory=Budget)
+    additive_budget: Budget = field(default_factory=lambda: Budget(4_000))
+
+    def differences(self, path: str, side: Side, old: Schema, new: Schema) -> Iterator[Difference]:
+        """Yield what breaks, and what is added: input may only accept more, output may only promise more."""
+        narrower, wider = (old, new) if side is Side.INPUT else (new, old)
+        yield from self._breaking(path, side, narrower, wider)
+        if side is Side.OUTPUT:
+            yield from removed_fields(path, old, new)
+        yield from self._additive(path, side, narrower, wider)
+        yield from changed_defaults(path, old, new)
+
+    def gaps(self, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
+        """Return where the proof stops that whatever one schema accepts the other does; raise OverBudgetError."""
+        return containment_gaps(self.checker, self.breaking_budget, narrower, wider)
+
+    def _breaking(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
+        try:
+            for gap in self.gaps(narrower, wider):
+                yield breaking(side, path, gap)
+        except OverBudgetError:
+            words = f"{UNSHOWN} within bounded work"
+            yield Difference(path, "budget", ChangeKind.BREAKING, words)
+
+    def _additive(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
+        try:
+            for gap in containment_gaps(self.checker, self.additive_budget, wider, narrower):
+                yield additive(side, path, gap)
+        except OverBudgetError:
+            yield Difference(path, "budget", ChangeKind.ADDITIVE, "may mean more than before")
+
+
+def removed_fields(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
+    """Yield fields that results declared and do not any more: who reads one finds nothing, though no schema is broken."""
+    for pointer, kept in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
+        if not kept:
+            yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is not declared any more")
+
+
+def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
+    """Yield the JSON Pointers of values that the old schema declares, the outer ones first, and whether the new one does; `-` stands
+    for every item of an array. Nothing is said about what is below a field that is gone."""
+    level: list[tuple[str, list[Schema], list[Schema]]] = [("", [old.root], [new.root])]
+    looked = 0
+    for _ in range(_DEEPEST_FIELD):
+        inner: list[tuple[str, list[Schema], list[Schema]]] = []
+        for pointer, before, after in level:
+            had, has = old.below(*before), new.below(*after)
+            looked += 1 + len(had) + len(has)
+            if looked > _MOST_LOOKED_AT:
+                return
+            for (keyword, key), parts in had.items():
+                if keyword == "properties" or (keyword == "items" and any(parts)):
+                    field, kept = f"{pointer}/{key if keyword == 'properties' else '-'}", has.get((keyword, key), [])
+                    yield field, bool(kept)
+                    inner += [(field, parts, kept)] if kept else []
+        level = inner
+
+
+def changed_defaults(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
+    """Yield defaults that are not what they were: nothing is refused, and what happens may differ."""
+    before, after = SchemaShape(old).places, SchemaShape(new).places
+    for pointer in sorted(before.keys() & after.keys()):
+        if _default(before[pointer]) != _default(after[pointer]):
+            yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default is another one")
+
+
+def _default(schema: Schema) -> Hashable:
+    return identity(schema["default"]) if "default" in schema else None
+
+
+def closed(schema: Schema) -> Schema:
+    """Return an input schema as calls are checked: what is undeclared is refused, whether or not the schema says so."""
+    kept = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
+    return {"unevaluatedProperties": False, **kept}
+
+
+def with_defaults_filled(schema: Schema, checker: SchemaChecker) -> Schema:
+    """Return an input schema that asks for what a caller has to send where the mesh fills in defaults: not for what has a valid one,
+    but for what has an invalid one, and for what has to be there beside what is filled in."""
+    found = _top_defaults(schema)
+    invalid = _invalid(schema, found, checker)
+    filled = found.keys() - invalid
+    chains = schema.get("dependentRequired", {})
+    beside = (needed for name in sorted(filled) for needed in chains.get(name, ()))
+    needed = dict.fromkeys([*schema.get("required", ()), *sorted(invalid), *beside])
+    return {**schema, "required": [name for name in needed if name not in filled]}
+
+
+def _invalid(schema: Schema, defaults: Mapping[str, Any], checker: SchemaChecker) -> set[str]:
+    """Return which arguments have a default that they do not accept."""
+    alone = {word: schema[word] for word in ("$defs", "definitions", "properties") if word in schema}
+    found = set[str]()
+    for _ in range(_MOST_ROUNDS):
+        left = {name: value for name, value in defaults.items() if name not in found}
+        # All at once, because each time the schema is compiled; a checker names a few problems at a time.
+        findings = checker.value_findings(alone, left)
+        if not findings:
+            return found
+        wrong = {finding.pointer.split("/")[1] for finding in findings if finding.pointer}
+        found |= {name for name in left if escape(name) in wrong}
+    # Whoever has so many wrong ones is not believed about the others.
+    return set(defaults)
+
+
+def _top_defaults(schema: Schema) -> dict[str, Any]:
+    """Return the defaults of arguments, each its own or that of what it refers to."""
+    shape, found = SchemaShape(schema), dict[str, Any]()
+    for name, part in schema.get("properties", {}).items():
+        for said in _chain(shape, part):
+            if "default" in said:
+                found.setdefault(name, said["default"])
+    return found
+
+
+def _chain(shape: SchemaShape, part: Any) -> Iterator[Schema]:
+    """Yield a schema and what it refers to, one after the other. No reference leads back: such schemas are not admitted."""
+    while isinstance(part, Mapping):
+        yield part
+        reference = part.get("$ref")
+        part = shape.target(reference) if isinstance(reference, str) else None

@@ -1,0 +1,160 @@
+"""Where every tool stands for one task: usable, blocked, excluded or filtered, and in which category."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from services.registry.domain.catalog.resolve import effective_state
+from services.registry.domain.discovery.environment import (
+    BLOCKING,
+    BY_STATE,
+    Category,
+    Place,
+    SurfaceReason,
+    Survey,
+    Withheld,
+)
+from services.registry.domain.discovery.index.columns import Mask
+from services.registry.domain.discovery.index.ranking import fitting, relevance
+from services.registry.domain.discovery.index.tools import Search, ToolIndex
+from services.registry.domain.discovery.query import CALLABLE, Query
+from services.registry.domain.discovery.results import Listing
+from services.registry.domain.model import LifecycleState, VersionHead
+
+# More tools than this are listed by category first.
+LIST_TOOLS = 50
+USEFUL = 160
+WITHHELD = 100
+_LEADERS = 3
+EVERY_STATE = frozenset(LifecycleState)
+
+
+def survey(index: ToolIndex, query: Query, place: Place, now: datetime) -> Survey:
+    """Return where every tool stands."""
+    return _Survey(index, query, place, now).result()
+
+
+class _Survey(Search):
+    def __init__(self, index: ToolIndex, query: Query, place: Place, now: datetime) -> None:
+        super().__init__(index, replace(query, filters=replace(query.filters, states=EVERY_STATE)), now)
+        self._place = place
+
+    def result(self) -> Survey:
+        columns, query = self._index.columns, self._query
+        signals = self._signals()
+        text, wanted = bool(query.text), bool(query.capabilities)
+        fits = np.where(
+            fitting(signals, text=text, capabilities=wanted), relevance(signals, text=text, capabilities=wanted), 0
+        ).astype(np.float32)
+        chosen, verdicts = self._chosen_versions()
+        there, reasons = self._reasons(chosen)
+        passed, _ = self._filtered(there & (reasons < 0), chosen, verdicts)
+        rows = np.flatnonzero(passed)
+        parts = self._components(rows, fits)
+        utility = fits * parts["score"]
+        # Equals in the order of their rank: a task that says nothing still gets the best tools.
+        best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
+        members, categories, listed = self._members(best, utility)
+        against = np.flatnonzero(there & (reasons >= 0))
+        blocking = np.array([reason in BLOCKING for reason in _REASONS])
+        blocked = int(blocking[reasons[against]].sum())
+        foremost = against[np.argsort(-utility[against], kind="stable")][:WITHHELD]
+        return Survey(
+            usable=len(rows),
+            useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
+            members=members,
+            categories=categories,
+            listed=listed,
+            withheld=[
+                self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in foremost
+            ],
+            blocked=blocked,
+            excluded=len(against) - blocked,
+            filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
+        )
+
+    def _reasons(self, chosen: Sequence[VersionHead | None]) -> tuple[Mask, np.ndarray]:
+        """Return which rows belong to any surface, and what stands against each; -1 where nothing does."""
+        index, columns, size = self._index, self._index.columns, self._size
+        states = [effective_state(head, self._now) if head else None for head in chosen]
+        belongs = np.array([state is None or state in CALLABLE or state in BY_STATE for state in states] or [True])
+        by_state = np.array([_number(BY_STATE.get(state)) if state else -1 for state in states] or [-1])
+        sets = columns.versions[:size]
+        reasons, there = by_state[sets], belongs[sets]
+        # A version that is narrowed to can be called.
+        reasons[list(self._narrowed)], there[list(self._narrowed)] = -1, True
+        reader = self._query.filters.reader
+        if reader is not None:
+            granted, held = self._granted(reader, chosen), self._held(reader)
+            _set(reasons, ~granted, SurfaceReason.POLICY_BLOCKED)
+            _set(reasons, ~held, SurfaceReason.ROLE_NOT_ALLOWED)
+        needs = [self._place.against(listing) for listing in index.needs.values]
+        lacking = np.array([_number(found[0]) if found else -1 for found in needs] or [-1])[columns.needs[:size]]
+        reasons = np.where(reasons < 0, lacking, reasons)
+        chain = np.zeros(size, dtype=np.bool_)
+        chain[[index.row_of[name] for name in self._place.call_chain if name in index.row_of]] = True
+        _set(reasons, chain, SurfaceReason.RECURSIVE_TOOL_FORBIDDEN)
+        return self._alive & there, reasons
+
+    def _members(self, best: np.ndarray, utility: np.ndarray) -> tuple[list[Listing], list[Category], frozenset[str]]:
+        """Return the tools to list. Past the limit: those of the best categories, the most useful of each."""
+        if len(best) <= LIST_TOOLS:
+            return [self._index.listing_at(int(row)) for row in best], [], frozenset()
+        categories = self._categories(best, utility)
+        rows: list[int] = []
+        listed = []
+        of_row = self._index.columns.category[best]
+        for category in categories:
+            if len(rows) >= LIST_TOOLS:
+                break
+            number = self._index.categories.number(category.name)
+            rows.extend(int(row) for row in best[of_row == number][: LIST_TOOLS - len(rows)])
+            listed.append(category.name)
+        return [self._index.listing_at(row) for row in rows], categories, frozenset(listed)
+
+    def _categories(self, best: np.ndarray, utility: np.ndarray) -> list[Category]:
+        """Return the categories by what their best tools are worth: a large one is not better for being large."""
+        numbers = self._index.columns.category[best]
+        counts = np.bincount(numbers, minlength=len(self._index.categories.values))
+        # Rows come best first, so the first of each category are its leaders.
+        order = np.argsort(numbers, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        places = np.arange(len(best)) - starts[numbers[order]]
+        leading = places < _LEADERS
+        totals = np.bincount(numbers[order][leading], weights=utility[best[order][leading]], minlength=len(counts))
+        worth = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
+        found = [
+            Category(str(self._index.categories.values[at]), int(counts[at]), float(worth[at]))
+            for at in np.flatnonzero(counts)
+        ]
+        return sorted(found, key=lambda category: (-category.utility, -category.tools, category.name))
+
+    def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> Withheld:
+        listing = self._index.listing_at(row)
+        state = effective_state(head, self._now) if head else None
+        if state in BY_STATE:
+            return Withheld(listing, reason, f"state:{state.value}" if state else "")
+        if reason is SurfaceReason.ROLE_NOT_ALLOWED and self._query.filters.reader:
+            return Withheld(
+                listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.reader.scopes))
+            )
+        if reason is SurfaceReason.POLICY_BLOCKED:
+            return Withheld(listing, reason, "token_grants")
+        found = self._place.against(listing)
+        return Withheld(listing, reason, found[1] if found else "")
+
+
+_REASONS = tuple(SurfaceReason)
+
+
+def _number(reason: SurfaceReason | None) -> int:
+    return _REASONS.index(reason) if reason is not None else -1
+
+
+def _set(reasons: np.ndarray, where: Mask, reason: SurfaceReason) -> None:
+    """Let a reason stand where none does yet: the first one found is the one that is told."""
+    reasons[where & (reasons < 0)] = _number(reason)

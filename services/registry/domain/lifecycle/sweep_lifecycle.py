@@ -1,0 +1,78 @@
+"""The sweep: what time alone does to versions. Readers do not wait for it; it writes down what they already see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.clock import Clock
+from services.registry.domain.errors import verb_not_applicable
+from services.registry.domain.lifecycle.change_state import change_version
+from services.registry.domain.lifecycle.lifecycle import Verb
+from services.registry.domain.lifecycle.remove_version import Removal, remove_version
+from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.model import Registrar, Standing, VersionHead
+from services.registry.domain.ports import Bell, Catalogue, Histories, Ledger
+from services.registry.domain.trust.usage import UsageReader
+
+BATCH = 100
+SWEEPER = Registrar("registry")
+# Somebody else was faster, or changed their mind: the version is no longer what it was found as.
+_OVERTAKEN = frozenset({Reason.FAILED_PRECONDITION, Reason.TOOL_VERSION_NOT_FOUND, Reason.ETAG_MISMATCH})
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one sweep did."""
+
+    ended: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[tuple[str, int], ...] = ()
+    """Versions past their grace period that are still called, and how often."""
+
+
+async def sweep_lifecycle(
+    *, histories: Histories, catalogue: Catalogue, usage: UsageReader, bell: Bell, clock: Clock, force: bool = False
+) -> Swept:
+    """End what is past its sunset, and retire what is past its grace period and no longer called; `force` is the policy
+    that retires it anyway. Raises SERVICE_UNAVAILABLE when usage is not known: what was found stays for the next sweep."""
+    ended = []
+    order = Order(SWEEPER, reason="the sunset date has passed")
+    for name in await histories.past_sunset(clock.now(), BATCH):
+        try:
+            await change_version(name, Verb.EXPIRE, order, catalogue=catalogue, bell=bell, clock=clock, revise=_once)
+        except MeshError as error:
+            if error.reason not in _OVERTAKEN:
+                raise
+        else:
+            ended.append(name)
+    removals = await _remove(histories, catalogue, usage, bell, clock, force=force)
+    removed = tuple(each.head.name for each in removals if each.removed)
+    kept = tuple((each.head.name, each.calls) for each in removals if not each.removed)
+    return Swept(tuple(ended), removed, kept)
+
+
+async def _remove(
+    histories: Histories, catalogue: Catalogue, usage: UsageReader, bell: Bell, clock: Clock, *, force: bool
+) -> list[Removal]:
+    order = Order(SWEEPER, reason="the grace period is over")
+    done = []
+    for name in await histories.past_grace(clock.now(), BATCH):
+        try:
+            removal = await remove_version(
+                name, order, force=force, catalogue=catalogue, usage=usage, bell=bell, clock=clock
+            )
+        except MeshError as error:
+            if error.reason not in _OVERTAKEN:
+                raise
+        else:
+            done.append(removal)
+    return done
+
+
+async def _once(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
+    """Another replica may have marked it since it was found."""
+    if head.standing.state is standing.state:
+        raise verb_not_applicable(head, Verb.EXPIRE, standing.state)
+    return standing

@@ -1,0 +1,91 @@
+"""MoveAlias: making an alias lead to another tool of the same owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from libs.common.runtime.clock import Clock
+from libs.common.tool_names import ToolName
+from services.registry.domain.errors import (
+    alias_leads_elsewhere,
+    alias_not_found,
+    alias_stays_in_its_namespace,
+    namespace_not_found,
+    namespace_not_yours,
+    tool_not_found,
+)
+from services.registry.domain.lifecycle.transitions import MOVE_ALIAS, Order, Transition
+from services.registry.domain.model import Tool, VersionHead
+from services.registry.domain.ports import Bell, Catalogue, Ledger
+
+
+async def move_alias(
+    alias: str, origin: str, target: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+) -> Tool:
+    """Make the alias lead to `target` instead of `origin`, and return the target. Watchers are told of every version of
+    both tools, so that none keeps the old way. To move what has moved already changes nothing."""
+    word, source, goal = (ToolName.parse(reference) for reference in (alias, origin, target))
+    if not word.namespace == source.namespace == goal.namespace:
+        raise alias_stays_in_its_namespace(word)
+    async with catalogue.writing() as ledger:
+        await _refuse_stranger(word, order, ledger)
+        tools = [await _tool(name, ledger) for name in (source, goal)]
+        holder = (await ledger.holders([word])).get(word)
+        if holder is None or holder == word:
+            raise alias_not_found(word)
+        if holder == goal:
+            return tools[1]
+        if holder != source:
+            raise alias_leads_elsewhere(word, holder)
+        moved = await _move(word, tools, order, ledger, clock.now())
+    bell.ring()
+    return moved
+
+
+async def _move(word: ToolName, tools: Sequence[Tool], order: Order, ledger: Ledger, now: datetime) -> Tool:
+    source, goal = tools
+    await ledger.lead(word, goal.name)
+    without = tuple(each for each in source.aliases if each != word.tool_id)
+    gained = replace(goal, aliases=tuple(sorted({*goal.aliases, word.tool_id})), update_time=now)
+    await ledger.put_tool(replace(source, aliases=without, update_time=now))
+    await ledger.put_tool(gained)
+    for tool in (source, goal):
+        for head in await ledger.heads(tool.name):
+            await _tell(head, f"{word.qualified} -> {goal.name.qualified}: {order.reason}", order, ledger, now)
+    return gained
+
+
+async def _tell(head: VersionHead, reason: str, order: Order, ledger: Ledger, now: datetime) -> None:
+    """A change that leaves the version where it stands; the watchers learn which names lead to its tool."""
+    standing = replace(head.standing, sequence=await ledger.next_sequence(), update_time=now)
+    transition = Transition(
+        sequence=standing.sequence,
+        tool=head.tool,
+        version=str(head.version),
+        verb=MOVE_ALIAS,
+        from_state=standing.state,
+        to_state=standing.state,
+        actor=order.actor.recorded,
+        through=order.actor.peer,
+        reason=reason.removesuffix(": "),
+        time=now,
+        request_id="",
+    )
+    await ledger.stand(replace(head, standing=standing), transition)
+
+
+async def _refuse_stranger(word: ToolName, order: Order, ledger: Ledger) -> None:
+    namespace = await ledger.namespace(word.namespace)
+    if namespace is None:
+        raise namespace_not_found(word.namespace)
+    if not namespace.lets_publish(order.actor):
+        raise namespace_not_yours(namespace.namespace, namespace.owner)
+
+
+async def _tool(name: ToolName, ledger: Ledger) -> Tool:
+    found = await ledger.tool(name)
+    if found is None:
+        raise tool_not_found(name)
+    return found

@@ -1,0 +1,139 @@
+"""Claiming, transferring and sharing namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from libs.common import page_tokens
+from libs.common.runtime.clock import Clock
+from libs.common.tool_names import DEFAULT_NAMESPACE, ToolName
+from services.registry.domain.errors import (
+    name_taken,
+    namespace_changed,
+    namespace_not_found,
+    namespace_not_yours,
+    namespace_owned,
+    namespace_reserved,
+    namespace_taken,
+    page_token_invalid,
+)
+from services.registry.domain.model import Registrar
+from services.registry.domain.namespaces.ownership import Namespace
+from services.registry.domain.ports import Catalogue, Histories
+
+DEFAULT_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """A part of a listing and where it continues; an empty token ends it."""
+
+    namespaces: tuple[Namespace, ...]
+    next_token: str
+
+
+async def claim_namespace(
+    namespace: str, owner: str, provider: str, by: Registrar, *, catalogue: Catalogue, clock: Clock
+) -> Namespace:
+    """Give a namespace that nobody owns to a subject. The same claim again answers the namespace."""
+    if namespace == DEFAULT_NAMESPACE:
+        raise namespace_reserved(namespace)
+    async with catalogue.writing() as ledger:
+        found = await ledger.namespace(namespace)
+        if found is not None:
+            return _same_claim(found, owner, provider)
+        word = ToolName(DEFAULT_NAMESPACE, namespace)
+        holder = (await ledger.holders([word])).get(word)
+        if holder is not None:
+            raise name_taken(word, holder)
+        now = clock.now()
+        claimed = Namespace(namespace, provider, owner, now, now)
+        await ledger.put_namespace(claimed, by.recorded)
+    return claimed
+
+
+async def transfer_namespace(
+    name: str, owner: str, provider: str, etag: str, by: Registrar, *, catalogue: Catalogue, clock: Clock
+) -> Namespace:
+    """Give a namespace to another owner; delegates of the old one are dropped."""
+
+    def give(found: Namespace) -> Namespace:
+        if etag not in ("", found.etag):
+            raise namespace_changed(found.namespace, found.etag)
+        return replace(found, owner=owner, provider=provider or found.provider, delegates=())
+
+    return await _change(name, by, give, catalogue, clock)
+
+
+async def add_delegate(name: str, subject: str, by: Registrar, *, catalogue: Catalogue, clock: Clock) -> Namespace:
+    """Let a subject publish."""
+
+    def add(found: Namespace) -> Namespace:
+        _refuse_stranger(found, by)
+        return replace(found, delegates=tuple(sorted({*found.delegates, subject})))
+
+    return await _change(name, by, add, catalogue, clock)
+
+
+async def remove_delegate(name: str, subject: str, by: Registrar, *, catalogue: Catalogue, clock: Clock) -> Namespace:
+    """Take the permission back."""
+
+    def remove(found: Namespace) -> Namespace:
+        _refuse_stranger(found, by)
+        return replace(found, delegates=tuple(each for each in found.delegates if each != subject))
+
+    return await _change(name, by, remove, catalogue, clock)
+
+
+async def get_namespace(name: str, *, histories: Histories) -> Namespace:
+    """Return one namespace, or raise NOT_FOUND."""
+    found = await histories.namespace(_bare(name))
+    if found is None:
+        raise namespace_not_found(_bare(name))
+    return found
+
+
+async def list_namespaces(page_size: int, page_token: str, *, histories: Histories) -> Namespaces:
+    """Return a page of namespaces in order of their names."""
+    query = ["ListNamespaces"]
+    cursor = page_tokens.decode(query, page_token)
+    if cursor is not None and (len(cursor) != 1 or not isinstance(cursor[0], str) or "\0" in cursor[0]):
+        raise page_token_invalid()
+    limit = page_size or DEFAULT_PAGE
+    found = await histories.namespaces(str(cursor[0]) if cursor else "", limit + 1)
+    shown = tuple(found[:limit])
+    more = len(found) > limit
+    return Namespaces(shown, page_tokens.encode(query, [shown[-1].namespace]) if more else "")
+
+
+async def _change(
+    name: str, by: Registrar, change: Callable[[Namespace], Namespace], catalogue: Catalogue, clock: Clock
+) -> Namespace:
+    async with catalogue.writing() as ledger:
+        found = await ledger.namespace(_bare(name))
+        if found is None:
+            raise namespace_not_found(_bare(name))
+        changed = change(found)
+        if changed == found:
+            return found
+        changed = replace(changed, update_time=clock.now(), revision=found.revision + 1)
+        await ledger.put_namespace(changed, by.recorded)
+    return changed
+
+
+def _same_claim(found: Namespace, owner: str, provider: str) -> Namespace:
+    if found.owner != owner:
+        raise namespace_owned(found.namespace, found.owner)
+    if found.provider != provider:
+        raise namespace_taken(found.namespace, found.provider)
+    return found
+
+
+def _refuse_stranger(found: Namespace, by: Registrar) -> None:
+    if not found.lets_delegate(by):
+        raise namespace_not_yours(found.namespace, found.owner)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("namespaces/")

@@ -1,0 +1,51 @@
+"""Admission: the conditions a manifest has to meet, all of them, before a tool exists.
+
+The contract's own field rules were checked when the message arrived; these are the conditions that span fields, look
+inside schemas, or that no field rule can say. Each is one small function; a manifest that fails is told all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from libs.common.errors import Violation
+from services.registry.domain.ports import SchemaChecker
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.rules import access, effects, form, schemas, timing
+
+Conjunct: TypeAlias = Callable[[Manifest], Iterator[Violation]]
+SchemaConjunct: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
+
+CONJUNCTS: tuple[Conjunct, ...] = (
+    form.fits_into_an_answer,
+    form.text_can_be_stored,
+    form.version_is_unambiguous,
+    form.aliases_can_be_called,
+    form.pointers_are_pointers,
+    schemas.input_takes_an_object,
+    schemas.input_is_strict,
+    schemas.internal_fields_stay_internal,
+    schemas.pages_are_declared,
+    access.scopes_are_required,
+    access.mesh_code_is_the_meshs,
+    effects.side_effects_match_the_class,
+    effects.safety_claims_match_the_class,
+    effects.repetition_is_governed,
+    effects.irreversible_can_be_previewed,
+    effects.reversible_can_be_undone,
+    timing.timeouts_fit_their_class,
+    timing.keys_are_remembered_long_enough,
+    form.calls_are_observed,
+)
+SCHEMA_CONJUNCTS: tuple[SchemaConjunct, ...] = (
+    schemas.schemas_are_valid,
+    schemas.examples_hold,
+)
+
+
+def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
+    """Return every condition that the manifest fails."""
+    found = [violation for conjunct in CONJUNCTS for violation in conjunct(manifest)]
+    found += [violation for conjunct in SCHEMA_CONJUNCTS for violation in conjunct(manifest, checker)]
+    return found

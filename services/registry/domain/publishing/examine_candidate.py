@@ -1,0 +1,128 @@
+"""The examination of a candidate: every condition of admission at once, and what was only worth a warning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from libs.common.errors import Violation
+from libs.common.tool_names import ToolName
+from services.registry.domain.compatibility.comparison import Comparison, compare
+from services.registry.domain.compatibility.differences import ChangeKind
+from services.registry.domain.compatibility.version_bumps import after, before, permitted, raised
+from services.registry.domain.model import Registrar, VersionHead
+from services.registry.domain.ports import Catalogue, SchemaChecker
+from services.registry.domain.publishing.admission import violations
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.rules.schemas import schemas_are_valid
+from services.registry.domain.publishing.scan.lookalikes import Newcomer
+from services.registry.domain.publishing.scan.policy import ScanPolicy
+from services.registry.domain.publishing.scan.scan import scan
+
+Read: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The releases of a candidate's line that stand right below and right above it."""
+
+    below: VersionHead | None
+    above: VersionHead | None
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Tell these neighbours from any others; a digest covers the number."""
+        return tuple(head.digest if head else "" for head in (self.below, self.above))
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found, and which neighbours the candidate was held against."""
+
+    violations: tuple[Violation, ...]
+    warnings: tuple[Violation, ...]
+    neighbours: Neighbours
+
+
+def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbours:
+    """Return the neighbours of a candidate among the versions of its tool."""
+    return Neighbours(before(manifest.version, heads), after(manifest.version, heads))
+
+
+async def examine(
+    manifest: Manifest,
+    heads: Sequence[VersionHead],
+    registrar: Registrar,
+    *,
+    catalogue: Catalogue,
+    schemas: SchemaChecker,
+    policy: ScanPolicy,
+) -> Examined:
+    """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
+    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
+    names = await _new_names(manifest, heads, catalogue)
+    newcomer = Newcomer(manifest.name, tuple(names), manifest.provider, owner)
+    known = await catalogue.similar_names(newcomer) if names else ()
+    # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
+    found = await asyncio.to_thread(violations, manifest, schemas)
+    scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
+    if any(violation.rule.startswith("version.") for violation in found):
+        return Examined((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
+    neighbours = neighbours_of(manifest, heads)
+
+    async def read(head: VersionHead) -> Manifest:
+        [version] = await catalogue.with_manifests([head])
+        if version.manifest is None:
+            raise ValueError("a version was read without its manifest")
+        return version.manifest
+
+    late = await line_violations(manifest, neighbours, read, schemas)
+    return Examined((*found, *scanned.blocked, *late), scanned.warned, neighbours)
+
+
+async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
+    """Return the names that the candidate brings. Those that lead to its tool already were looked at when they came."""
+    if not heads:
+        return [manifest.name, *manifest.aliases]
+    tool = await catalogue.tool(manifest.name) if manifest.aliases else None
+    return [alias for alias in manifest.aliases if tool is None or alias.tool_id not in tool.aliases]
+
+
+async def line_violations(
+    manifest: Manifest, neighbours: Neighbours, read: Read, schemas: SchemaChecker
+) -> list[Violation]:
+    """Return why the candidate's number promises more than its neighbours allow. Callers of the one below would get the
+    candidate, and callers of the candidate get the one above."""
+    if neighbours.below is None and neighbours.above is None:
+        return []
+    if await asyncio.to_thread(lambda: any(schemas_are_valid(manifest, schemas))):
+        return []
+    found: list[Violation] = []
+    if neighbours.below is not None:
+        stored = await read(neighbours.below)
+        comparison = await asyncio.to_thread(compare, stored, manifest, schemas)
+        found += _too_small(comparison, neighbours.below, manifest)
+    if neighbours.above is not None:
+        stored = await read(neighbours.above)
+        comparison = await asyncio.to_thread(compare, manifest, stored, schemas)
+        if comparison.bump > permitted(manifest.version, neighbours.above.version):
+            words = f"callers of it would be given {neighbours.above.version}, which does not keep what it promises"
+            found += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
+    return found
+
+
+def _too_small(comparison: Comparison, below: VersionHead, manifest: Manifest) -> list[Violation]:
+    if comparison.bump <= permitted(below.version, manifest.version):
+        return []
+    needed = raised(below.version, comparison.bump)
+    words = f"is too small a step from {below.version}: these changes need at least {needed}"
+    return [Violation("manifest.version", "version.bump", words), *_reasons(comparison)]
+
+
+def _reasons(comparison: Comparison) -> list[Violation]:
+    """What asks for the bump: what breaks, or where nothing does, what is added."""
+    breaks = any(d.kind is ChangeKind.BREAKING for d in comparison.differences)
+    kind = ChangeKind.BREAKING if breaks else ChangeKind.ADDITIVE
+    return [Violation(d.path, f"compatibility.{d.rule}", d.message) for d in comparison.differences if d.kind is kind]

@@ -1,0 +1,30 @@
+"""Conditions on who may call a tool and whose code it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from libs.common.errors import Violation
+from libs.common.tool_names import DEFAULT_NAMESPACE
+from services.registry.domain.publishing.manifest import Manifest
+
+
+def scopes_are_required(manifest: Manifest) -> Iterator[Violation]:
+    """A tool that asks for no scope could be called by anyone with any token."""
+    if not manifest.part("permission").get("required_scopes"):
+        yield Violation(
+            "manifest.permission.required_scopes", "authorization.scope", "names no scope that a caller must hold"
+        )
+
+
+def mesh_code_is_the_meshs(manifest: Manifest) -> Iterator[Violation]:
+    """Code that ships with the mesh is declared by the mesh alone: under another name it would come with another
+    author's claims about what it does and what it takes to call it."""
+    if manifest.name.namespace == DEFAULT_NAMESPACE:
+        return
+    if manifest.execution.get("runner") == "builtin":
+        yield Violation("manifest.execution.runner", "runner.reserved", "is only for tools that ship with the mesh")
+    if manifest.safety.get("sandbox_tier") == "in_process":
+        yield Violation(
+            "manifest.interface.safety.sandbox_tier", "sandbox.reserved", "is only for tools that ship with the mesh"
+        )

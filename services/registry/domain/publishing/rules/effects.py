@@ -1,0 +1,68 @@
+"""Conditions on what a tool does to the world, and on what keeps that in bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from libs.common.errors import MeshError, Violation
+from libs.common.tool_names import ToolName
+from services.registry.domain.publishing.manifest import Manifest, MutationClass
+
+
+def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
+    """What writes says what it changes; what only reads has nothing to say."""
+    declared = bool(manifest.items("side_effects"))
+    if manifest.mutates and not declared:
+        yield Violation("manifest.side_effects", "side_effects.required", "is needed of a tool that writes")
+    if not manifest.mutates and declared:
+        yield Violation("manifest.side_effects", "side_effects.forbidden", "a read-only tool changes nothing")
+
+
+def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
+    """No claim of safety contradicts what the tool declares to do. Saying nothing claims nothing."""
+    safety = manifest.safety
+    if manifest.mutates and safety.get("read_only"):
+        yield Violation(
+            "manifest.interface.safety.read_only", "safety.contradiction", "the mutation class says it writes"
+        )
+    deletes = any(effect.get("operation") == "delete" for effect in manifest.items("side_effects"))
+    if deletes and safety.get("non_destructive"):
+        yield Violation(
+            "manifest.interface.safety.non_destructive", "safety.contradiction", "a side effect deletes something"
+        )
+    if manifest.mutates and "cache_ttl" in manifest.execution:
+        yield Violation("manifest.execution.cache_ttl", "cache.read_only", "only a read-only tool's results are reused")
+
+
+def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
+    """What writes says how a repeated call is kept from repeating its effect."""
+    idempotency = manifest.part("idempotency")
+    if manifest.mutates and "mode" not in idempotency:
+        yield Violation("manifest.idempotency", "idempotency.required", "is needed of a tool that writes")
+    if idempotency.get("uncertain_outcome") == "query_status" and not _is_tool(idempotency.get("status_tool", "")):
+        yield Violation(
+            "manifest.idempotency.status_tool", "idempotency.status_tool", "must name the tool that is to be asked"
+        )
+
+
+def irreversible_can_be_previewed(manifest: Manifest) -> Iterator[Violation]:
+    """Nobody decides about an irreversible act without seeing what it would do."""
+    if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
+        yield Violation("manifest.dry_run_supported", "dry_run.required", "is needed of an irreversible tool")
+
+
+def reversible_can_be_undone(manifest: Manifest) -> Iterator[Violation]:
+    """What claims to be reversible names what reverses it."""
+    tool = manifest.text("compensation_tool")
+    if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:
+        yield Violation("manifest.compensation_tool", "compensation.required", "is needed of a reversible tool")
+    if tool and not _is_tool(tool):
+        yield Violation("manifest.compensation_tool", "compensation.name", "is not the name of a tool")
+
+
+def _is_tool(reference: str) -> bool:
+    try:
+        ToolName.parse(reference)
+    except MeshError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""Conditions on the manifest as a whole: its size, its text, its names, its pointers, and what it lets be seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from libs.common.errors import MeshError, Violation
+from libs.common.semver import MAX_DIGITS
+from services.registry.domain.catalog.page_size import MANIFEST_BYTES
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.schema_shape import escape
+
+# As deep as a value can be nested.
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*){1,64}")
+_TAIL = re.compile(r"[-+]")
+_SHORTEST_NAME = 3
+
+
+def fits_into_an_answer(manifest: Manifest) -> Iterator[Violation]:
+    """Every version must fit into one message beside others."""
+    if len(manifest.payload) > MANIFEST_BYTES:
+        yield Violation("manifest", "manifest.size", f"has more than {MANIFEST_BYTES} bytes as a document")
+
+
+def text_can_be_stored(manifest: Manifest) -> Iterator[Violation]:
+    """The null character ends strings in too many places to be kept anywhere."""
+    for path in _nulls(manifest.document, "manifest"):
+        yield Violation(path, "text.no_null", "holds the null character")
+
+
+def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
+    """Numbers are bounded, and identifiers neither empty nor numbers with leading zeros: otherwise two texts would be the same version."""
+    core = _TAIL.split(manifest.text("version"), maxsplit=1)[0]
+    if any(len(number) > MAX_DIGITS for number in core.split(".")):
+        yield Violation("manifest.version", "version.numbers", "has a number of more than ten digits")
+        return
+    try:
+        _ = manifest.version
+    except MeshError:
+        message = "has an identifier that is empty, or a number with a leading zero"
+        yield Violation("manifest.version", "version.identifier", message)
+
+
+def aliases_can_be_called(manifest: Manifest) -> Iterator[Violation]:
+    """An alias has the form of a tool's id, or no reference could ever use it."""
+    for index, alias in enumerate(manifest.items("aliases")):
+        if len(alias) < _SHORTEST_NAME:
+            yield Violation(f"manifest.aliases[{index}]", "alias.length", "has less than three characters")
+
+
+def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
+    """A pointer that is none matches nothing, so what it should redact or guard would be left open in silence."""
+    lists = {
+        "manifest.input.sensitive_fields": manifest.input.get("sensitive_fields", ()),
+        "manifest.input.internal_only_fields": manifest.input.get("internal_only_fields", ()),
+        "manifest.output.sensitive_fields": manifest.output.get("sensitive_fields", ()),
+        "manifest.interface.safety.classifier_input": manifest.safety.get("classifier_input", ()),
+    }
+    pointers = {f"{path}[{i}]": text for path, texts in lists.items() for i, text in enumerate(texts)}
+    for index, matcher in enumerate(manifest.part("interface").get("permission_matchers", ())):
+        if matcher.get("argument_pointer"):
+            path = f"manifest.interface.permission_matchers[{index}].argument_pointer"
+            pointers[path] = matcher["argument_pointer"]
+    for path, pointer in pointers.items():
+        if not _POINTER.fullmatch(pointer):
+            yield Violation(path, "pointer.form", "is not a JSON Pointer to a field")
+
+
+def calls_are_observed(manifest: Manifest) -> Iterator[Violation]:
+    """What is recorded of a call is said, never assumed."""
+    if "audit_detail" not in manifest.part("observability"):
+        yield Violation("manifest.observability.audit_detail", "observability.required", "is needed of every tool")
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, str) and "\0" in value:
+        yield path
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _nulls(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        if any("\0" in key for key in value):
+            yield path
+        for key, item in value.items():
+            yield from _nulls(item, f"{path}.{escape(key)}")

@@ -1,0 +1,150 @@
+"""Conditions on the schemas: that they are schemas, strict ones, bounded ones, and that the tool's own examples hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from libs.common.errors import Violation
+from libs.common.json.jsonio import JsonValue
+from services.registry.domain.compatibility.comparison import called_with
+from services.registry.domain.ports import Finding, SchemaChecker
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weight
+from services.registry.domain.publishing.schema_shape import SchemaShape, references
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Both bound what one schema can cost: those who admit it, and the executor at every call.
+MAX_SUBSCHEMAS = 5_000
+MAX_EVALUATIONS = 100_000
+_INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
+_OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
+
+
+def schemas_are_valid(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+    """Every schema is a JSON Schema 2020-12 that refers to nothing outside itself and ends in bounded work."""
+    for path, schema in _schemas(manifest).items():
+        yield from schema_violations(path, schema, checker)
+
+
+def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> Iterator[Violation]:
+    """Yield why a value is no schema that stands alone and ends in bounded work."""
+    if isinstance(schema, dict):
+        shape = SchemaShape(schema)
+        costly = [*_bounded(path, shape), *_matched_in_bounded_work(path, shape)]
+        yield from costly
+        if costly:
+            # Whatever else is wrong with it is not worth the work of finding out.
+            return
+        yield from _self_contained(path, shape)
+    elif isinstance(schema, bool):
+        yield Violation(path, "schema.object", "promises nothing; a JSON object is needed here")
+    for finding in checker.schema_findings(schema):
+        yield _inside(path, "schema", finding)
+
+
+def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
+    """Arguments are named, so the input schema is that of an object."""
+    for path in (_INPUT, _RUNTIME):
+        schema = _schemas(manifest).get(path, {"type": "object"})
+        if isinstance(schema, dict) and schema.get("type") != "object":
+            yield Violation(path, "schema.type", 'must say "type": "object"')
+
+
+def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
+    """Nothing undeclared gets in, so a schema that explicitly lets it in contradicts the mesh. Saying nothing is fine."""
+    for path in (_INPUT, _RUNTIME):
+        schema = _schemas(manifest).get(path)
+        for part in SchemaShape(schema).in_place() if isinstance(schema, dict) else ():
+            for keyword in ("additionalProperties", "unevaluatedProperties"):
+                if part.get(keyword) in (True, {}):
+                    yield Violation(path, "schema.strict", f"{keyword} lets undeclared arguments in")
+
+
+def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
+    """What only the mesh may set is never shown to a model."""
+    schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
+    shape = SchemaShape(schema if isinstance(schema, dict) else {})
+    for index, pointer in enumerate(pointers if len(shape.places) <= MAX_SUBSCHEMAS else ()):
+        if shape.declares(pointer):
+            path = f"manifest.input.internal_only_fields[{index}]"
+            yield Violation(path, "input.internal", "appears in the model-facing schema")
+
+
+def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
+    """A paginated result says in its schema how to go on."""
+    schema = manifest.output.get("schema")
+    if not manifest.output.get("paginated") or not isinstance(schema, dict):
+        return
+    for field in ("cursor", "has_more"):
+        if not SchemaShape(schema).declares(f"/{field}"):
+            yield Violation(_OUTPUT, "output.pages", f"a paginated result declares `{field}`")
+
+
+def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+    """Every example passes the tool's own contract, as strictly as a call would. Without valid schemas none is tried."""
+    if any(schemas_are_valid(manifest, checker)):
+        return
+    strict = called_with(manifest, checker)
+    for index, example in enumerate(manifest.examples):
+        path = f"manifest.input.examples[{index}]"
+        for finding in checker.value_findings(strict, example.arguments):
+            yield _inside(f"{path}.arguments", "example", finding)
+        if example.has_result:
+            for finding in checker.value_findings(manifest.output["schema"], example.result):
+                yield _inside(f"{path}.result", "example", finding)
+
+
+def _schemas(manifest: Manifest) -> Mapping[str, JsonValue]:
+    places = {
+        _INPUT: (manifest.input, "schema"),
+        _RUNTIME: (manifest.input, "runtime_schema"),
+        _OUTPUT: (manifest.output, "schema"),
+        _ERROR: (manifest.output, "error_schema"),
+    }
+    return {path: part[field] for path, (part, field) in places.items() if field in part}
+
+
+def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
+    if shape.root.get("$schema", DIALECT) not in (DIALECT, DIALECT + "#"):
+        yield Violation(path, "schema.dialect", "is not of JSON Schema 2020-12")
+    for pointer, schema in shape.places.items():
+        if pointer and "$id" in schema:
+            yield Violation(f"{path}#{pointer}", "schema.identity", "a part of a schema has no `$id` of its own")
+        for reference in references(schema):
+            if not reference.startswith("#"):
+                yield Violation(f"{path}#{pointer}", "schema.reference", "refers to something outside the schema")
+            elif shape.target(reference) is None:
+                yield Violation(f"{path}#{pointer}", "schema.reference", "refers to no subschema of the schema")
+
+
+def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
+    if len(shape.places) > MAX_SUBSCHEMAS:
+        yield Violation(path, "schema.size", f"has more than {MAX_SUBSCHEMAS} subschemas")
+    elif shape.circular():
+        yield Violation(path, "schema.circular", "a subschema applies itself to the same value, without end")
+    elif shape.evaluations(MAX_EVALUATIONS) >= MAX_EVALUATIONS:
+        yield Violation(path, "schema.size", f"takes {MAX_EVALUATIONS} or more steps to evaluate")
+
+
+def _matched_in_bounded_work(path: str, shape: SchemaShape) -> Iterator[Violation]:
+    for pointer, schema in shape.places.items():
+        for place, pattern in _patterns(pointer, schema):
+            cost = weight(pattern)
+            if cost is None:
+                yield Violation(f"{path}#{place}", "schema.pattern", "looks around or back, which has no bound")
+            elif cost > MAX_WEIGHT:
+                yield Violation(f"{path}#{place}", "schema.pattern", "repeats more than can be matched in bounded work")
+
+
+def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(schema.get("pattern"), str):
+        yield f"{pointer}/pattern", schema["pattern"]
+    named = schema.get("patternProperties")
+    for pattern in named if isinstance(named, dict) else ():
+        yield f"{pointer}/patternProperties", pattern
+
+
+def _inside(path: str, kind: str, finding: Finding) -> Violation:
+    place = f"{path}#{finding.pointer}" if finding.pointer else path
+    return Violation(place, f"{kind}.{finding.keyword}", finding.message)

@@ -1,0 +1,44 @@
+"""Conditions on how long a tool may take and how long its calls are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from libs.common.errors import Violation
+from services.registry.domain.publishing.manifest import Manifest, seconds
+
+# What each class lets a caller expect. The contract's own field rules bound `async`, which has no limit of its own.
+CLASS_SECONDS = {
+    "interactive": Decimal("0.5"),
+    "standard": Decimal(5),
+    "long_running": Decimal(300),
+    "async": Decimal(86_400),
+}
+_SHORTEST_WINDOW = Decimal(3600)
+
+
+def timeouts_fit_their_class(manifest: Manifest) -> Iterator[Violation]:
+    """A timeout beyond the class would break what callers plan with."""
+    execution = manifest.execution
+    limit = CLASS_SECONDS[execution["timeout_class"]]
+    given = {field: seconds(execution[field]) for field in ("timeout_default", "timeout_max") if field in execution}
+    for field, value in given.items():
+        if value > limit:
+            yield Violation(f"manifest.execution.{field}", "timeout.class", f"is more than the {limit} s of its class")
+    if len(given) == 2 and given["timeout_default"] > given["timeout_max"]:
+        yield Violation("manifest.execution.timeout_default", "timeout.order", "is more than timeout_max")
+
+
+def keys_are_remembered_long_enough(manifest: Manifest) -> Iterator[Violation]:
+    """A key that is forgotten while its call may still run would let the effect happen twice."""
+    window = manifest.part("idempotency").get("window")
+    if window is None:
+        return
+    execution = manifest.execution
+    longest = CLASS_SECONDS[execution["timeout_class"]]
+    if "timeout_max" in execution:
+        longest = min(longest, seconds(execution["timeout_max"]))
+    least = max(_SHORTEST_WINDOW, 2 * longest)
+    if seconds(window) < least:
+        yield Violation("manifest.idempotency.window", "idempotency.window", f"is less than {least} s")

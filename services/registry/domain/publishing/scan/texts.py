@@ -1,0 +1,62 @@
+"""Every text of a manifest with its place: a path of fields, and a JSON Pointer inside embedded JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from services.registry.domain.publishing.schema_shape import escape
+
+# Fields of the contract that hold JSON of the author's own.
+_EMBEDDED = frozenset({"schema", "runtime_schema", "error_schema", "arguments", "result", "meta"})
+# Texts that machines compare: no model reads them as prose, and blobs are at home in some of them.
+_MACHINE = frozenset({"pattern", "digest", "descriptor_digest", "documentation_url", "source_code_url", "entry_point"})
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text, and whether it is there to be read."""
+
+    path: str
+    value: str
+    prose: bool
+
+
+def texts_of(document: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield the texts of a manifest, names of properties included."""
+    for key, value in document.items():
+        yield from _field(f"manifest.{key}", key, value)
+
+
+def _field(path: str, key: str, value: Any) -> Iterator[Text]:
+    if key in _EMBEDDED:
+        yield from _embedded(f"{path}#", value)
+    elif isinstance(value, str):
+        yield Text(path, value, key not in _MACHINE)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _field(f"{path}[{index}]", key, item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if key == "annotations":
+                yield Text(f"{path}.{_shown(name)}", name, True)
+            yield from _field(f"{path}.{_shown(name)}", name, item)
+
+
+def _embedded(path: str, value: Any, key: str = "") -> Iterator[Text]:
+    if isinstance(value, str):
+        yield Text(path.removesuffix("#"), value, key not in _MACHINE)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _embedded(f"{path}/{index}", item, key)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            place = f"{path}/{_shown(name)}"
+            yield Text(place, name, True)
+            yield from _embedded(place, item, name)
+
+
+def _shown(name: str) -> str:
+    """Write a name so that it can stand in an answer: what is hidden in it stays visible, and it stays short."""
+    return ascii(escape(name))[1:-1][:80]

@@ -1,0 +1,89 @@
+"""GetTrustScore: gathering the facts about a tool, and working its score out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from libs.common.errors import MeshError
+from libs.common.runtime.clock import Clock
+from libs.common.tool_names import ToolName
+from services.registry.domain.catalog.tool import face_of
+from services.registry.domain.errors import tool_not_found
+from services.registry.domain.model import ToolVersion, VersionHead
+from services.registry.domain.ports import Catalogue
+from services.registry.domain.publishing.manifest import Manifest, seconds
+from services.registry.domain.publishing.rules.timing import CLASS_SECONDS
+from services.registry.domain.trust.facts import Facts
+from services.registry.domain.trust.ports import TrustBook
+from services.registry.domain.trust.score import Score, score
+from services.registry.domain.trust.usage import Usage, UsageReader
+
+# How far back calls count.
+USAGE_WINDOW = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A tool, the version its facts are looked up for, the facts, and the score."""
+
+    tool: ToolName
+    version: ToolVersion
+    facts: Facts
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """What it takes to work a score out."""
+
+    catalogue: Catalogue
+    book: TrustBook
+    usage: UsageReader
+    clock: Clock
+
+    async def weigh(self, reference: ToolName) -> Weighed:
+        """Work the score of one tool out, which a name or an alias leads to."""
+        tool = await self.catalogue.tool(reference)
+        if tool is None:
+            raise tool_not_found(reference)
+        [weighed] = await self.weigh_all([tool.name])
+        return weighed
+
+    async def weigh_all(self, tools: Sequence[ToolName]) -> list[Weighed]:
+        """Work the scores of tools out from the facts as of now, as many as usage can be read of at once. Facts about a version count
+        for the one that the tool shows: what was audited is not what comes after it. Usage that cannot be read is missing, not zero."""
+        versions: defaultdict[ToolName, list[VersionHead]] = defaultdict(list)
+        for head in await self.catalogue.heads(tools):
+            versions[head.tool].append(head)
+        shown = await self.catalogue.with_manifests([face_of(versions[tool]) for tool in tools])
+        now = self.clock.now()
+        usages = await self._usages(shown, now)
+        found = await self.book.facts([version.head for version in shown])
+        return [
+            _weighed(version, replace(facts, usage=usages.get(version.head.tool)), now)
+            for version, facts in zip(shown, found, strict=True)
+        ]
+
+    async def _usages(self, shown: Sequence[ToolVersion], now: datetime) -> Mapping[ToolName, Usage]:
+        declared = {version.head.tool.resource: declared_time(version.manifest) for version in shown}
+        try:
+            found = await self.usage.usages(declared, now - USAGE_WINDOW) if declared else {}
+        except MeshError:
+            return {}
+        return {version.head.tool: found[version.head.tool.resource] for version in shown}
+
+
+def _weighed(version: ToolVersion, facts: Facts, now: datetime) -> Weighed:
+    return Weighed(version.head.tool, version, facts, score(facts, now))
+
+
+def declared_time(manifest: Manifest | None) -> timedelta | None:
+    """Return the time that a tool promises to keep: its own usual limit, else that of its class."""
+    if manifest is None:
+        return None
+    execution = manifest.execution
+    said = execution.get("timeout_default")
+    return timedelta(seconds=float(seconds(said) if said else CLASS_SECONDS[execution["timeout_class"]]))

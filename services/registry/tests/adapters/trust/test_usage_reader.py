@@ -1,0 +1,73 @@
+"""Usage as the audit service tells it, and when it counts as unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.audit.v1 import usage_service_pb2 as pb
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.client import channel_to
+from libs.common.runtime.settings import Address
+from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage, usage_of
+from services.registry.domain.trust.usage import Usage
+from services.registry.tests.stewards import ONE, counting_audit
+
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def answer(**more: Any) -> pb.GetToolUsageResponse:
+    made = pb.GetToolUsageResponse(name=ONE, last_call_time=Timestamp(seconds=1_800_000_000), **more)
+    made.usage.calls, made.usage.succeeded, made.usage.failed, made.usage.timed_out, made.usage.refused = (
+        20,
+        8,
+        1,
+        1,
+        10,
+    )
+    return made
+
+
+def test_an_answer_is_read_as_it_is_meant() -> None:
+    read = usage_of(answer(invalid_result_rate=0.25, within_latency_rate=0.5))
+    assert read == Usage(10, 8, 0.75, 0.5, 20, datetime.fromtimestamp(1_800_000_000, UTC))
+    assert read.success_rate == 0.8
+
+
+def test_what_is_not_said_is_not_zero() -> None:
+    read = usage_of(pb.GetToolUsageResponse())
+    assert (read.success_rate, read.valid_results, read.within_latency, read.last_call) == (None, None, None, None)
+
+
+async def test_it_asks_with_the_declared_time_and_refuses_counts_that_fell_behind(
+    pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]
+) -> None:
+    own = pki.of("registry")
+    files = SimpleNamespace(tls_cert=own.cert, tls_key=own.key, tls_ca=pki.ca)
+    async with counting_audit(signer, process_environment) as audit:
+        channel = channel_to("audit", audit.address, files)
+        audit.answers[ONE] = answer()
+        reader = AuditUsage(channel)
+        assert (await reader.usage(ONE, SINCE, timedelta(seconds=5))).calls == 20
+        assert (audit.asked[0].declared_latency.seconds, audit.asked[0].HasField("from_time")) == (5, True)
+        audit.answers[ONE].coverage.log_records = 10_001
+        with pytest.raises(MeshError) as behind:
+            await reader.usage(ONE, SINCE)
+        await channel.close()
+    assert behind.value.reason is Reason.SERVICE_UNAVAILABLE
+
+
+async def test_whoever_cannot_be_asked_leaves_it_unknown(pki: Any) -> None:
+    own = pki.of("registry")
+    files = SimpleNamespace(tls_cert=own.cert, tls_key=own.key, tls_ca=pki.ca)
+    channel = channel_to("audit", Address("127.0.0.1", 1), files)
+    for reader in (AuditUsage(channel), UnknownUsage()):
+        with pytest.raises(MeshError) as caught:
+            await reader.usage(ONE, SINCE)
+        assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
+    await channel.close()
