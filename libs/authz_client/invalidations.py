@@ -62,7 +62,7 @@ class InvalidationFollower:
                 # Whatever it was, the next stream may be better; without one nothing would ever be heard again.
                 self._log.error("invalidations cannot be followed", cause=error)
             pause = _FIRST_PAUSE if heard else min(pause * 2, _LONGEST_PAUSE)
-            # Spread out, so that a restarted issuer is not met by everyone at once.
+            # FastHistogram out, so that a restarted issuer is not met by everyone at once.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _follow(self) -> bool:
@@ -108,7 +108,7 @@ def revoked_of(message: pb.Revocation) -> Revoked:
     )
 
 
-class SecondOpinion:
+class IntrospectionFallback:
     """Asks the issuer about one token at a time, for as long as the view cannot be believed."""
 
     def __init__(self, channel: grpc.aio.Channel, *, remember: int = _REMEMBERED) -> None:

@@ -8,7 +8,7 @@ import grpc.aio
 from toolmesh.authz.v1.authz_service_pb2 import GetJwksRequest
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
-from libs.authz_client.invalidations import InvalidationFollower, SecondOpinion
+from libs.authz_client.invalidations import IntrospectionFallback, InvalidationFollower
 from libs.common.auth.revocations import RevocationView
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.rpc.client import channel_to
@@ -34,7 +34,7 @@ class FollowingVerifier(TokenVerifier):
             issuer=settings.issuer,
             audience=settings.audience,
             revocations=self.view,
-            second_opinion=SecondOpinion(channel),
+            second_opinion=IntrospectionFallback(channel),
         )
         self._follower = InvalidationFollower(channel, self.view, log)
 

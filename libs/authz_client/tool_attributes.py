@@ -10,7 +10,7 @@ from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 BUILTIN_TRUST = 100
 
 
-def tool_facts(version: ToolVersion) -> CallFacts:
+def tool_attributes(version: ToolVersion) -> CallFacts:
     """Return what holds for every call of a version."""
     manifest = version.manifest
     return CallFacts(

@@ -6,11 +6,11 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from libs.common.telemetry.trace import HeardTrace, TraceContext
+from libs.common.telemetry.trace import RemoteTrace, TraceContext
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity
-    from libs.common.rpc.deadline_timer import Timebox
+    from libs.common.rpc.deadline_timer import DeadlineTimer
 
 
 class Call:
@@ -23,7 +23,7 @@ class Call:
     def __init__(
         self,
         method: str,
-        trace: TraceContext | HeardTrace,
+        trace: TraceContext | RemoteTrace,
         *,
         peer: str = "",
         identity: Identity | None = None,
@@ -40,13 +40,13 @@ class Call:
         self.offered: float | None = None
         """How many seconds the caller left for this hop when the call arrived."""
         self.span: Any = None
-        self.timebox: Timebox | None = None
+        self.timebox: DeadlineTimer | None = None
 
     @property
     def trace(self) -> TraceContext:
         """Where the call stands in its trace. Made when it is first looked at: most calls are answered before anybody does."""
         trace = self._trace
-        if isinstance(trace, HeardTrace):
+        if isinstance(trace, RemoteTrace):
             trace = self._trace = trace.continued()
         return trace
 

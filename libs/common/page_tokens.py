@@ -32,7 +32,7 @@ def decode(query: Any, token: str) -> list[Any] | None:
     return cursor
 
 
-def decode_place(query: Any, token: str) -> int | None:
+def decode_cursor(query: Any, token: str) -> int | None:
     """Return the cursor of a token that is one number, as places in a list of rows are; None for the first page. Whoever asks may have
     written the token: what is no number that a row can have raises PAGE_TOKEN_INVALID."""
     cursor = decode(query, token)

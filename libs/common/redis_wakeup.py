@@ -1,4 +1,4 @@
-"""The bell between replicas: a channel that carries nothing but the fact that something changed."""
+"""The wakeup between replicas: a channel that carries nothing but the fact that something changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONNECT_SECONDS = 1.0
 _LISTEN_SECONDS = 30.0
 
 
-class RedisBell:
+class RedisWakeup:
     """Rings in this process at once and in all others through the channel. A dead bus is logged once and tried again;
     nobody waits for it, because every replica also looks by itself."""
 
@@ -38,7 +38,7 @@ class RedisBell:
 
     async def start(self) -> None:
         """Begin to ring and to listen; returns at once, whether or not the bus is there."""
-        loops = {"bell-publisher": self._publish, "bell-subscriber": self._listen}
+        loops = {"wakeup-publisher": self._publish, "wakeup-subscriber": self._listen}
         self._tasks = [asyncio.create_task(self._forever(name, step), name=name) for name, step in loops.items()]
 
     async def stop(self) -> None:
@@ -51,7 +51,7 @@ class RedisBell:
             _, pending = await asyncio.wait(pending, timeout=0.1)
         await self._client.aclose()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Tell every replica, this one at once. Rings that come while one is on its way become one."""
         self._wake()
         self._rung.set()

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
-from libs.common.telemetry.fast_metrics import counts, spreads
+from libs.common.telemetry.fast_metrics import fast_counter, fast_histogram
 from libs.common.telemetry.metrics import SECONDS
 
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
 # What is counted with every commit; the rest is counted too seldom for its cost to matter.
-records_appended_total = counts("toolmesh_audit_records_appended_total", "Records made durable.", ()).labels()
-records_repeated_total = counts(
+records_appended_total = fast_counter("toolmesh_audit_records_appended_total", "Records made durable.", ()).labels()
+records_repeated_total = fast_counter(
     "toolmesh_audit_records_repeated_total", "Records that the log held already and acknowledged again.", ()
 ).labels()
-commits_failed_total = counts("toolmesh_audit_commits_failed_total", "Commits that did not succeed.", ()).labels()
-commit_records = spreads(
+commits_failed_total = fast_counter("toolmesh_audit_commits_failed_total", "Commits that did not succeed.", ()).labels()
+commit_records = fast_histogram(
     "toolmesh_audit_commit_records", "How many records one commit took.", (), buckets=RECORDS
 ).labels()
-commit_seconds = spreads("toolmesh_audit_commit_seconds", "How long one commit took.", (), buckets=SECONDS).labels()
+commit_seconds = fast_histogram(
+    "toolmesh_audit_commit_seconds", "How long one commit took.", (), buckets=SECONDS
+).labels()
 
 relay_leads = Gauge("toolmesh_audit_relay_leads", "1 in the replica that relays, 0 in those that stand by.")
 relay_records_behind = Gauge("toolmesh_audit_relay_records_behind", "Records that the sink has not acknowledged.")

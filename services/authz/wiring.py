@@ -14,7 +14,7 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
 from libs.common.auth.constraints import ConstraintChecker, compiled
 from libs.common.auth.revocations import RevocationView
-from libs.common.redis_wakeup import RedisBell
+from libs.common.redis_wakeup import RedisWakeup
 from libs.common.rpc.application import Resource, RpcApplication, engine_resource
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.rpc.server import Service
@@ -68,7 +68,7 @@ from services.authz.handlers.tokens import TokenHandlers
 from services.authz.policy import POLICY
 
 SCHEMA = "authz"
-BELL = "toolmesh:authz:invalidations"
+WAKEUP_CHANNEL = "toolmesh:authz:invalidations"
 MIGRATIONS = Path(__file__).parent / "migrations"
 POLICIES = Path(__file__).parent / "policies"
 
@@ -152,9 +152,9 @@ def _invalidations(
     )
     resources = [Resource(feed.start, feed.stop)]
     if settings.redis_url:
-        bell = RedisBell(settings.redis_url, BELL, feed.wake, log)
-        feed.attach(bell.ring)
-        resources.append(Resource(bell.start, bell.stop))
+        wakeup = RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
+        feed.attach(wakeup.notify)
+        resources.append(Resource(wakeup.start, wakeup.stop))
     return feed, resources
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
-from libs.common.redaction.tenant_scanners import ScannerBook, book_file
+from libs.common.redaction.tenant_scanners import TenantScanners, tenant_scanners_file
 from libs.common.runtime.settings import (
     Address,
     ProcessSettings,
@@ -73,7 +73,7 @@ class Settings(ProcessSettings):
     audit_address: Address = setting("AUDIT_ADDRESS", address)
     audit_wait_seconds: float = setting("AUDIT_WAIT_SECONDS", number(0.05, 30), default=5.0)
     outbox_limit: int = setting("OUTBOX_LIMIT", whole(1, 1_000_000), default=10_000)
-    redaction_rules: ScannerBook = setting("REDACTION_RULES", book_file, default=ScannerBook())
+    redaction_rules: TenantScanners = setting("REDACTION_RULES", tenant_scanners_file, default=TenantScanners())
     egress_internal: tuple[IPv4Network | IPv6Network, ...] = setting("EGRESS_INTERNAL", networks, default=())
     """Networks of the inside that confined tools may be led to; metadata services never are."""
     runsc: Path | None = setting("RUNSC", existing_file, default=None)

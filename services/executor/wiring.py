@@ -131,7 +131,7 @@ def compose(
     parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
     verifier.view.listen(lambda: withdraw(parts.serving, verifier.view, log))
     claims.listen(parts.serving.overtaken, lambda cause: log.error("keys were not renewed", cause=cause))
-    handlers = handlers_of(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.descent))
+    handlers = handlers_of(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage))
     return RpcApplication(
         settings,
         log,
@@ -175,7 +175,7 @@ def keeping(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> lis
 
 def withdraw(serving: Serving, view: RevocationView, log: Log) -> None:
     """End what runs on tokens that are revoked."""
-    if ended := serving.withdraw(lambda caller: view.refuses(caller.descent)):
+    if ended := serving.withdraw(lambda caller: view.refuses(caller.token_lineage)):
         log.info("invocations ended, their tokens were revoked", count=ended)
 
 

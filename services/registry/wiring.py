@@ -15,7 +15,7 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
-from libs.common.redis_wakeup import RedisBell
+from libs.common.redis_wakeup import RedisWakeup
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
@@ -47,19 +47,19 @@ from services.registry.handlers.discovery import DiscoveryHandlers
 from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
 from services.registry.handlers.registry import RegistryHandlers
-from services.registry.handlers.response_cache import Answers, ForgetfulBell
+from services.registry.handlers.response_cache import Answers, CacheClearingWakeup
 from services.registry.handlers.trust import TrustHandlers
 from services.registry.policy import POLICY
 
 SCHEMA = "registry"
-BELL = "toolmesh:registry:changes"
+WAKEUP_CHANNEL = "toolmesh:registry:changes"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class RegistryApplication(RpcApplication):
-    """A gRPC process that also says whether its bell has been heard of by the bus."""
+    """A gRPC process that also says whether its wakeup has been heard of by the bus."""
 
-    bell: RedisBell
+    wakeup: RedisWakeup
     sweeper: Sweeper
     language: LanguageProcess
 
@@ -79,23 +79,23 @@ async def build(
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
-    answers, bus = Answers(feed, clock), RedisBell(settings.redis_url, BELL, feed.wake, log)
-    bell = ForgetfulBell(bus, answers)
+    answers, bus = Answers(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
+    wakeup = CacheClearingWakeup(bus, answers)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
     usage = AuditUsage(audit) if audit else UnknownUsage()
     catalogue = PostgresCatalogue(engine)
     scales = Scales(catalogue, PostgresTrustBook(engine), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
-    sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, bell=bell, clock=clock)
+    sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
     tasks: dict[str, Task] = {"lifecycle": lambda: _reported(due(), log), "trust": lambda: sweep_scores(scales)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     lifecycle = LifecycleHandlers(
-        catalogue=catalogue, histories=histories, usage=usage, bell=bell, clock=clock, journal=log
+        catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
     )
-    namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, bell=bell, clock=clock, journal=log)
-    trust = TrustHandlers(scales=scales, histories=histories, bell=bell, journal=log)
+    namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log)
+    trust = TrustHandlers(scales=scales, histories=histories, wakeup=wakeup, journal=log)
     discovery = _discovery(engine, catalogue, changes, feed, trust_scores, clock, log, settle=settle_seconds)
     handlers = RegistryHandlers(
         catalogue=catalogue,
@@ -104,7 +104,7 @@ async def build(
         feed=feed,
         schemas=JsonSchemaChecker(),
         usability=AuthzUsability(authz),
-        bell=bell,
+        wakeup=wakeup,
         clock=clock,
         journal=log,
         scan_policy=settings.scan_policy,
@@ -128,7 +128,7 @@ async def build(
         ],
         before_drain=feed.end,
     )
-    application.bell, application.sweeper, application.language = bus, sweeper, discovery.language
+    application.wakeup, application.sweeper, application.language = bus, sweeper, discovery.language
     return application
 
 

@@ -12,7 +12,7 @@ from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 
 from libs.authz_client import invalidations as module
-from libs.authz_client.invalidations import InvalidationFollower, SecondOpinion
+from libs.authz_client.invalidations import IntrospectionFallback, InvalidationFollower
 from libs.common.auth.revocations import RevocationView
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
@@ -120,7 +120,7 @@ def verifier(signer: Any, channel: grpc.aio.Channel, clock: ManualClock) -> Toke
         issuer=ISSUER,
         audience=AUDIENCE,
         revocations=RevocationView(clock),
-        second_opinion=SecondOpinion(channel),
+        second_opinion=IntrospectionFallback(channel),
     )
 
 

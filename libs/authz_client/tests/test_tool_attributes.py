@@ -6,7 +6,7 @@ import pytest
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
-from libs.authz_client.tool_attributes import tool_facts
+from libs.authz_client.tool_attributes import tool_attributes
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.validation.validate import validate
 
@@ -23,7 +23,7 @@ def test_whatever_a_manifest_may_say_of_permissions_can_be_told() -> None:
     manifest = pb.ToolManifest(
         permission=permission, mutation_class=pb.MUTATION_CLASS_READ_ONLY, tags=[f"{place:064}" for place in range(32)]
     )
-    validate(tool_facts(ToolVersion(name=name, digest="sha256:" + "0" * 64, manifest=manifest)))
+    validate(tool_attributes(ToolVersion(name=name, digest="sha256:" + "0" * 64, manifest=manifest)))
 
 
 @pytest.mark.parametrize("label", ["l" * 65, "", "Confidential", "a b", "a\0b"])

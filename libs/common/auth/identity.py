@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.auth.authority import ArgumentConstraint, Authority, Budget, Grant
-from libs.common.auth.revocations import Descent
+from libs.common.auth.revocations import TokenLineage
 
 __all__ = ["Ancestor", "ArgumentConstraint", "Authority", "Budget", "Grant", "Identity"]
 
@@ -58,7 +58,7 @@ class Identity:
     """The key that signed it."""
     lineage: tuple[Ancestor, ...] = ()
     """The tokens it was derived from, the originator's first; each step was checked to be a subset of the one before."""
-    descent: Descent = field(default=Descent(), repr=False, compare=False)
+    token_lineage: TokenLineage = field(default=TokenLineage(), repr=False, compare=False)
     """What it falls with when that is revoked."""
 
     @property

@@ -30,7 +30,7 @@ class Revoked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Descent:
+class TokenLineage:
     """Everything that a token stands or falls with: itself and whoever it was derived from."""
 
     marks: frozenset[str] = frozenset()
@@ -39,14 +39,14 @@ class Descent:
     """Subjects and agents, each with when their token was made."""
 
 
-def descent_of(identity: Identity) -> Descent:
+def lineage_of(identity: Identity) -> TokenLineage:
     """Return what a token stands or falls with. Read once for each token, and kept with it."""
     marks = {f"token:{identity.token_id}", f"key:{identity.key_id}"}
     holders = {(identity.subject, identity.issued_at), (identity.actor, identity.issued_at)}
     for ancestor in identity.lineage:
         marks |= {f"token:{ancestor.token_id}", f"key:{ancestor.key_id}"}
         holders |= {(ancestor.actor, ancestor.issued_at), (ancestor.authority.subject, ancestor.issued_at)}
-    return Descent(frozenset(marks), tuple(sorted(holders)))
+    return TokenLineage(frozenset(marks), tuple(sorted(holders)))
 
 
 @dataclass(slots=True)
@@ -63,16 +63,16 @@ class RevocationView:
     _heard: float = float("-inf")
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
-    def clears(self, descent: Descent) -> bool:
-        """Say whether a token of this descent is known not to be revoked. Never waits: this is asked with every call."""
-        return self.clock.monotonic() - self._heard <= self.max_silence and not self.refuses(descent)
+    def clears(self, token_lineage: TokenLineage) -> bool:
+        """Say whether a token of this token_lineage is known not to be revoked. Never waits: this is asked with every call."""
+        return self.clock.monotonic() - self._heard <= self.max_silence and not self.refuses(token_lineage)
 
-    def refuses(self, descent: Descent) -> bool:
-        """Say whether a token of this descent is known to be revoked."""
-        if self._marks and not self._marks.keys().isdisjoint(descent.marks):
+    def refuses(self, token_lineage: TokenLineage) -> bool:
+        """Say whether a token of this token_lineage is known to be revoked."""
+        if self._marks and not self._marks.keys().isdisjoint(token_lineage.marks):
             return True
         if self._subjects:
-            for holder, made in descent.holders:
+            for holder, made in token_lineage.holders:
                 revoked = self._subjects.get(holder)
                 if revoked is not None and made <= revoked[0]:
                     return True

@@ -20,7 +20,7 @@ import orjson
 from libs.common.auth.claims import identity_of
 from libs.common.auth.identity import Identity
 from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, header_of, payload_of
-from libs.common.auth.revocations import RevocationView, descent_of
+from libs.common.auth.revocations import RevocationView, lineage_of
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_TOKEN_BYTES
 
@@ -68,7 +68,7 @@ class TokenVerifier:
         known = self._known.get(hashlib.sha256(token.encode()).digest())
         if known is None or known.expires_at + CLOCK_SKEW <= time.time():
             return None
-        return known if self.revocations is None or self.revocations.clears(known.descent) else None
+        return known if self.revocations is None or self.revocations.clears(known.token_lineage) else None
 
     async def verify(self, token: str) -> Identity:
         """Return the identity behind a token. Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID,
@@ -78,24 +78,24 @@ class TokenVerifier:
         known = self._known.get(key)
         if known is not None:
             if known.expires_at + CLOCK_SKEW > time.time():
-                if self.revocations is not None and not self.revocations.clears(known.descent):
+                if self.revocations is not None and not self.revocations.clears(known.token_lineage):
                     await self._doubted(known, token, key)
                 return known
             del self._known[key]
             raise MeshError(Reason.TOKEN_EXPIRED)
         identity = identity_of(*await self._claims(token))
-        identity = replace(identity, descent=descent_of(identity))
+        identity = replace(identity, token_lineage=lineage_of(identity))
         if len(self._known) >= self._remember:
             self._known.clear()
         self._known[key] = identity
-        if self.revocations is not None and not self.revocations.clears(identity.descent):
+        if self.revocations is not None and not self.revocations.clears(identity.token_lineage):
             await self._doubted(identity, token, key)
         return identity
 
     async def _doubted(self, identity: Identity, token: str, key: bytes) -> None:
         """Refuse a token that is revoked, or of which nobody can say that it is not."""
         assert self.revocations is not None
-        if self.revocations.refuses(identity.descent):
+        if self.revocations.refuses(identity.token_lineage):
             raise MeshError(Reason.TOKEN_REVOKED)
         if self._second_opinion is None:
             message = "what is revoked is not known at the moment"

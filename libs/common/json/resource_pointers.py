@@ -19,7 +19,7 @@ _MAX_SCHEMAS = 256
 Schemas = tuple[dict[str, Any], ...]
 
 
-class ResourcePlaces:
+class ResourcePointers:
     """Finds the resources in payloads of one schema."""
 
     __slots__ = ("_schema",)
@@ -28,7 +28,7 @@ class ResourcePlaces:
         self._schema = schema
 
     @classmethod
-    def of(cls, schema: dict[str, Any]) -> ResourcePlaces | None:
+    def of(cls, schema: dict[str, Any]) -> ResourcePointers | None:
         """Return the places of a schema, or None when it marks none."""
         return cls(schema) if _marked_anywhere(schema) else None
 

@@ -14,7 +14,7 @@ from libs.common.redaction.scanner import Scanner
 MAX_TENANTS = 1000
 
 
-class ScannerBook:
+class TenantScanners:
     """Finds the scanner for a tenant."""
 
     __slots__ = ("_default", "_tenants")
@@ -30,7 +30,7 @@ class ScannerBook:
         return self._tenants.get(tenant, self._default)
 
 
-def read_book(document: Any) -> ScannerBook:
+def read_tenant_scanners(document: Any) -> TenantScanners:
     """Return the book that a parsed JSON document describes: `{"default": rules, "tenants": {name: rules}}`. Raises RuleError."""
     if not isinstance(document, dict) or not document.keys() <= {"default", "tenants"}:
         raise RuleError("the rules are an object with default and tenants")
@@ -38,13 +38,13 @@ def read_book(document: Any) -> ScannerBook:
     if not isinstance(tenants, dict) or len(tenants) > MAX_TENANTS:
         raise RuleError(f"tenants are an object with at most {MAX_TENANTS} names")
     default = Scanner(read_rules(document.get("default", {})))
-    return ScannerBook(default, {name: Scanner(read_rules(rules)) for name, rules in tenants.items()})
+    return TenantScanners(default, {name: Scanner(read_rules(rules)) for name, rules in tenants.items()})
 
 
-def book_file(text: str) -> ScannerBook:
+def tenant_scanners_file(text: str) -> TenantScanners:
     """Parse the path of a JSON file with rules, for a setting. Raises ValueError."""
     try:
-        return read_book(parse(Path(text).read_bytes()))
+        return read_tenant_scanners(parse(Path(text).read_bytes()))
     except OSError:
         raise ValueError("is not a file") from None
     except MeshError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from libs.common.call_context import Call, margin
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.deadline_timer import Timeboxes
+from libs.common.rpc.deadline_timer import DeadlineTimers
 from libs.common.rpc.policy import PLATFORM, Policy
 
 
@@ -18,7 +18,7 @@ class Admission:
         self._policy = {**PLATFORM, **policy}
         self._limit = max_concurrent_calls
         self._under_way = 0
-        self._timeboxes = Timeboxes()
+        self._timeboxes = DeadlineTimers()
 
     def admitting(self, method: str) -> Callable[[Call], None]:
         """Return what lets calls of a method in, or raises to refuse."""

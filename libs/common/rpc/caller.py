@@ -119,7 +119,7 @@ class OpenStreams:
     def _look(self) -> None:
         assert self._view is not None
         for name, (call, _, _) in self._streams.items():
-            if call.identity and self._view.refuses(call.identity.descent):
+            if call.identity and self._view.refuses(call.identity.token_lineage):
                 self._close(name, Reason.TOKEN_REVOKED)
 
     def _close(self, name: int, reason: Reason) -> None:

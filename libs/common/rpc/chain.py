@@ -20,7 +20,7 @@ from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.admission import Admission
 from libs.common.rpc.caller import CallerCheck
-from libs.common.rpc.error_mapping import Failures
+from libs.common.rpc.error_mapping import ErrorMapping
 from libs.common.rpc.policy import Policy
 from libs.common.rpc.telemetry import Telemetry, arrived, code_of
 from libs.common.rpc.validation.validate import UNDECODABLE, validate
@@ -39,7 +39,7 @@ class Chain:
     """The stages that surround a call, from the outside in, and the check of each message that it brings."""
 
     telemetry: Telemetry
-    failures: Failures
+    failures: ErrorMapping
     callers: CallerCheck
     admission: Admission
     check: Callable[[Any], None]
@@ -62,7 +62,7 @@ def build_chain(
     """Build the chain of a server."""
     return Chain(
         telemetry=Telemetry(log, tracing, sample_ratio),
-        failures=Failures(log),
+        failures=ErrorMapping(log),
         callers=CallerCheck(policy, verifier, trust_domain),
         admission=Admission(policy, max_concurrent_calls),
         check=validate,

@@ -16,7 +16,7 @@ TICK = 0.005
 EXACT_BELOW = 0.1
 
 
-class Timebox:
+class DeadlineTimer:
     """The time of one call. When it is over, the task that opened it is cancelled."""
 
     __slots__ = ("_cancelling", "_task", "end", "expired", "place", "timer")
@@ -42,20 +42,20 @@ class Timebox:
         return TimeoutError() if isinstance(error, asyncio.CancelledError) and not withdrawn else error
 
 
-class Timeboxes:
+class DeadlineTimers:
     """The open boxes of a process."""
 
     def __init__(self) -> None:
-        self._open: set[Timebox] = set()
+        self._open: set[DeadlineTimer] = set()
         self._earliest = math.inf
         """No later than the first of them to end; earlier where that one was closed."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, seconds: float, now: float) -> Timebox:
+    def open(self, seconds: float, now: float) -> DeadlineTimer:
         """Begin to count for the current task; `now` is on the loop's clock, or on the finer one that it is made from."""
         task = asyncio.current_task()
         assert task is not None
-        box = Timebox(task, now + seconds)
+        box = DeadlineTimer(task, now + seconds)
         if seconds < EXACT_BELOW:
             box.timer = task.get_loop().call_later(seconds, box.expire)
             return box
@@ -64,7 +64,7 @@ class Timeboxes:
             self._arm(task.get_loop(), box.end)
         return box
 
-    def close(self, box: Timebox) -> None:
+    def close(self, box: DeadlineTimer) -> None:
         """Stop counting."""
         if box.timer is not None:
             box.timer.cancel()

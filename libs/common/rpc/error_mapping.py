@@ -17,7 +17,7 @@ from libs.common.telemetry.log import Log
 _NOT_OURS = (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit)
 
 
-class Failures:
+class ErrorMapping:
     """Translates exceptions. An exception nobody foresaw becomes INTERNAL with a fixed text; its cause is only logged."""
 
     def __init__(self, log: Log) -> None:

@@ -16,11 +16,11 @@ import grpc
 import grpc.aio
 
 from libs.common.call_context import Call, enter
-from libs.common.telemetry.fast_metrics import Number
+from libs.common.telemetry.fast_metrics import FastCounter
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import HeardTrace
+from libs.common.telemetry.trace import RemoteTrace
 
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 # Short enough that whoever looks at a log or a metric finds what just happened.
@@ -43,7 +43,7 @@ class Meters:
     def __init__(self, method: str) -> None:
         self.in_flight = calls_in_flight.labels(method)
         self._method, self._seconds = method, call_seconds.labels(method)
-        self._totals: dict[str, Number] = {}
+        self._totals: dict[str, FastCounter] = {}
 
     def ended(self, code: str, elapsed: float) -> None:
         """Count a call that is over."""
@@ -55,7 +55,7 @@ class Meters:
         total.inc()
 
 
-class CallBook:
+class AccessLog:
     """Counts calls and writes a line for each, a moment after they ended."""
 
     def __init__(self, log: Log) -> None:
@@ -86,9 +86,9 @@ class Telemetry:
     """Observes every call from the outside."""
 
     def __init__(self, log: Log, tracing: Tracing, sample_ratio: float) -> None:
-        self._book, self._tracing, self._recording = CallBook(log), tracing, tracing.recording
+        self._book, self._tracing, self._recording = AccessLog(log), tracing, tracing.recording
         self._sample_ratio = sample_ratio
-        self._untraced = HeardTrace(None, "", sample_ratio)
+        self._untraced = RemoteTrace(None, "", sample_ratio)
         self.tell = self._book.tell
 
     def observing(self, method: str, counted_as: str) -> tuple[Callable[[Any], Call], Callable[[Call, str], None]]:
@@ -114,7 +114,7 @@ class Telemetry:
         metadata = dict(_ARRIVED.get() or context.invocation_metadata() or ())
         heard = self._untraced
         if "traceparent" in metadata:
-            heard = HeardTrace(metadata["traceparent"], metadata.get("tracestate", ""), self._sample_ratio)
+            heard = RemoteTrace(metadata["traceparent"], metadata.get("tracestate", ""), self._sample_ratio)
         call = Call(method, heard, token=metadata.get("authorization", ""))
         if "x-request-id" in metadata:
             call.request_id = _request_id(metadata["x-request-id"])

@@ -11,7 +11,7 @@ from prometheus_client import Counter
 from libs.common.telemetry.log import Log
 
 
-class Lookout:
+class Poller:
     """Looks when woken and every `interval` seconds anyway, so that a lost call to wake up only delays. Whoever waits hears of
     each look that was taken; one that fails is not told, so silence means that nothing is known."""
 
@@ -54,7 +54,7 @@ class Lookout:
         self.ended = True
         self._tell()
 
-    async def next_look(self) -> None:
+    async def next_poll(self) -> None:
         """Return after the next look, or when there will be none."""
         if not self.ended:
             await self._looked.wait()

@@ -1,4 +1,4 @@
-"""Saying again what a store did not hear. Whoever waited is answered by then; what a call that is over holds there must not stay held."""
+"""Retries an idempotent step after a transient failure, within a time budget."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from libs.common.errors import MeshError
+from libs.common.runtime.backoff import Backoff
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 1.0, 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
-async def say_again(step: Callable[[], Awaitable[None]], *, each: float, within: float) -> None:
-    """Take a step until it succeeds, each time for so many seconds at most. It must be one that may be taken twice. Returns when all the
-    time for it is over, too: what is not said by then ends by itself. Whatever is not worth another attempt is raised."""
-    loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
-    until = loop.time() + within
-    while loop.time() + pause < until:
+async def retry_until(step: Callable[[], Awaitable[None]], *, attempt_timeout: float, time_budget: float) -> None:
+    """Repeat an idempotent step until it succeeds or `time_budget` seconds are over; both return normally.
+
+    Raises the first failure that is not transient.
+    """
+    loop, backoff = asyncio.get_running_loop(), Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.0)
+    give_up_at = loop.time() + time_budget
+    while loop.time() + (pause := backoff.next_pause()) < give_up_at:
         await asyncio.sleep(pause)
-        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
         try:
-            async with asyncio.timeout(each):
+            async with asyncio.timeout(attempt_timeout):
                 await step()
             return
-        except Exception as cause:
-            if not may_pass(cause):
+        except Exception as error:
+            if not is_transient(error):
                 raise
 
 
-def may_pass(cause: Exception) -> bool:
-    """Say whether a failure may be over the next time: a store that is away or slow."""
-    return isinstance(cause, TimeoutError) or (isinstance(cause, MeshError) and cause.row.retryable)
+def is_transient(error: Exception) -> bool:
+    """Return whether a repetition may succeed: the store timed out or answered with a retryable error."""
+    return isinstance(error, TimeoutError) or (isinstance(error, MeshError) and error.row.retryable)

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 C = TypeVar("C")
 
 
-class Number:
+class FastCounter:
     """One number of a metric."""
 
     __slots__ = ("value",)
@@ -35,7 +35,7 @@ class Number:
         self.value -= amount
 
 
-class Spread:
+class FastHistogram:
     """How often values fell between which bounds."""
 
     __slots__ = ("_bounds", "counts", "total")
@@ -55,7 +55,7 @@ Form = Callable[[str, str, Sequence[str], Iterable[tuple[tuple[str, ...], C]]], 
 """Gives a metric of this name, documentation and labels its form, with the numbers of its children."""
 
 
-class Labelled(Generic[C]):
+class LabelledMetric(Generic[C]):
     """A metric with a child for each combination of labels that was ever asked for."""
 
     def __init__(
@@ -91,33 +91,33 @@ class Labelled(Generic[C]):
         yield self._form(self._name, self._documentation, self._labels, list(self._children.items()))
 
 
-def counts(
+def fast_counter(
     name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
-) -> Labelled[Number]:
+) -> LabelledMetric[FastCounter]:
     """Declare numbers that only grow."""
     form = partial(_numbers, CounterMetricFamily)
-    return Labelled(name, documentation, labels, child=Number, form=form, registry=registry)
+    return LabelledMetric(name, documentation, labels, child=FastCounter, form=form, registry=registry)
 
 
-def levels(
+def fast_gauge(
     name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
-) -> Labelled[Number]:
+) -> LabelledMetric[FastCounter]:
     """Declare numbers that go up and down."""
     form = partial(_numbers, GaugeMetricFamily)
-    return Labelled(name, documentation, labels, child=Number, form=form, registry=registry)
+    return LabelledMetric(name, documentation, labels, child=FastCounter, form=form, registry=registry)
 
 
-def spreads(
+def fast_histogram(
     name: str,
     documentation: str,
     labels: Sequence[str],
     *,
     buckets: Sequence[float],
     registry: CollectorRegistry = REGISTRY,
-) -> Labelled[Spread]:
+) -> LabelledMetric[FastHistogram]:
     """Declare values, and how they are spread over bounds."""
-    child = partial(Spread, tuple(buckets))
-    return Labelled(name, documentation, labels, child=child, form=partial(_spread, buckets), registry=registry)
+    child = partial(FastHistogram, tuple(buckets))
+    return LabelledMetric(name, documentation, labels, child=child, form=partial(_spread, buckets), registry=registry)
 
 
 def _numbers(
@@ -125,7 +125,7 @@ def _numbers(
     name: str,
     documentation: str,
     labels: Sequence[str],
-    children: Iterable[tuple[tuple[str, ...], Number]],
+    children: Iterable[tuple[tuple[str, ...], FastCounter]],
 ) -> Metric:
     family = kind(name, documentation, labels=labels)
     for values, child in children:
@@ -138,7 +138,7 @@ def _spread(
     name: str,
     documentation: str,
     labels: Sequence[str],
-    children: Iterable[tuple[tuple[str, ...], Spread]],
+    children: Iterable[tuple[tuple[str, ...], FastHistogram]],
 ) -> Metric:
     family = HistogramMetricFamily(name, documentation, labels=labels)
     names = [*(str(float(bound)) for bound in bounds), "+Inf"]

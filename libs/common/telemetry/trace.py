@@ -27,7 +27,7 @@ class TraceContext(NamedTuple):
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
 
-class HeardTrace(NamedTuple):
+class RemoteTrace(NamedTuple):
     """What a caller said of its trace, which nobody has looked at yet."""
 
     traceparent: str | None

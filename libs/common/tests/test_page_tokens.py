@@ -23,12 +23,12 @@ def test_a_foreign_or_broken_token_is_refused(token: str) -> None:
 
 
 def test_a_place_is_a_number_that_a_row_can_have() -> None:
-    assert page_tokens.decode_place("q", page_tokens.encode("q", [7])) == 7
-    assert page_tokens.decode_place("q", "") is None
+    assert page_tokens.decode_cursor("q", page_tokens.encode("q", [7])) == 7
+    assert page_tokens.decode_cursor("q", "") is None
 
 
 @pytest.mark.parametrize("cursor", [[], [1, 2], ["1"], [True], [-1], [2**63], [None]])
 def test_what_is_no_place_is_refused(cursor: list[Any]) -> None:
     with pytest.raises(MeshError) as caught:
-        page_tokens.decode_place("q", page_tokens.encode("q", cursor))
+        page_tokens.decode_cursor("q", page_tokens.encode("q", cursor))
     assert caught.value.reason is Reason.PAGE_TOKEN_INVALID

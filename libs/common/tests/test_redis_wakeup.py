@@ -1,4 +1,4 @@
-"""The bell between replicas, on a real Valkey and without one."""
+"""The wakeup between replicas, on a real Valkey and without one."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from libs.common.redis_wakeup import RedisBell
+from libs.common.redis_wakeup import RedisWakeup
 from libs.common.telemetry.log import Log
 
 CHANNEL = "toolmesh:test:changes"
 DEAD_BUS = "redis://127.0.0.1:1/0"
 QUIET = Log("test", level="error")
 
-Hang = Callable[[str], Awaitable[tuple[RedisBell, asyncio.Event]]]
+Hang = Callable[[str], Awaitable[tuple[RedisWakeup, asyncio.Event]]]
 
 
 @pytest.fixture
 async def hang() -> AsyncIterator[Hang]:
-    """Return a function that hangs up a bell, and the event that it sets when it rings."""
-    bells: list[RedisBell] = []
+    """Return a function that hangs up a wakeup, and the event that it sets when it rings."""
+    bells: list[RedisWakeup] = []
 
-    async def one(url: str) -> tuple[RedisBell, asyncio.Event]:
+    async def one(url: str) -> tuple[RedisWakeup, asyncio.Event]:
         heard = asyncio.Event()
-        bells.append(RedisBell(url, CHANNEL, heard.set, QUIET))
+        bells.append(RedisWakeup(url, CHANNEL, heard.set, QUIET))
         await bells[-1].start()
         return bells[-1], heard
 
     yield one
-    for bell in bells:
-        await bell.stop()
+    for wakeup in bells:
+        await wakeup.stop()
 
 
 async def test_everyone_hears_it(hang: Hang, valkey_url: str) -> None:
     (first, near), (second, far) = await hang(valkey_url), await hang(valkey_url)
-    for bell, heard in ((first, near), (second, far)):
-        await bell.subscribed.wait()
+    for wakeup, heard in ((first, near), (second, far)):
+        await wakeup.subscribed.wait()
         # Who begins to listen may have missed something, so it looks once.
         await heard.wait()
         heard.clear()
-    first.ring()
+    first.notify()
     await far.wait()
     assert near.is_set()
 
 
 async def test_without_a_bus_it_still_rings_here_and_hinders_nobody(hang: Hang) -> None:
-    bell, heard = await hang(DEAD_BUS)
-    bell.ring()
+    wakeup, heard = await hang(DEAD_BUS)
+    wakeup.notify()
     assert heard.is_set()
 
 
 async def test_it_can_be_taken_down_at_any_moment(valkey_url: str) -> None:
     for turn in range(10):
-        bell = RedisBell(valkey_url, CHANNEL, lambda: None, QUIET)
-        await bell.start()
-        bell.ring()
+        wakeup = RedisWakeup(valkey_url, CHANNEL, lambda: None, QUIET)
+        await wakeup.start()
+        wakeup.notify()
         for _ in range(turn * 3):
             await asyncio.sleep(0)
-        await bell.stop()
+        await wakeup.stop()

@@ -1,4 +1,4 @@
-"""Failures without an envelope, and envelopes of another age."""
+"""ErrorMapping without an envelope, and envelopes of another age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of commands: a few lines that help, or the envelope for a machine, and always the right exit code."""
+"""ErrorMapping of commands: a few lines that help, or the envelope for a machine, and always the right exit code."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from libs.common.auth.identity import Identity
-from libs.common.auth.revocations import Descent
+from libs.common.auth.revocations import TokenLineage
 from libs.common.errors import MeshError, Reason
 from libs.common.records import fact
 from services.executor.domain.states import State
@@ -74,7 +74,7 @@ class Caller:
     peer: str = ""
     confined: Identity | None = None
     """The token, where it confines resources or arguments; then every call is held against it."""
-    descent: Descent = field(default=Descent(), repr=False, compare=False)
+    token_lineage: TokenLineage = field(default=TokenLineage(), repr=False, compare=False)
     """What its authority falls with when that is revoked."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from libs.common.auth.constraints import ConstraintChecker
 from libs.common.errors import MeshError, Reason
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sealing import KEY_BYTES, Seal
 from services.executor.adapters.audit.stream import Entry
@@ -329,7 +329,7 @@ class World:
             observer=self.watcher,
             spans=NoSpans(),
             clock=clock or SystemClock(),
-            scanners=ScannerBook(),
+            scanners=TenantScanners(),
             satisfies=ConstraintChecker(),
         )
         self.parts = Parts(self.ports, in_flight=self.in_flight, audit_wait=audit_wait)

@@ -12,11 +12,11 @@ from toolmesh.common.v1 import error_reason_pb2
 from toolmesh.registry.v1.registry_service_pb2 import ResolveToolRequest
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
-from libs.authz_client.tool_attributes import tool_facts
+from libs.authz_client.tool_attributes import tool_attributes
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from services.gateway.authzen.model import Evaluation, answer_of
 
 ACTION, RESOURCE = "invoke", "tool"
@@ -64,7 +64,7 @@ def _subject(subject: Mapping[str, Any]) -> pb.SubjectFacts:
 
 def _facts(evaluation: Evaluation, version: ToolVersion) -> pb.CallFacts:
     context = evaluation.context
-    facts = tool_facts(version)
+    facts = tool_attributes(version)
     facts.session_id = context.get("session_id", "")
     facts.risk.update(context.get("risk", {}))
     if "arguments" in context:
@@ -77,7 +77,7 @@ def _tell(facts: pb.CallFacts, arguments: dict[str, Any], schema: bytes) -> None
     if len(facts.arguments) > MAX_ARGUMENT_BYTES:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_ARGUMENT_BYTES)})
     facts.arguments_digest = digest(arguments)
-    places = ResourcePlaces.of(parse_object(schema))
+    places = ResourcePointers.of(parse_object(schema))
     if places is not None:
         facts.resources.extend(places(arguments))
 

@@ -8,7 +8,7 @@ import grpc
 
 from libs.common.call_context import Call
 from libs.common.errors import MeshError
-from libs.common.rpc.telemetry import CallBook, Meters
+from libs.common.rpc.telemetry import AccessLog, Meters
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -20,7 +20,7 @@ class Telemetry:
     """Observes calls from the outside."""
 
     def __init__(self, log: Log, tracing: Tracing) -> None:
-        self._book, self._tracing = CallBook(log), tracing
+        self._book, self._tracing = AccessLog(log), tracing
         self._meters: dict[str, Meters] = {}
         self.tell = self._book.tell
 

@@ -8,7 +8,7 @@ import grpc.aio
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
-from libs.authz_client.tool_attributes import tool_facts
+from libs.authz_client.tool_attributes import tool_attributes
 from libs.common.rpc.status import from_rpc_error
 from services.registry.convert.registry import tool_version
 from services.registry.domain.model import ToolVersion
@@ -22,7 +22,7 @@ class AuthzUsability:
 
     async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
         """Return an answer a version, in their order. Raises what authz refuses with; SERVICE_UNAVAILABLE when it is not there."""
-        request = pb.FilterToolsRequest(tools=[tool_facts(tool_version(version)) for version in versions])
+        request = pb.FilterToolsRequest(tools=[tool_attributes(tool_version(version)) for version in versions])
         try:
             answer: pb.FilterToolsResponse = await self._stub.FilterTools(request)
         except grpc.aio.AioRpcError as error:

@@ -189,10 +189,10 @@ class ChangeFeed(Protocol):
         ...
 
 
-class Bell(Protocol):
+class Wakeup(Protocol):
     """Tells every replica that something changed."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Ring, without waiting and without failing."""
         ...
 

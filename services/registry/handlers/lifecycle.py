@@ -19,7 +19,7 @@ from services.registry.domain.lifecycle.lifecycle import Verb
 from services.registry.domain.lifecycle.list_transitions import list_transitions
 from services.registry.domain.lifecycle.remove_version import remove_version
 from services.registry.domain.model import VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Histories
+from services.registry.domain.ports import Catalogue, Histories, Wakeup
 from services.registry.domain.trust.usage import UsageReader
 
 
@@ -32,12 +32,12 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         catalogue: Catalogue,
         histories: Histories,
         usage: UsageReader,
-        bell: Bell,
+        wakeup: Wakeup,
         clock: Clock,
         journal: Log,
     ) -> None:
         self._catalogue, self._histories, self._usage = catalogue, histories, usage
-        self._bell, self._clock, self._journal = bell, clock, journal
+        self._wakeup, self._clock, self._journal = wakeup, clock, journal
 
     async def PublishVersion(self, request: pb.PublishVersionRequest, context: Any) -> pb.PublishVersionResponse:
         return pb.PublishVersionResponse(version=await self._version(Verb.PUBLISH, request))
@@ -45,7 +45,7 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
     async def DeprecateVersion(self, request: pb.DeprecateVersionRequest, context: Any) -> pb.DeprecateVersionResponse:
         announcement, order = convert.announcement_of(request), convert.order_of(request, serving())
         head = await deprecate_version(
-            request.name, announcement, order, catalogue=self._catalogue, bell=self._bell, clock=self._clock
+            request.name, announcement, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return pb.DeprecateVersionResponse(version=self._noted(Verb.DEPRECATE, head))
 
@@ -56,14 +56,16 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             request.name,
             convert.order_of(request, serving()),
             catalogue=self._catalogue,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._clock,
         )
         return pb.UndeprecateVersionResponse(version=self._noted(Verb.UNDEPRECATE, head))
 
     async def SunsetVersion(self, request: pb.SunsetVersionRequest, context: Any) -> pb.SunsetVersionResponse:
         order = convert.order_of(request, serving())
-        head = await sunset_version(request.name, order, catalogue=self._catalogue, bell=self._bell, clock=self._clock)
+        head = await sunset_version(
+            request.name, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+        )
         return pb.SunsetVersionResponse(version=self._noted(Verb.SUNSET, head))
 
     async def RemoveVersion(self, request: pb.RemoveVersionRequest, context: Any) -> pb.RemoveVersionResponse:
@@ -73,7 +75,7 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             force=request.force,
             catalogue=self._catalogue,
             usage=self._usage,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._clock,
         )
         self._noted(Verb.REMOVE if outcome.removed else Verb.EXTEND, outcome.head)
@@ -118,14 +120,14 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
     async def _version(self, verb: Verb, request: Any) -> ToolVersion:
         order = convert.order_of(request, serving())
         head = await change_version(
-            request.name, verb, order, catalogue=self._catalogue, bell=self._bell, clock=self._clock
+            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return self._noted(verb, head)
 
     async def _tool(self, verb: Verb, request: Any) -> Sequence[ToolVersion]:
         order = convert.order_of(request, serving())
         heads = await change_tool(
-            request.name, verb, order, catalogue=self._catalogue, bell=self._bell, clock=self._clock
+            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return [self._noted(verb, head) for head in heads]
 

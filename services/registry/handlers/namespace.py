@@ -16,15 +16,17 @@ from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.namespaces import namespaces
 from services.registry.domain.namespaces.move_alias import move_alias
 from services.registry.domain.namespaces.ownership import Namespace
-from services.registry.domain.ports import Bell, Catalogue, Histories
+from services.registry.domain.ports import Catalogue, Histories, Wakeup
 
 
 class NamespaceHandlers(rpc.NamespaceServiceServicer):
     """Answers who owns what; the chain above has already refused whom it must."""
 
-    def __init__(self, *, catalogue: Catalogue, histories: Histories, bell: Bell, clock: Clock, journal: Log) -> None:
+    def __init__(
+        self, *, catalogue: Catalogue, histories: Histories, wakeup: Wakeup, clock: Clock, journal: Log
+    ) -> None:
         self._catalogue, self._histories = catalogue, histories
-        self._bell, self._clock, self._journal = bell, clock, journal
+        self._wakeup, self._clock, self._journal = wakeup, clock, journal
 
     async def ClaimNamespace(self, request: pb.ClaimNamespaceRequest, context: Any) -> pb.ClaimNamespaceResponse:
         found = await namespaces.claim_namespace(
@@ -79,7 +81,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             request.to_tool,
             order,
             catalogue=self._catalogue,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._clock,
         )
         self._journal.info("alias moved", alias=request.alias, tool=moved.name.qualified)

@@ -22,7 +22,7 @@ from services.registry.domain.catalog.watch_tools import watch_tools
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
 from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
 from services.registry.domain.errors import nobody_to_use_it
-from services.registry.domain.ports import Bell, Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability
+from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 from services.registry.handlers.response_cache import Answers
@@ -40,7 +40,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         feed: ChangeFeed,
         schemas: SchemaChecker,
         usability: Usability,
-        bell: Bell,
+        wakeup: Wakeup,
         clock: Clock,
         journal: Log,
         scan_policy: ScanPolicy = DEFAULT_POLICY,
@@ -48,7 +48,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         self._scan_policy = scan_policy
         self._journal = journal
         self._catalogue, self._answers, self._log, self._feed = catalogue, answers, log, feed
-        self._schemas, self._usability, self._bell, self._clock = schemas, usability, bell, clock
+        self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
         registration = await register_tool(
@@ -56,7 +56,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             convert.registrar_of(serving()),
             catalogue=self._catalogue,
             schemas=self._schemas,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._clock,
             draft=request.draft,
             scan_policy=self._scan_policy,

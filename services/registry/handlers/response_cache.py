@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.ports import Bell, ChangeFeed
+from services.registry.domain.ports import ChangeFeed, Wakeup
 
 MAX_ANSWERS = 4096
 MAX_BYTES = 32 * 1024 * 1024
@@ -87,13 +87,13 @@ class Answers:
             self._bytes -= len(self._known.popitem(last=False)[1].written)
 
 
-class ForgetfulBell:
+class CacheClearingWakeup:
     """Rings, and has this process forget its answers first."""
 
-    def __init__(self, bell: Bell, answers: Answers) -> None:
-        self._bell, self._answers = bell, answers
+    def __init__(self, wakeup: Wakeup, answers: Answers) -> None:
+        self._wakeup, self._answers = wakeup, answers
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Tell every replica, beginning with this one."""
         self._answers.forget()
-        self._bell.ring()
+        self._wakeup.notify()

@@ -12,7 +12,7 @@ from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
 from services.registry.convert import trust as convert
 from services.registry.convert.registry import registrar_of
-from services.registry.domain.ports import Bell, Histories
+from services.registry.domain.ports import Histories, Wakeup
 from services.registry.domain.trust.compute_score import Scales
 from services.registry.domain.trust.promote_tool import demote_tool, get_stage, promote_tool
 from services.registry.domain.trust.rate_tool import rate_tool, record_fact
@@ -23,8 +23,8 @@ from services.registry.domain.trust.stages import Stage
 class TrustHandlers(rpc.TrustServiceServicer):
     """Keeps facts and says what follows from them; the chain above has already refused whom it must."""
 
-    def __init__(self, *, scales: Scales, histories: Histories, bell: Bell, journal: Log) -> None:
-        self._scales, self._histories, self._bell, self._journal = scales, histories, bell, journal
+    def __init__(self, *, scales: Scales, histories: Histories, wakeup: Wakeup, journal: Log) -> None:
+        self._scales, self._histories, self._wakeup, self._journal = scales, histories, wakeup, journal
 
     async def GetTrustScore(self, request: pb.GetTrustScoreRequest, context: Any) -> pb.GetTrustScoreResponse:
         weighed = await self._scales.weigh(ToolName.parse(request.name))
@@ -86,7 +86,7 @@ class TrustHandlers(rpc.TrustServiceServicer):
             request.name,
             convert.order_of(request, serving()),
             catalogue=self._scales.catalogue,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._scales.clock,
         )
         self._journal.warning("tool revoked", tool=request.name, versions=len(heads))
@@ -97,7 +97,7 @@ class TrustHandlers(rpc.TrustServiceServicer):
             request.name,
             convert.order_of(request, serving()),
             catalogue=self._scales.catalogue,
-            bell=self._bell,
+            wakeup=self._wakeup,
             clock=self._scales.clock,
         )
         self._journal.warning("tool reinstated", tool=request.name, versions=len(heads))

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from libs.common.redaction.rules import RuleError
-from libs.common.redaction.tenant_scanners import MAX_TENANTS, ScannerBook, book_file, read_book
+from libs.common.redaction.tenant_scanners import (
+    MAX_TENANTS,
+    TenantScanners,
+    read_tenant_scanners,
+    tenant_scanners_file,
+)
 
 
 def test_a_tenants_rules_are_its_own_and_everybody_else_has_the_default() -> None:
-    book = read_book({"default": {"fields": ["badge"]}, "tenants": {"acme": {"fields": ["locker"]}}})
+    book = read_tenant_scanners({"default": {"fields": ["badge"]}, "tenants": {"acme": {"fields": ["locker"]}}})
     value = {"badge": "b-1", "locker": "l-1", "password": "hunter2"}
     assert book.of("acme").value(value).value == {
         "badge": "b-1",
@@ -20,7 +25,7 @@ def test_a_tenants_rules_are_its_own_and_everybody_else_has_the_default() -> Non
         "password": "[redacted:password]",
     }
     assert book.of("other").value(value).value["badge"] == "[redacted:field]"
-    assert ScannerBook().of("").value(value).value["password"] == "[redacted:password]"
+    assert TenantScanners().of("").value(value).value["password"] == "[redacted:password]"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,7 @@ def test_a_tenants_rules_are_its_own_and_everybody_else_has_the_default() -> Non
 )
 def test_a_book_that_cannot_be_used_is_refused(document: Any) -> None:
     with pytest.raises(RuleError):
-        read_book(document)
+        read_tenant_scanners(document)
 
 
 @pytest.mark.parametrize(
@@ -44,13 +49,14 @@ def test_a_book_that_cannot_be_used_is_refused(document: Any) -> None:
 def test_a_file_that_cannot_be_used_is_refused_as_a_setting(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "rules.json").write_bytes(content)
     with pytest.raises(ValueError):
-        book_file(str(tmp_path / "rules.json"))
+        tenant_scanners_file(str(tmp_path / "rules.json"))
     with pytest.raises(ValueError):
-        book_file(str(tmp_path / "absent.json"))
+        tenant_scanners_file(str(tmp_path / "absent.json"))
 
 
 def test_a_good_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_bytes(b'{"tenants":{"acme":{"ip_addresses":true}}}')
     assert (
-        book_file(str(tmp_path / "rules.json")).of("acme").text("from 192.0.2.1").value == "from [redacted:ip_address]"
+        tenant_scanners_file(str(tmp_path / "rules.json")).of("acme").text("from 192.0.2.1").value
+        == "from [redacted:ip_address]"
     )

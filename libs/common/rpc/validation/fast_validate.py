@@ -28,9 +28,9 @@ _UNSURE = "False"
 
 
 @cache
-def surely_valid(kind: Descriptor) -> Callable[[Any], bool]:
+def passes_fast_validation(kind: Descriptor) -> Callable[[Any], bool]:
     """Return what says of a message of this kind that it certainly keeps its rules."""
-    known: dict[str, Any] = {"surely_valid": surely_valid}
+    known: dict[str, Any] = {"passes_fast_validation": passes_fast_validation}
     conditions = [*_of_whole(kind), *(condition for field in kind.fields for condition in _of_field(field, known))]
     expression = " and ".join(f"({condition})" for condition in conditions) or "True"
     # Made of names and numbers of our own contract.
@@ -91,7 +91,7 @@ def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> st
         if rules:
             return _UNSURE
         # Looked up when it is asked for: a message may hold others of its own kind.
-        return f"surely_valid({_as_known(field.message_type, known)})({{v}})"
+        return f"passes_fast_validation({_as_known(field.message_type, known)})({{v}})"
     if not rules:
         return ""
     if len(rules) > 1:

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.auth.authority import Authority
 from libs.common.auth.identity import Ancestor, Identity
-from libs.common.auth.revocations import MAX_SILENCE, Descent, RevocationView, Revoked, descent_of
+from libs.common.auth.revocations import MAX_SILENCE, RevocationView, Revoked, TokenLineage, lineage_of
 from libs.common.runtime.clock import ManualClock
 
 ALICE, BOT, SUB_BOT = "did:web:a.example:alice", "did:web:a.example:bot", "did:web:a.example:sub-bot"
@@ -18,13 +18,13 @@ def ancestor(actor: str, token_id: str, key_id: str, issued_at: float) -> Ancest
     return Ancestor(actor, token_id, key_id, issued_at, authority)
 
 
-def a_leaf() -> Descent:
+def a_leaf() -> TokenLineage:
     """Alice's token, made at 100, given to a bot at 200, given to another at 300."""
     lineage = (ancestor(ALICE, "root", "key-1", 100), ancestor(BOT, "middle", "key-2", 200))
     chain = tuple((one.actor, one.token_id) for one in lineage)
     leaf = Identity(ALICE, "leaf", FAR, tier="agent", agent=SUB_BOT, chain=chain, issued_at=300, key_id="key-3")
     object.__setattr__(leaf, "lineage", lineage)
-    return descent_of(leaf)
+    return lineage_of(leaf)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 
 FILE = {"type": "string", "x-resource": "file"}
 
@@ -36,7 +36,7 @@ FILE = {"type": "string", "x-resource": "file"}
     ],
 )  # fmt: skip
 def test_what_is_named(schema: dict[str, Any], payload: Any, named: tuple[str, ...] | None) -> None:
-    places = ResourcePlaces.of(schema)
+    places = ResourcePointers.of(schema)
     assert places is not None
     if named is None:
         assert sorted(places(payload)) == ["file:x", "url:x"]
@@ -45,11 +45,11 @@ def test_what_is_named(schema: dict[str, Any], payload: Any, named: tuple[str, .
 
 
 def test_a_schema_that_marks_nothing_has_no_places() -> None:
-    assert ResourcePlaces.of({"properties": {"path": {"type": "string"}}}) is None
+    assert ResourcePointers.of({"properties": {"path": {"type": "string"}}}) is None
 
 
 def test_a_schema_that_never_ends_names_everything() -> None:
     schema = {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]}, "b": FILE}}
-    places = ResourcePlaces.of(schema)
+    places = ResourcePointers.of(schema)
     assert places is not None
     assert places({"a": "/a"}) == ("unknown:/a",)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from libs.common.rpc.deadline_timer import EXACT_BELOW, Timeboxes
+from libs.common.rpc.deadline_timer import EXACT_BELOW, DeadlineTimers
 
 LONG = 60.0
 Work = Callable[[], Awaitable[None]]
@@ -17,7 +17,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-async def boxed(boxes: Timeboxes, seconds: float, work: Work) -> BaseException | None:
+async def boxed(boxes: DeadlineTimers, seconds: float, work: Work) -> BaseException | None:
     """Run the work in a box and return what the call ends with."""
     box = boxes.open(seconds, asyncio.get_running_loop().time())
     error: BaseException | None = None
@@ -31,7 +31,7 @@ async def boxed(boxes: Timeboxes, seconds: float, work: Work) -> BaseException |
 
 @pytest.mark.parametrize("seconds", [0.001, EXACT_BELOW / 2, EXACT_BELOW, EXACT_BELOW + 0.02])
 async def test_work_that_does_not_end_is_a_timeout(seconds: float) -> None:
-    boxes = Timeboxes()
+    boxes = DeadlineTimers()
     assert isinstance(await boxed(boxes, seconds, forever), TimeoutError)
     assert asyncio.current_task() is not None
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
@@ -39,7 +39,7 @@ async def test_work_that_does_not_end_is_a_timeout(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [EXACT_BELOW, EXACT_BELOW * 1.5, EXACT_BELOW / 2])
 async def test_a_box_never_ends_late_and_hardly_early(seconds: float) -> None:
-    loop, boxes = asyncio.get_running_loop(), Timeboxes()
+    loop, boxes = asyncio.get_running_loop(), DeadlineTimers()
     due: list[float] = []
     # Not how long it took, which a busy machine decides, but which moment the loop was asked for.
     asked = loop.call_at
@@ -54,7 +54,7 @@ async def test_a_box_never_ends_late_and_hardly_early(seconds: float) -> None:
 
 
 async def test_work_that_ends_in_time_keeps_its_outcome() -> None:
-    boxes = Timeboxes()
+    boxes = DeadlineTimers()
 
     async def fails() -> None:
         raise LookupError
@@ -67,7 +67,7 @@ async def test_work_that_ends_in_time_keeps_its_outcome() -> None:
 
 
 async def test_a_withdrawn_call_is_no_timeout() -> None:
-    boxes = Timeboxes()
+    boxes = DeadlineTimers()
     call = asyncio.create_task(boxed(boxes, LONG, forever))
     await asyncio.sleep(0)
     call.cancel()
@@ -75,7 +75,7 @@ async def test_a_withdrawn_call_is_no_timeout() -> None:
 
 
 async def test_a_call_that_is_withdrawn_while_it_times_out_stays_withdrawn() -> None:
-    boxes, withdrawn = Timeboxes(), asyncio.Event()
+    boxes, withdrawn = DeadlineTimers(), asyncio.Event()
 
     async def slow_to_end() -> None:
         try:
@@ -91,7 +91,7 @@ async def test_a_call_that_is_withdrawn_while_it_times_out_stays_withdrawn() -> 
 
 
 async def test_a_short_box_is_not_kept_waiting_by_a_long_one_that_was_opened_first() -> None:
-    boxes = Timeboxes()
+    boxes = DeadlineTimers()
     long = asyncio.create_task(boxed(boxes, LONG, forever))
     await asyncio.sleep(0)
     assert isinstance(await boxed(boxes, EXACT_BELOW + 0.01, forever), TimeoutError)
@@ -101,7 +101,7 @@ async def test_a_short_box_is_not_kept_waiting_by_a_long_one_that_was_opened_fir
 
 
 async def test_the_timer_goes_on_to_the_next_box_when_the_one_it_was_set_for_has_gone() -> None:
-    boxes = Timeboxes()
+    boxes = DeadlineTimers()
     first = boxes.open(EXACT_BELOW, asyncio.get_running_loop().time())
     later = asyncio.create_task(boxed(boxes, EXACT_BELOW + 0.03, forever))
     await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_the_timer_goes_on_to_the_next_box_when_the_one_it_was_set_for_has
 
 
 async def test_of_many_boxes_exactly_the_late_ones_end() -> None:
-    boxes, release = Timeboxes(), asyncio.Event()
+    boxes, release = DeadlineTimers(), asyncio.Event()
 
     async def released() -> None:
         await release.wait()

@@ -9,7 +9,7 @@ import sys
 PARENT = """
 import asyncio
 
-from libs.common import process
+from libs.common.runtime import process
 
 import grpc
 import grpc.aio

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from libs.common.runtime.poller import Lookout
+from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 
-Begin = Callable[[], Awaitable[tuple[Lookout, list[None]]]]
+Begin = Callable[[], Awaitable[tuple[Poller, list[None]]]]
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    started: list[Lookout] = []
+    started: list[Poller] = []
 
-    async def start() -> tuple[Lookout, list[None]]:
+    async def start() -> tuple[Poller, list[None]]:
         looks: list[None] = []
 
         async def look() -> None:
@@ -27,7 +27,7 @@ async def begin() -> AsyncIterator[Begin]:
 
         outcomes = Counter("looks", "Looks.", ["outcome"], registry=CollectorRegistry())
         log = Log("test", descriptor=2, level="error")
-        started.append(Lookout("test", look, log, outcomes, interval=3600, within=5))
+        started.append(Poller("test", look, log, outcomes, interval=3600, within=5))
         await started[-1].start()
         return started[-1], looks
 
@@ -37,9 +37,9 @@ async def begin() -> AsyncIterator[Begin]:
 
 
 @asynccontextmanager
-async def looked(watching: Lookout) -> AsyncIterator[None]:
+async def looked(watching: Poller) -> AsyncIterator[None]:
     """Wait at the end of the block for a look that was taken since its beginning."""
-    waiting = asyncio.ensure_future(watching.next_look())
+    waiting = asyncio.ensure_future(watching.next_poll())
     await turns(3)
     yield
     await asyncio.wait_for(waiting, 5)
@@ -69,9 +69,9 @@ async def test_calls_that_come_together_share_a_look(begin: Begin) -> None:
 
 async def test_whoever_waits_is_let_go_when_there_will_be_no_more_looks(begin: Begin) -> None:
     watching, looks = await begin()
-    waiting = asyncio.ensure_future(watching.next_look())
+    waiting = asyncio.ensure_future(watching.next_poll())
     await turns(3)
     watching.end()
     await asyncio.wait_for(waiting, 5)
-    await asyncio.wait_for(watching.next_look(), 5)
+    await asyncio.wait_for(watching.next_poll(), 5)
     assert len(looks) == 1

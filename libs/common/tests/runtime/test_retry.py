@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.retry import may_pass, say_again
+from libs.common.runtime.retry import is_transient, retry_until
 
 AWAY = MeshError(Reason.SERVICE_UNAVAILABLE)
 
@@ -27,7 +27,7 @@ class Store:
 
 async def test_it_is_said_until_it_is_heard() -> None:
     store = Store(AWAY, TimeoutError())
-    await say_again(store.hear, each=5.0, within=60.0)
+    await retry_until(store.hear, attempt_timeout=5.0, time_budget=60.0)
     assert store.asked == 3
 
 
@@ -35,7 +35,7 @@ async def test_it_is_said_until_it_is_heard() -> None:
 async def test_what_no_repetition_mends_is_raised(failure: Exception) -> None:
     store = Store(AWAY, failure)
     with pytest.raises(type(failure)):
-        await say_again(store.hear, each=5.0, within=60.0)
+        await retry_until(store.hear, attempt_timeout=5.0, time_budget=60.0)
     assert store.asked == 2
 
 
@@ -47,15 +47,15 @@ async def test_what_hangs_is_left_and_said_again() -> None:
             heard.set()
             await asyncio.Event().wait()
 
-    await asyncio.wait_for(say_again(hangs_once, each=0.01, within=60.0), 20)
+    await asyncio.wait_for(retry_until(hangs_once, attempt_timeout=0.01, time_budget=60.0), 20)
 
 
 async def test_it_ends_with_its_time() -> None:
-    await asyncio.wait_for(say_again(Store(*[AWAY] * 100).hear, each=5.0, within=0.2), 20)
+    await asyncio.wait_for(retry_until(Store(*[AWAY] * 100).hear, attempt_timeout=5.0, time_budget=0.2), 20)
 
 
 @pytest.mark.parametrize(
     ("cause", "passes"), [(AWAY, True), (TimeoutError(), True), (MeshError(Reason.INVALID_REQUEST), False)]
 )
 def test_what_may_pass(cause: Exception, passes: bool) -> None:
-    assert may_pass(cause) is passes
+    assert is_transient(cause) is passes

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from libs.common.telemetry.fast_metrics import counts, levels, spreads
+from libs.common.telemetry.fast_metrics import fast_counter, fast_gauge, fast_histogram
 
 BOUNDS = (0.001, 0.01, 0.5, 1.0, 30.0)
 LABELS = ["method", "code"]
@@ -27,7 +27,7 @@ def told(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], 
 @given(st.lists(st.tuples(SERIES, st.sampled_from(BOUNDS) | st.floats(0, 100))))
 def test_values_fall_between_the_same_bounds(seen: list[tuple[tuple[str, str], float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    spread = spreads("seconds", "How long.", LABELS, buckets=BOUNDS, registry=ours)
+    spread = fast_histogram("seconds", "How long.", LABELS, buckets=BOUNDS, registry=ours)
     histogram = Histogram("seconds", "How long.", LABELS, buckets=BOUNDS, registry=theirs)
     for labels, value in seen:
         spread.labels(*labels).observe(value)
@@ -38,8 +38,8 @@ def test_values_fall_between_the_same_bounds(seen: list[tuple[tuple[str, str], f
 @given(st.lists(st.tuples(SERIES, st.integers(0, 5))))
 def test_counts_and_levels_are_the_same(steps: list[tuple[tuple[str, str], int]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    counted = counts("calls_total", "Calls.", LABELS, registry=ours)
-    level = levels("under_way", "Calls.", LABELS, registry=ours)
+    counted = fast_counter("calls_total", "Calls.", LABELS, registry=ours)
+    level = fast_gauge("under_way", "Calls.", LABELS, registry=ours)
     counter = Counter("calls_total", "Calls.", LABELS, registry=theirs)
     gauge = Gauge("under_way", "Calls.", LABELS, registry=theirs)
     for labels, amount in steps:
@@ -54,12 +54,12 @@ def test_counts_and_levels_are_the_same(steps: list[tuple[tuple[str, str], int]]
 
 def test_a_name_is_taken_once() -> None:
     registry = CollectorRegistry()
-    counts("calls_total", "Calls.", LABELS, registry=registry)
+    fast_counter("calls_total", "Calls.", LABELS, registry=registry)
     with pytest.raises(ValueError, match="Duplicated"):
         Counter("calls_total", "Calls.", LABELS, registry=registry)
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    counted = counts("calls_total", "Calls.", LABELS, registry=CollectorRegistry())
+    counted = fast_counter("calls_total", "Calls.", LABELS, registry=CollectorRegistry())
     with pytest.raises(ValueError, match="labels"):
         counted.labels("/a")

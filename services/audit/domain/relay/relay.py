@@ -16,7 +16,7 @@ from services.audit.domain.log.yield_every import in_slices
 from services.audit.domain.model import Page, RecordFilter, Span, Standing
 from services.audit.domain.ports import LogReader, RelaySeat, RelaySink, RelayWatch
 from services.audit.domain.relay.cloudevent import cloud_event
-from services.audit.domain.relay.throttle import due_rest
+from services.audit.domain.relay.throttle import rest_seconds
 
 PAGE_SIZE = 1000
 _EVERYTHING = RecordFilter()
@@ -132,8 +132,8 @@ class Relay:
     def _due_rest(self, worked: float, page: Page) -> float:
         grew, self._size_before = self._size > self._size_before, self._size
         if not page.more:
-            return max(self._rhythm.pace, due_rest(worked, self._behind))
-        return due_rest(worked, self._behind) if grew else 0.0
+            return max(self._rhythm.pace, rest_seconds(worked, self._behind))
+        return rest_seconds(worked, self._behind) if grew else 0.0
 
     async def _stand_by(self) -> None:
         await self._look(await self._seat.position(), 1, leads=False)

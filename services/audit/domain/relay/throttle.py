@@ -9,6 +9,6 @@ REST = 19
 SECONDS_A_STEP = 10.0
 
 
-def due_rest(worked: float, behind: float) -> float:
+def rest_seconds(worked: float, behind: float) -> float:
     """Return how long to rest after so many seconds of work, being so many seconds behind the log."""
     return worked * max(1.0, REST - behind / SECONDS_A_STEP)

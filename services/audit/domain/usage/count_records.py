@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from libs.common.runtime.clock import Clock, SystemClock
 from services.audit.domain.log.yield_every import in_slices
-from services.audit.domain.relay.throttle import due_rest
+from services.audit.domain.relay.throttle import rest_seconds
 from services.audit.domain.usage.call import OTHER, Call, Evidence, Stretch, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
 from services.audit.domain.usage.ports import Turn, UsageBook
@@ -77,7 +77,7 @@ class CountRecords:
                 self._failed(error)
                 more = False
             worked = self._clock.monotonic() - began
-            rest = due_rest(worked, self._behind)
+            rest = rest_seconds(worked, self._behind)
             rest = rest if more else max(self._poll, rest)
             await self._pause(min(rest, MOST_REST_SECONDS))
 

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge
 
 from libs.common.auth.revocations import RevocationView, Revoked
 from libs.common.runtime.clock import Clock
-from libs.common.runtime.poller import Lookout
+from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.authz.adapters.postgres.revocations import PostgresRevocations
 from services.authz.domain.errors import watch_ended
@@ -30,7 +30,7 @@ watchers = Gauge("toolmesh_authz_invalidation_watchers", "Services that follow t
 
 
 class PolledInvalidationFeed:
-    """Looks at the feed when the bell rings and every `interval` seconds anyway. When it ends, every watcher is sent away: they come
+    """Looks at the feed when the wakeup rings and every `interval` seconds anyway. When it ends, every watcher is sent away: they come
     back to another replica, or to this one's successor."""
 
     def __init__(
@@ -48,7 +48,7 @@ class PolledInvalidationFeed:
         true here already. One that takes longer goes on meanwhile, for a revocation must not wait for policies."""
         self._source, self._view, self._clock = source, view, clock
         self._version, self._refresh = policy_set_version, refresh
-        self._lookout = Lookout(
+        self._lookout = Poller(
             "invalidation-feed", self._look, log, looks_total, interval=interval, within=_LOOK_SECONDS
         )
         self._known: dict[int, Revocation] = {}
@@ -60,7 +60,7 @@ class PolledInvalidationFeed:
         self._ring: Callable[[], None] = self.wake
 
     def attach(self, ring: Callable[[], None]) -> None:
-        """Use this bell to wake the other replicas; it wakes this one too."""
+        """Use this wakeup to wake the other replicas; it wakes this one too."""
         self._ring = ring
 
     def announce(self) -> None:
@@ -71,21 +71,21 @@ class PolledInvalidationFeed:
             async with asyncio.timeout(_REACH_SECONDS):
                 while self._sequence < sequence and not self._lookout.ended:
                     self.wake()
-                    await self._lookout.next_look()
+                    await self._lookout.next_poll()
 
     async def watch(self) -> AsyncIterator[Invalidation]:
         with watchers.track_inprogress():
             # Only a word after a look counts. What was known before it may be of any age, and whoever follows comes back to a replica that
             # has fallen silent again and again: told at once, it would be believed for as long as the database is away.
             self.wake()
-            await self._lookout.next_look()
+            await self._lookout.next_poll()
             if self._lookout.ended:
                 raise watch_ended()
             told = self._sequence
             yield Invalidation(told, self._version(), tuple(self._known.values()), snapshot=True)
             while True:
                 if self._sequence == told:
-                    await self._lookout.next_look()
+                    await self._lookout.next_poll()
                 if self._lookout.ended:
                     raise watch_ended()
                 if self._sequence < told:

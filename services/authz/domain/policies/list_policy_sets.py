@@ -21,6 +21,6 @@ class ListPolicySets:
     async def __call__(self, page_size: int, page_token: str) -> tuple[list[StoredSet], str]:
         """Return a page and where to continue. Raises PAGE_TOKEN_INVALID."""
         size = page_size or _USUAL
-        found = await self.sets.page(page_tokens.decode_place(_QUERY, page_token), size + 1)
+        found = await self.sets.page(page_tokens.decode_cursor(_QUERY, page_token), size + 1)
         more = len(found) > size
         return found[:size], page_tokens.encode(_QUERY, [found[size - 1].number]) if more else ""

@@ -24,7 +24,7 @@ class ListRevocations:
     async def __call__(self, page_size: int, page_token: str) -> tuple[Sequence[Revocation], str]:
         """Return a page and where to continue; empty after the last page. Raises PAGE_TOKEN_INVALID."""
         limit = page_size or DEFAULT_PAGE
-        before = page_tokens.decode_place(_QUERY, page_token)
+        before = page_tokens.decode_cursor(_QUERY, page_token)
         found = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now())
         if len(found) <= limit:
             return found, ""

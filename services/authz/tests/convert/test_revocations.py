@@ -15,7 +15,7 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
 from libs.authz_client.invalidations import InvalidationFollower
-from libs.common.auth.revocations import Descent, RevocationView
+from libs.common.auth.revocations import RevocationView, TokenLineage
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.status import from_rpc_error
@@ -238,7 +238,7 @@ async def test_more_than_fits_into_one_message_is_told_in_several_that_count_tog
     async with asyncio.timeout(10):
         while not view.believed():  # noqa: ASYNC110  (the view tells nobody when it changes)
             await asyncio.sleep(0.01)
-    assert all(view.refuses(Descent(frozenset({f"token:{token_id}"}))) for token_id in revoked)
+    assert all(view.refuses(TokenLineage(frozenset({f"token:{token_id}"}))) for token_id in revoked)
     await follower.stop()
 
 

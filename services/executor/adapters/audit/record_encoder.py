@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
 from services.executor.domain.tool import Effect, Tool
 
@@ -34,8 +34,8 @@ class RecordWriter:
     """Turns records into fragments of an AppendRecordsRequest. Serialised messages that follow one another are one message
     (that is how Protobuf merges), so a batch is its number followed by its fragments, and nothing is built twice."""
 
-    def __init__(self, executor_id: str, scanners: ScannerBook | None = None) -> None:
-        self._executor_id, self._scanners = executor_id, scanners or ScannerBook()
+    def __init__(self, executor_id: str, scanners: TenantScanners | None = None) -> None:
+        self._executor_id, self._scanners = executor_id, scanners or TenantScanners()
         self._callers: dict[tuple[str, str, str], orjson.Fragment] = {}
 
     def fragment(self, record: Record) -> bytes:

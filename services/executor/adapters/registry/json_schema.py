@@ -10,7 +10,7 @@ import jsonschema_rs
 from libs.common.errors import Violation
 from libs.common.json.json_pointer import steps_of
 from libs.common.json.jsonio import parse
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.redaction.declared import Declared
 from services.executor.domain.tool import Contract, Default
 
@@ -62,9 +62,9 @@ def followed(root: dict[str, Any], schema: Any) -> dict[str, Any]:
     return said
 
 
-def resources_of(schema: bytes) -> ResourcePlaces | None:
+def resources_of(schema: bytes) -> ResourcePointers | None:
     """Return what finds the resources that arguments name; None when the schema marks none."""
-    return ResourcePlaces.of(_parsed(schema))
+    return ResourcePointers.of(_parsed(schema))
 
 
 def _parsed(schema: bytes) -> dict[str, Any]:

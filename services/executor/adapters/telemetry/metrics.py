@@ -7,17 +7,17 @@ from typing import NamedTuple
 from prometheus_client import Counter, Histogram
 
 from libs.common.errors import Reason
-from libs.common.telemetry.fast_metrics import Number, Spread, counts, spreads
+from libs.common.telemetry.fast_metrics import FastCounter, FastHistogram, fast_counter, fast_histogram
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
-invocations = counts(
+invocations = fast_counter(
     "toolmesh_tool_invocations_total", "Invocations that ended.", ["tool", "version", "status", "mutation_class"]
 )
-latency = spreads(
+latency = fast_histogram(
     "toolmesh_tool_invocation_latency_seconds",
     "How long invocations took.",
     ["tool", "version", "timeout_class"],
@@ -30,7 +30,7 @@ validation_failures = Counter(
     "toolmesh_tool_schema_validation_failures_total", "Arguments or results that broke their schema.", ["tool", "phase"]
 )
 
-decisions = counts(
+decisions = fast_counter(
     "toolmesh_executor_decisions_total", "Decisions by where they came from: remembered, or asked of authz.", ["source"]
 )
 reservations = Counter(
@@ -64,8 +64,8 @@ class Metrics:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._labels: dict[str, _Labels] = {}
-        self._counters: dict[tuple[_Labels, str], Number] = {}
-        self._histograms: dict[_Labels, Spread] = {}
+        self._counters: dict[tuple[_Labels, str], FastCounter] = {}
+        self._histograms: dict[_Labels, FastHistogram] = {}
 
     def ended(self, invocation: Invocation, seconds: float) -> None:
         """Count an invocation that is over."""

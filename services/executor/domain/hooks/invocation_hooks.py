@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from libs.common.errors import MeshError
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from services.executor.domain.hooks.hooks import NOTHING, Facts, Hooks, Phase, Verdicts
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision
@@ -21,7 +21,7 @@ MAX_ADDED, MAX_ADDED_LENGTH = 4, 300
 class Hooking:
     """Asks the hooks about invocations."""
 
-    def __init__(self, hooks: Hooks, scanners: ScannerBook) -> None:
+    def __init__(self, hooks: Hooks, scanners: TenantScanners) -> None:
         self._hooks, self._scanners = hooks, scanners
         self.active = hooks.active
         """False where no hook is declared; then none of the rest has to be called."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
-from libs.common.runtime.retry import may_pass, say_again
+from libs.common.runtime.retry import is_transient, retry_until
 from services.executor.domain import errors
 from services.executor.domain.audit_records import ending, outcome_record
 from services.executor.domain.idempotency.unknown_outcome import Overtaken
@@ -160,12 +160,12 @@ class Closing:
             self._observer.unforeseen(cause)
             # Not where the key was never held: a database that comes back is not asked once more by everybody whom it could not serve.
             held = invocation.attempts or (claim is not None and self._claims.sure(claim))
-            if held and may_pass(cause):
+            if held and is_transient(cause):
                 self._begun(self._say_again(step))
 
     async def _say_again(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
-            await say_again(step, each=self._audit_wait, within=SETTLE_SECONDS)
+            await retry_until(step, attempt_timeout=self._audit_wait, time_budget=SETTLE_SECONDS)
         except Overtaken:
             # Whoever holds the key by now answers for it.
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from libs.common.auth.authority import Satisfies
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain.hooks.hooks import Hooks
 from services.executor.domain.hooks.invocation_hooks import Hooking
@@ -52,7 +52,7 @@ class Ports:
     observer: Observer
     spans: Spans
     clock: Clock
-    scanners: ScannerBook
+    scanners: TenantScanners
     satisfies: Satisfies
 
 

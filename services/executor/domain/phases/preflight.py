@@ -8,7 +8,7 @@ from libs.common.auth.authority import Satisfies
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.redaction.scanner import Scanner
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.arguments.prepare import call_input, prepare, recheck
@@ -40,7 +40,7 @@ class Opening:
         previews: PreviewTokens,
         hooking: Hooking,
         clock: Clock,
-        scanners: ScannerBook,
+        scanners: TenantScanners,
         satisfies: Satisfies,
         closing: Closing,
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
-from libs.common.runtime.retry import may_pass, say_again
+from libs.common.runtime.retry import is_transient, retry_until
 from services.executor.domain import errors
 from services.executor.domain.deadlines import Limit
 from services.executor.domain.invocation import Invocation
@@ -97,9 +97,9 @@ class Accounts:
                 await step()
         except Exception as cause:
             self._observer.unforeseen(cause)
-            if may_pass(cause) and len(self._settling) < MOST_SETTLING:
+            if is_transient(cause) and len(self._settling) < MOST_SETTLING:
                 # Nobody waits for it any more. What is under way would end with its lease; running time that was not used would be gone for good.
-                self._begun(say_again(step, each=PATIENCE, within=reservation.lease))
+                self._begun(retry_until(step, attempt_timeout=PATIENCE, time_budget=reservation.lease))
 
     def _begun(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(step)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from prometheus_client import Counter, Gauge
 
-from libs.common.runtime.poller import Lookout
+from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.registry.domain.catalog.changes import Change, Horizon, Position
 from services.registry.domain.errors import watch_ended, watch_fell_behind
@@ -34,7 +34,7 @@ class PolledChangeFeed:
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
         self._source, self._trusted = source, TRUSTED_LOOKS * interval
-        self._lookout = Lookout("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
+        self._lookout = Poller("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
         self._horizon = Horizon("", 0, 0)
         # Made anew only when it moves: every answer from memory asks for it.
         self._end = Position("", 0)
@@ -51,7 +51,7 @@ class PolledChangeFeed:
         """Return what follows a position, waiting for the next look if nothing does."""
         if position.sequence >= self._horizon.last:
             with watchers.track_inprogress():
-                await self._lookout.next_look()
+                await self._lookout.next_poll()
         if self._lookout.ended:
             raise watch_ended()
         horizon = self._horizon

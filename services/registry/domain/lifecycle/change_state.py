@@ -22,7 +22,7 @@ from services.registry.domain.errors import (
 from services.registry.domain.lifecycle.lifecycle import Verb, apply, may
 from services.registry.domain.lifecycle.transitions import Order, Transition
 from services.registry.domain.model import Standing, Tool, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Ledger
+from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 Revision = Callable[[VersionHead, Standing, datetime, Ledger], Awaitable[Standing]]
 
@@ -38,7 +38,7 @@ async def change_version(
     order: Order,
     *,
     catalogue: Catalogue,
-    bell: Bell,
+    wakeup: Wakeup,
     clock: Clock,
     revise: Revision = as_it_is,
 ) -> VersionHead:
@@ -55,17 +55,17 @@ async def change_version(
         if verb is Verb.RELEASE and await ledger.revoked(tool):
             raise tool_is_revoked(tool)
         [changed] = await change_all([head], heads, verb, order, ledger, clock, revise)
-    bell.ring()
+    wakeup.notify()
     return changed
 
 
 async def change_tool(
-    reference: str, verb: Verb, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    reference: str, verb: Verb, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
     """Do the verb to a whole tool, or to one version where the name is a version's. Versions that the verb does not
     apply to stay as they are; return those that changed, the highest first."""
     if "/versions/" in reference:
-        return [await change_version(reference, verb, order, catalogue=catalogue, bell=bell, clock=clock)]
+        return [await change_version(reference, verb, order, catalogue=catalogue, wakeup=wakeup, clock=clock)]
     if order.etag:
         raise etag_of_a_tool()
     tool = await catalogue.tool(ToolName.parse(reference))
@@ -83,7 +83,7 @@ async def change_tool(
         if not applicable:
             raise verb_not_applicable(heads[0], verb, effective_state(heads[0], now))
         changed = await change_all(applicable, heads, verb, order, ledger, clock)
-    bell.ring()
+    wakeup.notify()
     return changed
 
 

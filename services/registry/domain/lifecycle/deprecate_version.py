@@ -14,7 +14,7 @@ from services.registry.domain.lifecycle.change_state import change_version
 from services.registry.domain.lifecycle.lifecycle import Verb
 from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Ledger
+from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 WARNING = timedelta(days=90)
 GRACE = timedelta(days=30)
@@ -35,7 +35,7 @@ class Announcement:
 
 
 async def deprecate_version(
-    name: str, announcement: Announcement, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    name: str, announcement: Announcement, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> VersionHead:
     """Announce the end of a version, or revise what was announced. Raises INVALID_REQUEST with everything that is
     wrong about the dates and the successor."""
@@ -61,12 +61,12 @@ async def deprecate_version(
         return replace(standing, deprecation=deprecation)
 
     return await change_version(
-        name, Verb.DEPRECATE, order, catalogue=catalogue, bell=bell, clock=clock, revise=announce
+        name, Verb.DEPRECATE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=announce
     )
 
 
 async def undeprecate_version(
-    name: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    name: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> VersionHead:
     """Take a deprecation back."""
 
@@ -74,7 +74,7 @@ async def undeprecate_version(
         return replace(standing, deprecation=None)
 
     return await change_version(
-        name, Verb.UNDEPRECATE, order, catalogue=catalogue, bell=bell, clock=clock, revise=withdraw
+        name, Verb.UNDEPRECATE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=withdraw
     )
 
 
@@ -116,7 +116,7 @@ def _fault(rule: str, message: str) -> Violation:
     return Violation("successor", rule, message)
 
 
-async def sunset_version(name: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock) -> VersionHead:
+async def sunset_version(name: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock) -> VersionHead:
     """End a deprecated version now. Its grace period begins now, too, and is as long as it was to be."""
 
     async def end(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
@@ -126,4 +126,4 @@ async def sunset_version(name: str, order: Order, *, catalogue: Catalogue, bell:
         grace = announced.remove_time - announced.sunset_time if announced.remove_time else GRACE
         return replace(standing, deprecation=replace(announced, sunset_time=now, remove_time=now + grace))
 
-    return await change_version(name, Verb.SUNSET, order, catalogue=catalogue, bell=bell, clock=clock, revise=end)
+    return await change_version(name, Verb.SUNSET, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=end)

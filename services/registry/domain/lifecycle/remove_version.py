@@ -14,7 +14,7 @@ from services.registry.domain.lifecycle.change_state import as_it_is, change_ver
 from services.registry.domain.lifecycle.lifecycle import Verb, apply
 from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.model import LifecycleState, Standing, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Ledger
+from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 from services.registry.domain.trust.usage import Usage, UsageReader
 
 # A day without a call is what counts as no usage; a version that is still called gets another week.
@@ -38,7 +38,7 @@ async def remove_version(
     force: bool,
     catalogue: Catalogue,
     usage: UsageReader,
-    bell: Bell,
+    wakeup: Wakeup,
     clock: Clock,
 ) -> Removal:
     """Retire the version, or move its removal on while it is called. Without `force` it must have ended, its grace
@@ -50,11 +50,17 @@ async def remove_version(
     calls = 0 if force else await _calls(head, usage, clock.now())
     if calls:
         extended = await change_version(
-            name, Verb.EXTEND, order, catalogue=catalogue, bell=bell, clock=clock, revise=_extended
+            name, Verb.EXTEND, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_extended
         )
         return Removal(extended, removed=False, calls=calls)
     removed = await change_version(
-        name, Verb.REMOVE, order, catalogue=catalogue, bell=bell, clock=clock, revise=as_it_is if force else _once_over
+        name,
+        Verb.REMOVE,
+        order,
+        catalogue=catalogue,
+        wakeup=wakeup,
+        clock=clock,
+        revise=as_it_is if force else _once_over,
     )
     return Removal(removed, removed=True)
 

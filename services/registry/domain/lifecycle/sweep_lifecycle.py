@@ -13,7 +13,7 @@ from services.registry.domain.lifecycle.lifecycle import Verb
 from services.registry.domain.lifecycle.remove_version import Removal, remove_version
 from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.model import Registrar, Standing, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Histories, Ledger
+from services.registry.domain.ports import Catalogue, Histories, Ledger, Wakeup
 from services.registry.domain.trust.usage import UsageReader
 
 BATCH = 100
@@ -33,7 +33,7 @@ class Swept:
 
 
 async def sweep_lifecycle(
-    *, histories: Histories, catalogue: Catalogue, usage: UsageReader, bell: Bell, clock: Clock, force: bool = False
+    *, histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, force: bool = False
 ) -> Swept:
     """End what is past its sunset, and retire what is past its grace period and no longer called; `force` is the policy
     that retires it anyway. Raises SERVICE_UNAVAILABLE when usage is not known: what was found stays for the next sweep."""
@@ -41,27 +41,29 @@ async def sweep_lifecycle(
     order = Order(SWEEPER, reason="the sunset date has passed")
     for name in await histories.past_sunset(clock.now(), BATCH):
         try:
-            await change_version(name, Verb.EXPIRE, order, catalogue=catalogue, bell=bell, clock=clock, revise=_once)
+            await change_version(
+                name, Verb.EXPIRE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_once
+            )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:
                 raise
         else:
             ended.append(name)
-    removals = await _remove(histories, catalogue, usage, bell, clock, force=force)
+    removals = await _remove(histories, catalogue, usage, wakeup, clock, force=force)
     removed = tuple(each.head.name for each in removals if each.removed)
     kept = tuple((each.head.name, each.calls) for each in removals if not each.removed)
     return Swept(tuple(ended), removed, kept)
 
 
 async def _remove(
-    histories: Histories, catalogue: Catalogue, usage: UsageReader, bell: Bell, clock: Clock, *, force: bool
+    histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, *, force: bool
 ) -> list[Removal]:
     order = Order(SWEEPER, reason="the grace period is over")
     done = []
     for name in await histories.past_grace(clock.now(), BATCH):
         try:
             removal = await remove_version(
-                name, order, force=force, catalogue=catalogue, usage=usage, bell=bell, clock=clock
+                name, order, force=force, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:

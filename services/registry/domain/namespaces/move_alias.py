@@ -18,11 +18,11 @@ from services.registry.domain.errors import (
 )
 from services.registry.domain.lifecycle.transitions import MOVE_ALIAS, Order, Transition
 from services.registry.domain.model import Tool, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Ledger
+from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 
 async def move_alias(
-    alias: str, origin: str, target: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    alias: str, origin: str, target: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Tool:
     """Make the alias lead to `target` instead of `origin`, and return the target. Watchers are told of every version of
     both tools, so that none keeps the old way. To move what has moved already changes nothing."""
@@ -40,7 +40,7 @@ async def move_alias(
         if holder != source:
             raise alias_leads_elsewhere(word, holder)
         moved = await _move(word, tools, order, ledger, clock.now())
-    bell.ring()
+    wakeup.notify()
     return moved
 
 

@@ -22,7 +22,7 @@ from services.registry.domain.errors import (
 )
 from services.registry.domain.lifecycle.lifecycle import starting_states
 from services.registry.domain.model import Registrar, Standing, ToolVersion, VersionHead
-from services.registry.domain.ports import Bell, Catalogue, Ledger, SchemaChecker
+from services.registry.domain.ports import Catalogue, Ledger, SchemaChecker, Wakeup
 from services.registry.domain.publishing.examine_candidate import Examined, examine, line_violations, neighbours_of
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
@@ -46,7 +46,7 @@ async def register_tool(
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
-    bell: Bell,
+    wakeup: Wakeup,
     clock: Clock,
     draft: bool = False,
     scan_policy: ScanPolicy = DEFAULT_POLICY,
@@ -64,7 +64,7 @@ async def register_tool(
             raise manifest_invalid(examined.violations)
         added, head = await _add(manifest, registrar, catalogue, clock, schemas, examined, draft=draft)
         if added is not None:
-            bell.ring()
+            wakeup.notify()
             return Registration(added, True, examined.warnings)
     [stored] = await catalogue.with_manifests([head])
     return Registration(stored, False, await catalogue.warnings(head))

@@ -12,7 +12,7 @@ from services.registry.domain.lifecycle.change_state import change_all
 from services.registry.domain.lifecycle.lifecycle import Verb, may
 from services.registry.domain.lifecycle.transitions import Order
 from services.registry.domain.model import Tool, VersionHead
-from services.registry.domain.ports import Bell, Catalogue
+from services.registry.domain.ports import Catalogue, Wakeup
 
 
 def tool_not_revoked(tool: ToolName) -> MeshError:
@@ -20,7 +20,7 @@ def tool_not_revoked(tool: ToolName) -> MeshError:
 
 
 async def revoke_tool(
-    reference: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    reference: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
     """Quarantine every version in one change and mark the tool, so that nothing but a reinstatement brings it back.
     Return the versions that this call took out of use."""
@@ -30,12 +30,12 @@ async def revoke_tool(
         heads = await ledger.heads(tool.name)
         running = [head for head in heads if may(Verb.QUARANTINE, head, clock.now())]
         changed = await change_all(running, heads, Verb.QUARANTINE, order, ledger, clock) if running else []
-    bell.ring()
+    wakeup.notify()
     return changed
 
 
 async def reinstate_tool(
-    reference: str, order: Order, *, catalogue: Catalogue, bell: Bell, clock: Clock
+    reference: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
     """Take the mark away and release every version that the revocation took out of use; return those. What was in quarantine before,
     perhaps because it broke its word, is there still: nobody has looked at that."""
@@ -48,7 +48,7 @@ async def reinstate_tool(
         taken = await ledger.versions_moved(tool.name, Verb.QUARANTINE.value, since)
         held = [head for head in heads if str(head.version) in taken and may(Verb.RELEASE, head, clock.now())]
         changed = await change_all(held, heads, Verb.RELEASE, order, ledger, clock) if held else []
-    bell.ring()
+    wakeup.notify()
     return changed
 
 

@@ -11,7 +11,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 from libs.common.runtime.clock import ManualClock
 from services.registry.domain.catalog.changes import Change, Position
-from services.registry.handlers.response_cache import MAX_ANSWERS, Answers, ForgetfulBell
+from services.registry.handlers.response_cache import MAX_ANSWERS, Answers, CacheClearingWakeup
 
 
 class Feed:
@@ -42,7 +42,7 @@ class Rung:
     def __init__(self) -> None:
         self.times = 0
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.times += 1
 
 
@@ -137,7 +137,7 @@ async def test_an_answer_that_was_being_made_while_this_process_wrote_is_not_kep
 async def test_the_bell_makes_this_process_forget_before_it_tells_the_others(answers: Answers) -> None:
     make, rung = Maker(), Rung()
     await recall(answers, "a", make)
-    ForgetfulBell(rung, answers).ring()
+    CacheClearingWakeup(rung, answers).notify()
     await recall(answers, "a", make)
     assert (make.made, rung.times) == (2, 1)
 

@@ -231,9 +231,9 @@ async def test_a_manifest_says_where_its_version_starts(registry: Replica) -> No
 
 
 async def test_every_change_reaches_a_watcher_of_another_replica(start: Start) -> None:
-    # Nobody looks by itself within this test: only the bell tells.
+    # Nobody looks by itself within this test: only the wakeup tells.
     here, there = await start(poll_seconds=3600), await start(poll_seconds=3600)
-    await there.application.bell.subscribed.wait()
+    await there.application.wakeup.subscribed.wait()
     await register(here, reader())
     view = View()
     watch = view.open(there.stub("executor"))
@@ -355,7 +355,7 @@ async def test_what_was_ended_meanwhile_is_not_marked_again(two: Replica, engine
         histories=Stale(engine),
         catalogue=PostgresCatalogue(engine),
         usage=UnknownUsage(),
-        bell=two.application.bell,
+        wakeup=two.application.wakeup,
         clock=SystemClock(),
     )
     assert swept.ended == ()

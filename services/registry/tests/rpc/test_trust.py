@@ -226,7 +226,7 @@ async def test_a_tool_is_demoted_only_backwards(counted: Any) -> None:
 
 async def test_a_revoked_tool_is_gone_everywhere_until_the_operator_says_otherwise(start: Start, signer: Any) -> None:
     here, there = await start(poll_seconds=3600), await start(poll_seconds=3600)
-    await there.application.bell.subscribed.wait()
+    await there.application.wakeup.subscribed.wait()
     await register(here, reader(), reader(version="2.0.0"))
     await lifecycle(here).DisableTool(lifecycle_pb.DisableToolRequest(name=ONE, reason="off"))
     view = View()

@@ -21,7 +21,7 @@ from toolmesh.executor.v1 import executor_service_pb2 as executor
 from toolmesh.registry.v1 import registry_service_pb2 as registry
 
 from libs.common.rpc.validation.fast_validate import _of_field as of_field
-from libs.common.rpc.validation.fast_validate import surely_valid
+from libs.common.rpc.validation.fast_validate import passes_fast_validation
 
 VALIDATOR = protovalidate.Validator()
 GENERATED = Path(__file__).parents[5] / "gen"
@@ -115,7 +115,7 @@ def fill(message: Any, draw: Any, depth: int = 0) -> Any:
 def test_what_is_surely_valid_is_valid(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))
     message = fill(message_factory.GetMessageClass(kind)(), data.draw)
-    if surely_valid(kind)(message):
+    if passes_fast_validation(kind)(message):
         assert VALIDATOR.collect_violations(message) == []
 
 
@@ -140,7 +140,7 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
                 getattr(message, field.name).extend([value])
             else:
                 setattr(message, field.name, value)
-            if surely_valid(kind)(message):
+            if passes_fast_validation(kind)(message):
                 assert VALIDATOR.collect_violations(message) == [], (field.name, value)
 
 
@@ -182,7 +182,7 @@ def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: 
 
 def surely_holds(field: FieldDescriptor, message: Any) -> bool:
     """Say whether a message is sure as far as one field goes: others may be missing from it."""
-    known: dict[str, Any] = {"surely_valid": surely_valid}
+    known: dict[str, Any] = {"passes_fast_validation": passes_fast_validation}
     return all(eval(condition, known, {"m": message}) for condition in of_field(field, known))  # noqa: S307
 
 
@@ -191,7 +191,7 @@ def test_what_is_named_twice_is_not_sure(scopes: list[str]) -> None:
     message = authz.IssueTokenRequest(
         subject="did:web:a:b", tools=[capability.ToolGrant(tool="*")], scopes=scopes, lifetime=Duration(seconds=1)
     )
-    assert surely_valid(message.DESCRIPTOR)(message) == (VALIDATOR.collect_violations(message) == [])
+    assert passes_fast_validation(message.DESCRIPTOR)(message) == (VALIDATOR.collect_violations(message) == [])
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_what_is_named_twice_is_not_sure(scopes: list[str]) -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_ordinary_calls_are_sure(message: Any) -> None:
-    assert surely_valid(message.DESCRIPTOR)(message)
+    assert passes_fast_validation(message.DESCRIPTOR)(message)
 
 
 def test_rules_that_are_not_known_are_never_sure() -> None:
@@ -238,4 +238,4 @@ def test_rules_that_are_not_known_are_never_sure() -> None:
     kind = descriptor_pool.Default().FindMessageTypeByName("surely.test.Unknown")
     made = message_factory.GetMessageClass(kind)
     assert VALIDATOR.collect_violations(made(text="long")) != []
-    assert not surely_valid(kind)(made(text="long"))
+    assert not passes_fast_validation(kind)(made(text="long"))

@@ -16,7 +16,7 @@ from services.audit.domain.merkle.merkle import CompactRange, leaf_hash
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, Standing, TreeHead
 from services.audit.domain.relay.cloudevent import CloudEvent
 from services.audit.domain.relay.relay import PAGE_SIZE, Relay, Rhythm
-from services.audit.domain.relay.throttle import due_rest
+from services.audit.domain.relay.throttle import rest_seconds
 from services.audit.tests.sample import an_entry
 
 QUICK = Rhythm(poll=0.01, pace=0, stand_by=0.01, first_pause=0.01, longest_pause=0.02, grace=0.2, silence=1000)
@@ -346,7 +346,7 @@ async def test_far_behind_it_rests_only_while_the_log_grows(setup: Setup, grows:
     await until(lambda: len(sink.told) >= 4 * PAGE_SIZE)
     # The first page is the first that is known of the log at all, so only from the second on it can be seen to have grown.
     # It is four and eight seconds behind by then.
-    assert relay.rests[1:3] == ([due_rest(4.0, 4.0), due_rest(4.0, 8.0)] if grows else [0.0, 0.0])
+    assert relay.rests[1:3] == ([rest_seconds(4.0, 4.0), rest_seconds(4.0, 8.0)] if grows else [0.0, 0.0])
 
 
 async def test_a_long_rest_does_not_cost_the_seat(setup: Setup) -> None:

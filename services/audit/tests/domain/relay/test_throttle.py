@@ -5,26 +5,26 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.audit.domain.relay.throttle import REST, due_rest
+from services.audit.domain.relay.throttle import REST, rest_seconds
 
 seconds = st.floats(0, 1e6)
 
 
 @given(seconds)
 def test_close_to_the_end_work_is_a_twentieth_of_the_time(worked: float) -> None:
-    assert due_rest(worked, 0.0) == worked * REST
+    assert rest_seconds(worked, 0.0) == worked * REST
 
 
 @given(seconds, seconds, seconds)
 def test_the_further_behind_the_shorter_the_rest(worked: float, one: float, other: float) -> None:
     near, far = sorted((one, other))
-    assert due_rest(worked, far) <= due_rest(worked, near)
+    assert rest_seconds(worked, far) <= rest_seconds(worked, near)
 
 
 @given(seconds, seconds)
 def test_however_far_behind_half_of_the_time_is_left_to_others(worked: float, behind: float) -> None:
-    assert due_rest(worked, behind) >= worked
+    assert rest_seconds(worked, behind) >= worked
 
 
 def test_three_minutes_behind_it_works_half_of_the_time() -> None:
-    assert due_rest(2.0, 180.0) == 2.0
+    assert rest_seconds(2.0, 180.0) == 2.0

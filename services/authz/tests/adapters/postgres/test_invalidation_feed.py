@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.auth.revocations import Descent, RevocationView
+from libs.common.auth.revocations import RevocationView, TokenLineage
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import ManualClock, SystemClock
 from libs.common.telemetry.log import Log
@@ -71,7 +71,7 @@ class Replica:
         self.version = f"set-{self.source.last}"
 
     def refuses(self, name: str) -> bool:
-        return self.view.refuses(Descent(frozenset({f"token:{name}"})))
+        return self.view.refuses(TokenLineage(frozenset({f"token:{name}"})))
 
 
 @pytest.fixture

@@ -83,13 +83,13 @@ class Launcher:
 
     def _wait(self) -> None:
         now = time.monotonic()
-        due = min((one.next_look for one in self._running.values()), default=float("inf"))
+        due = min((one.next_poll for one in self._running.values()), default=float("inf"))
         for descriptor, _ in self._poll.poll(None if due == float("inf") else max(0.0, due - now) * 1000 + 1):
             if callback := self._callbacks.get(descriptor):
                 callback()
         now = time.monotonic()
         for one in list(self._running.values()):
-            if one.next_look <= now:
+            if one.next_poll <= now:
                 one.look(now)
         self._tell()
 

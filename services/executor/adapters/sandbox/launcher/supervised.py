@@ -52,7 +52,7 @@ class Watched:
         self._failed = self._over = ""
         self._killed = self._inner_gone = False
         self._cpu, self._peak = 0.0, 0
-        self.next_look = time.monotonic() + self._rest(0.0)
+        self.next_poll = time.monotonic() + self._rest(0.0)
         os.set_blocking(self._stderr, False)
         os.set_blocking(self._status, False)
         watch(self._stderr, select.POLLIN, self._hear)
@@ -97,7 +97,7 @@ class Watched:
         elif group.oom_kills() or ("memory" not in group.controllers and self._beyond_memory()):
             # What has lost a part of itself may wait for that part for ever.
             self.kill("memory")
-        self.next_look = now + self._rest(used)
+        self.next_poll = now + self._rest(used)
 
     def facts(self) -> dict[str, Any]:
         """Close everything and return what is known about the end."""

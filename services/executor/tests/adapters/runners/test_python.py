@@ -135,7 +135,7 @@ async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:
     assert (await running.value(MESS, work(do="found")))["token"] != left["token"]
 
 
-# Failures, told apart.
+# ErrorMapping, told apart.
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.redaction.tenant_scanners import ScannerBook
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import ManualClock, SystemClock
 from services.executor.domain import errors
 from services.executor.domain.hooks.answers import HookFailedError
@@ -48,7 +48,7 @@ def hooking(phase: Phase, *answers: Any) -> Hooking:
         Hook(f"h{place}", phase, ("*",), 5.0, Scripted(answer), may_change_input=True)
         for place, answer in enumerate(answers)
     ]
-    return Hooking(Hooks(declared, ManualClock()), ScannerBook())
+    return Hooking(Hooks(declared, ManualClock()), TenantScanners())
 
 
 def invocation(*states: State, **changes: Any) -> Invocation:
@@ -104,7 +104,7 @@ async def test_notes_stay_when_the_time_of_the_call_ends_while_hooks_are_asked()
         Hook("silent", Phase.PRE, ("*",), 5.0, Silent()),
     ]
     with pytest.raises(MeshError) as caught:
-        await Hooking(Hooks(declared, SystemClock()), ScannerBook()).before(made, TOOL)
+        await Hooking(Hooks(declared, SystemClock()), TenantScanners()).before(made, TOOL)
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
     assert [note.split()[1:3] for note in made.hooks] == [["quick", "input"], ["silent", "interrupted"]]
     assert made.arguments == {"text": "hello"}

@@ -10,7 +10,7 @@ from libs.common.auth.constraints import ConstraintChecker
 from libs.common.auth.identity import ArgumentConstraint, Grant, Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from services.executor.domain.model import Event, Status, Verdict
 from services.executor.domain.phases.authorize import refusal_of
 from services.executor.domain.preview.preview_invocation import Preview
@@ -19,7 +19,7 @@ from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 
 SHORT = ArgumentConstraint("core.say", canonical({"properties": {"text": {"maxLength": 3}}}))
-PLACES = ResourcePlaces.of({"properties": {"text": {"x-resource": "word"}}})
+PLACES = ResourcePointers.of({"properties": {"text": {"x-resource": "word"}}})
 
 
 def a_confined_caller(**confinement: Any) -> Any:

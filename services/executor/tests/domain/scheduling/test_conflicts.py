@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.common.json.globs import matches
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from services.executor.domain.scheduling.conflicts import (
     MAX_PATTERNS,
     footprint_of,
@@ -21,7 +21,7 @@ from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 SAFE = Placement(concurrency_safe=True)
-ORDER = ResourcePlaces.of({"properties": {"id": {"x-resource": "order"}, "ids": {"x-resource": "order"}}})
+ORDER = ResourcePointers.of({"properties": {"id": {"x-resource": "order"}, "ids": {"x-resource": "order"}}})
 
 
 def reader(**changes: Any) -> Tool:
@@ -88,7 +88,7 @@ def test_whether_a_tool_is_safe_may_depend_on_its_input(
 
 
 def test_a_schema_that_cannot_be_followed_keeps_nothing_apart() -> None:
-    untold = ResourcePlaces.of({"properties": {"id": {"$ref": "elsewhere#/x"}, "a": {"x-resource": "b"}}})
+    untold = ResourcePointers.of({"properties": {"id": {"$ref": "elsewhere#/x"}, "a": {"x-resource": "b"}}})
     tool = reader(placement=Placement(), closed_world=True, resources=untold)
     assert meet(tool, {"id": 1}, tool, {"id": 2})
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.runtime.clock import ManualClock
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool
@@ -98,7 +98,7 @@ def test_a_tool_that_nobody_counts_needs_no_turn() -> None:
         tool("a", placement={"service": "mail"}),
         tool("a", runner="python"),
         writer("a", "order:*"),
-        tool("a", resources=ResourcePlaces({})),
+        tool("a", resources=ResourcePointers({})),
     ],
     ids=["not safe", "limited", "service", "sandbox", "writes", "reads"],
 )
@@ -170,7 +170,7 @@ async def test_writers_of_one_resource_are_serialised_across_tools() -> None:
 
 async def test_a_writer_that_waits_is_not_overtaken_by_further_readers() -> None:
     yard = Yard()
-    look = tool("look", resources=ResourcePlaces({"properties": {"id": {"x-resource": "order"}}}))
+    look = tool("look", resources=ResourcePointers({"properties": {"id": {"x-resource": "order"}}}))
     await yard.come("reads", look, id=7)
     await yard.come("writes", writer("set", "order:{id}"), id=7)
     await yard.come("reads too", look, id=7)
@@ -237,7 +237,7 @@ async def test_whoever_needs_two_places_is_not_starved_by_those_who_need_one() -
 
 async def test_whoever_gives_up_waiting_leaves_at_once_and_frees_those_behind() -> None:
     yard = Yard()
-    look = tool("look", resources=ResourcePlaces({"properties": {"id": {"x-resource": "order"}}}))
+    look = tool("look", resources=ResourcePointers({"properties": {"id": {"x-resource": "order"}}}))
     await yard.come("reads", look, id=7)
     await yard.come("writes", writer("set", "order:{id}"), id=7)
     await yard.come("reads too", look, id=7)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError
-from libs.common.json.resource_pointers import ResourcePlaces
+from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.runtime.clock import ManualClock
 from services.executor.domain.scheduling.conflicts import in_the_way
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler, Turn
@@ -18,7 +18,7 @@ from services.executor.tests.samples import a_tool
 
 AGING = 1.0
 BOUNDS = Bounds(tool=2, service=2, sandboxes=3, waiting=9, waiting_per_tool=6, aging=AGING)
-_RESOURCES = ResourcePlaces({"properties": {"id": {"x-resource": "order"}}})
+_RESOURCES = ResourcePointers({"properties": {"id": {"x-resource": "order"}}})
 
 
 def _tool(name: str, **changes: object) -> Tool:

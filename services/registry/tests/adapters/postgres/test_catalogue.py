@@ -24,9 +24,9 @@ from services.registry.tests.manifests import reader
 
 
 class Silence:
-    """A bell that nobody hears."""
+    """A wakeup that nobody hears."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Do nothing."""
 
 
@@ -36,7 +36,7 @@ def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
         Registrar("edge", "did:web:acme.example:users:bob"),
         catalogue=PostgresCatalogue(engine, **options),
         schemas=JsonSchemaChecker(),
-        bell=Silence(),
+        wakeup=Silence(),
         clock=SystemClock(),
     )
 

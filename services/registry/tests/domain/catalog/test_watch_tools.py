@@ -192,7 +192,7 @@ async def test_a_watch_outlives_its_bus(start: Start, mortal_bus: str) -> None:
 async def test_the_bus_carries_a_change_to_other_replicas_without_waiting_for_their_next_look(start: Start) -> None:
     first, second = await start(poll_seconds=NEVER), await start(poll_seconds=NEVER)
     for replica in (first, second):
-        await replica.application.bell.subscribed.wait()
+        await replica.application.wakeup.subscribed.wait()
     view = View()
     watch = view.open(second.stub("executor"))
     await view.follow(watch, complete)
