@@ -37,7 +37,7 @@ def up(
     composition: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Start the whole mesh on this machine."""
-    _warn_of_strangers()
+    _warn_of_unknown_variables()
     arguments = [f"--state={state_path(state)}", f"--already={age_seconds(os.getpid()):.3f}"]
     arguments += [f"--composition={composition}"] if composition else []
     if detach:
@@ -48,7 +48,7 @@ def up(
 
 
 def down(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Stop the mesh; fine if none runs."""
+    """Stop the mesh."""
     place = State(state_path(state))
     pid = runner_pid(place)
     if pid is not None and not background.stop(place, pid):
@@ -62,15 +62,15 @@ def down(state: StateOption = None, as_json: JsonOption = False) -> None:
 
 
 def status(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Show what runs where."""
+    """Show the parts and their addresses."""
     from localmesh.view import status as statusview
 
     place = State(state_path(state))
     pid = runner_pid(place)
     document = place.runtime()
     if pid is None or not document:
-        words = f"nothing runs in {place.path}" if pid is None else f"pid {pid} is just starting in {place.path}"
-        _say(as_json, {"running": False, "state": str(place.path)}, words)
+        message = f"nothing runs in {place.path}" if pid is None else f"pid {pid} is just starting in {place.path}"
+        _say(as_json, {"running": False, "state": str(place.path)}, message)
         raise typer.Exit(WRONG_STATE)
     current = asyncio.run(statusview.current(document, place))
     _say(as_json, current, None if as_json else statusview.table(current))
@@ -83,7 +83,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the parts wrote."""
+    """Show the logs of the parts."""
     place = State(state_path(state))
     names = logview.parts(place)
     if part is not None and part not in names:
@@ -124,7 +124,7 @@ def reset(
 
 
 def _clear(folder: Path) -> None:
-    """Deletes what the folder holds, and the folder unless it is a link to another, or where a disk is mounted."""
+    """Deletes the folder's content, and the folder unless it is a symlink or a mount point."""
     for entry in list(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -134,10 +134,10 @@ def _clear(folder: Path) -> None:
         folder.rmdir()
 
 
-def _warn_of_strangers() -> None:
-    from localmesh.unknown_variables import strangers  # may load what the runner must not carry
+def _warn_of_unknown_variables() -> None:
+    from localmesh.unknown_variables import find_unknown_variables  # may load what the runner must not carry
 
-    for name in strangers(os.environ):
+    for name in find_unknown_variables(os.environ):
         typer.echo(f"{name} is not a setting of a local mesh, nor of anything in it; it is ignored", err=True)
 
 
@@ -149,11 +149,11 @@ def _state(path: Path | None) -> State:
         raise typer.Exit(FAILED) from error
 
 
-def _say(as_json: bool, document: dict[str, Any], words: str | None) -> None:
+def _say(as_json: bool, document: dict[str, Any], message: str | None) -> None:
     if as_json:
         typer.echo(json.dumps(document))
-    elif words is not None:
-        typer.echo(words)
+    elif message is not None:
+        typer.echo(message)
 
 
 def _log_line(name: str, line: str, *, as_json: bool, prefixed: bool) -> str:

@@ -1,4 +1,4 @@
-"""The parts of a local mesh, in the order in which they start. They stop in the reverse order."""
+"""The parts of a local mesh in start order; they stop in reverse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT = "localmesh.composition:compose"
 
 @dataclass(frozen=True)
 class Mesh:
-    """Everything that is decided before the first part starts."""
+    """The plan of a mesh, complete before the first part starts."""
 
     state: State
     ports: Mapping[str, int]
@@ -39,7 +39,7 @@ Compose = Callable[[Mesh], Sequence[Part]]
 
 
 def compose(mesh: Mesh) -> Sequence[Part]:
-    """Lists the parts. Those without a common `after` start at the same time: services wait for their peers themselves."""
+    """Lists the parts. Parts with the same `after` start together; services wait for their peers themselves."""
     return [
         # First, because every service but the gateway migrates its schema before it is ready.
         postgres_part(postgres_plan(mesh)),
@@ -75,14 +75,14 @@ def compose(mesh: Mesh) -> Sequence[Part]:
 
 
 def load(name: str) -> Compose:
-    """Returns the composition called `module:function`. Tests name their own to run other programs under the same runner."""
+    """Loads the composition `module:function`. Tests name their own."""
     module, _, function = name.partition(":")
     found: Compose = getattr(importlib.import_module(module), function)
     return found
 
 
 def postgres_plan(mesh: Mesh) -> PostgresPlan:
-    """Returns where and as whom PostgreSQL runs in this mesh."""
+    """Returns the folder and user of PostgreSQL."""
     return PostgresPlan(
         programs=wheels.postgres_programs(),
         folder=choose_folder(mesh.state.path, mesh.postgres_user),
@@ -121,7 +121,7 @@ def _audit(mesh: Mesh) -> dict[str, str]:
 
 
 def _sandboxes(mesh: Mesh) -> dict[str, str]:
-    """What tools in sandboxes are made of. A mesh of one person has a volume of its own unless they name others."""
+    """Settings of sandboxed tools. A local mesh has one volume unless others are named."""
     settings = mesh.settings
     if not (volumes := settings.volumes):
         reports = mesh.state.path / "volumes" / "reports"

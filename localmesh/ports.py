@@ -1,4 +1,4 @@
-"""Which port each part listens on: the usual one, or the next free one where that is taken."""
+"""Assigns a port to each part: the default one, or the next free one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,9 @@ USUAL_PORTS: Mapping[str, int] = {
 
 
 class PortClaims:
-    """The ports of one mesh. While it lives, no other mesh on this machine takes one of them, listening or not.
+    """The ports of one mesh. While it lives, no other mesh on this machine claims one of them.
 
-    A port is claimed by binding an abstract Unix socket of its name: such names have the same scope as TCP ports (the
-    network namespace), know no owner, leave no file, and end with the process. So two meshes that start at the same
-    moment part ways before either of their children listens.
+    A port is claimed by binding an abstract Unix socket of its name: such names have the same scope as TCP ports (the network namespace), no owner and no file, and end with the process.
     """
 
     def __init__(self) -> None:

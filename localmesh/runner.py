@@ -20,24 +20,24 @@ from localmesh.exit_codes import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
 from localmesh.parts.cluster import choose_user
 from localmesh.ports import PortClaims, claim_ports
 from localmesh.process.child import succeeds_in_fork
-from localmesh.process.orphans import clear_leftovers, remember_children
+from localmesh.process.orphans import remember_children, wait_for_orphans
 from localmesh.process.part import PartError
 from localmesh.process.supervisor import Supervisor
 from localmesh.settings import SettingError, Settings, settings_from, state_path
 from localmesh.state.files import rotate, write_json
-from localmesh.state.log_rotation import keep_short
+from localmesh.state.log_rotation import rotate_logs
 from localmesh.state.pki import Pki
-from localmesh.state.runtime import measured, mesh_facts, runtime_document
+from localmesh.state.runtime import runtime_document, static_runtime_fields, with_memory
 from localmesh.state.secrets import read_secrets
 from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
-from localmesh.view.banner import greeting, mint_token
-from localmesh.view.progress import Event, Report, report_to_file, report_to_pipe, report_to_terminal, unfailing
+from localmesh.view.banner import mint_token, render_banner
+from localmesh.view.progress import Event, Report, report_to_file, report_to_pipe, report_to_terminal, without_raising
 from localmesh.wheels import ProgramError
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the command line asked the runner to do."""
+class RunnerOptions:
+    """The options of one run, from the command line."""
 
     state: Path
     composition: str
@@ -46,10 +46,10 @@ class Order:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a mesh until it is told to stop, and returns the exit code."""
+    """Runs a mesh until SIGINT or SIGTERM and returns the exit code."""
     options = _parser().parse_args(arguments)
-    order = Order(state_path(options.state), options.composition, time.monotonic() - options.already)
-    report = unfailing(_report(options.events, as_json=options.json))
+    order = RunnerOptions(state_path(options.state), options.composition, time.monotonic() - options.already)
+    report = without_raising(_report(options.events, as_json=options.json))
     if sys.platform != "linux":
         report(Event("refused", text="the local mesh needs Linux: it leans on namespaces, pidfds and death signals"))
         return FAILED
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-async def _run(order: Order, settings: Settings, report: Report) -> int:
+async def _run(order: RunnerOptions, settings: Settings, report: Report) -> int:
     state = open_state(order.state)
     lock = take_lock(state)
     if lock is None:
@@ -75,7 +75,7 @@ async def _run(order: Order, settings: Settings, report: Report) -> int:
     state.runtime_file.unlink(missing_ok=True)  # of a runner that was killed
     claims = PortClaims()
     try:
-        await _await_leftovers(state, report)
+        await _await_orphans(state, report)
         claims = claim_ports(state)
         _make_identities(state)
         mesh = Mesh(state, claims.numbers, read_secrets(state), Pki(state.pki), settings, choose_user())
@@ -89,11 +89,13 @@ async def _run(order: Order, settings: Settings, report: Report) -> int:
 class MeshRun:
     """One run of one mesh, from the first part's start to the last part's end."""
 
-    def __init__(self, order: Order, mesh: Mesh, report: Report) -> None:
+    def __init__(self, order: RunnerOptions, mesh: Mesh, report: Report) -> None:
         self._order = order
         self._state = mesh.state
         self._report = report
-        self._facts = mesh_facts(mesh, order.composition, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        self._facts = static_runtime_fields(
+            mesh, order.composition, datetime.now(UTC).isoformat(timespec="milliseconds")
+        )
         self._ready_seconds: float | None = None
         self._stop = asyncio.Event()
         self._killed = False
@@ -104,14 +106,14 @@ class MeshRun:
         self._supervisor = Supervisor(parts, self._state.log_file, report, self._write_down)
 
     async def until_stopped(self) -> int:
-        """Returns the exit code once nothing runs any more."""
+        """Returns the exit code after every part has ended."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
         self._write_down()
-        working = asyncio.create_task(self._start_and_greet())
+        working = asyncio.create_task(self._start_and_show_banner())
         stopping = asyncio.create_task(self._stop.wait())
-        tidying = asyncio.create_task(keep_short(self._logs))
+        tidying = asyncio.create_task(rotate_logs(self._logs))
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         failure = working.exception() if working.done() else None
         if failure is None:
@@ -124,13 +126,13 @@ class MeshRun:
             raise failure
         return KILLED if self._killed else _code_of(failure)
 
-    async def _start_and_greet(self) -> None:
+    async def _start_and_show_banner(self) -> None:
         await self._supervisor.start()
         self._ready_seconds = round(time.monotonic() - self._order.began, 3)
         self._write_down()
         token, reason = await mint_token(self._state)
-        document = measured(self._document())
-        text = greeting(document, token, reason)
+        document = with_memory(self._document())
+        text = render_banner(document, token, reason)
         self._report(Event("up", text=text, document={**document, "token": token}))
 
     def _on_signal(self) -> None:
@@ -167,8 +169,8 @@ def _make_identities(state: State) -> None:
         raise StateError(f"the keys and certificates could not be written to {state.path}")
 
 
-async def _await_leftovers(state: State, report: Report) -> None:
-    names = await clear_leftovers(state.children_file, seconds=15)
+async def _await_orphans(state: State, report: Report) -> None:
+    names = await wait_for_orphans(state.children_file, seconds=15)
     if names:
         report(Event("note", text=f"waited for what a killed runner had left: {', '.join(names)}"))
 
@@ -180,7 +182,7 @@ def _occupied(state: State) -> str:
 
 def _report(events: int | None, *, as_json: bool) -> Report:
     if events is not None:
-        return _report_in_background(report_to_file(sys.stdout), unfailing(report_to_pipe(events)))
+        return _report_in_background(report_to_file(sys.stdout), without_raising(report_to_pipe(events)))
     if as_json:
         return _report_as_json(report_to_terminal(sys.stderr))
     return report_to_terminal(sys.stdout)
@@ -189,7 +191,7 @@ def _report(events: int | None, *, as_json: bool) -> Report:
 def _report_in_background(log: Report, waiting: Report) -> Report:
     def report(event: Event) -> None:
         waiting(event)
-        # The greeting holds a token, which must not lie about in a log.
+        # The banner holds a token, which must not be logged.
         log(event if event.kind != "up" else Event("note", text="the mesh is ready"))
 
     return report

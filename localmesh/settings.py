@@ -1,4 +1,4 @@
-"""What a person may change about a local mesh, read once from the environment."""
+"""Settings of the local mesh, read once from the environment."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Settings:
 
 
 class SettingError(ValueError):
-    """A variable has a value that cannot be meant; says which."""
+    """A variable has an invalid value."""
 
 
 def _collector(text: str) -> str:
-    """Read where spans go. The edge needs the port, too."""
+    """Parses the OTLP endpoint. Envoy needs the port, too."""
     try:
         complete = urlsplit(http_url(text)).port is not None
     except ValueError:
@@ -63,7 +63,7 @@ def _collector(text: str) -> str:
 
 
 def _place(text: str) -> str:
-    """Read a path from where the person is; the parts are somewhere else."""
+    """Resolves a path against the caller's folder; parts run in another one."""
     return str(Path(text.strip()).expanduser().absolute())
 
 
@@ -103,8 +103,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Reads the settings; raises SettingError with the name of a variable whose value is none. What only a service can tell, such as what
-    is in a file, it tells itself."""
+    """Reads the settings; raises SettingError with the variable's name. Services validate file contents themselves."""
     chosen: dict[str, Any] = {}
     for name, (field, read) in VARIABLES.items():
         if not environment.get(name):
@@ -124,6 +123,5 @@ def state_path(chosen: Path | None = None) -> Path:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Returns the environment without what means something else to a part of the mesh: TOOLMESH_ variables, because services refuse those
-    they do not know, and PostgreSQL's, because they say how a person reaches a database of their own (PGSSLMODE, PGOPTIONS)."""
+    """Returns the environment without TOOLMESH_ variables, which services refuse if unknown, and without libpq's (PGSSLMODE, PGOPTIONS), which describe another database."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("TOOLMESH_", "PG"))}

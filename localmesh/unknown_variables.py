@@ -1,4 +1,4 @@
-"""Variables that look as if they were meant for the mesh and mean nothing to anybody: most often a name that was mistyped."""
+"""Finds TOOLMESH_ variables that no process reads, most often mistyped names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SERVICE_LINK = re.compile(
 )
 
 
-def strangers(names: Iterable[str]) -> list[str]:
-    """Returns those of the variables that neither the local mesh nor its services, its client or Kubernetes know, in order."""
+def find_unknown_variables(names: Iterable[str]) -> list[str]:
+    """Returns the variables that the local mesh, its services, its client and Kubernetes do not know, sorted."""
     left = {name for name in names if name.startswith("TOOLMESH_")} - VARIABLES.keys()
     left = {name for name in left if not _SERVICE_LINK.fullmatch(name)}
     # The services' own names cost their settings' code, which a start without such a variable need not load.

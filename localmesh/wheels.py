@@ -1,4 +1,4 @@
-"""Where the installed wheels keep the programs we run. None of their Python code takes part in running them."""
+"""Finds the programs inside the installed wheels. Their Python code is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles what the services import, as they are run (see LEAN in localmesh/parts/service.py): importing is compiling."""
+"""Precompiles the modules of every service with the flags they run with (LEAN in localmesh/parts/service.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LATER = ("sqlalchemy.dialects.postgresql.psycopg", "redis.asyncio", "alembic.co
 
 
 def main() -> None:
-    """Import every service in a process that keeps what it compiles, whatever this one's environment says."""
+    """Import every service in a process that writes bytecode."""
     modules = [*_LATER, *(f"services.{name}.{module}" for name in SERVICES for module in ("wiring", "__main__"))]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     imports = "; ".join(f"import {module}" for module in modules)

@@ -1,4 +1,4 @@
-"""Fetch gVisor's program from the distribution's own packages, which its package manager downloads and verifies. Needs no root.
+"""Fetch runsc from the distribution's packages, which its package manager downloads and verifies. Needs no root.
 
 `python tools/fetch_gvisor.py FOLDER` leaves FOLDER/runsc. Works where packages are Debian's; says so where it does not. Standard library
 only, so that it runs before anything is installed.
@@ -24,11 +24,11 @@ _MOST_BYTES = 512 << 20
 
 
 class CannotFetchError(Exception):
-    """Says in a sentence why, and what to do instead."""
+    """The program cannot be fetched; the message says why and what to do instead."""
 
 
 def fetch(folder: Path) -> Path:
-    """Fetch the program into a folder and return where it is. What was there is replaced at once or not at all."""
+    """Fetch the program into a folder and return where it is. Replaces an existing one atomically."""
     folder = folder.absolute()
     with tempfile.TemporaryDirectory(prefix="toolmesh-fetch-") as place:
         program = program_in(_downloaded(Path(place)))

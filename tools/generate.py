@@ -1,4 +1,4 @@
-"""Write everything that is derived from the contract: stubs and the error table under gen/, and docs/errors.md.
+"""Generate what is derived from the contract: stubs and the error table under gen/, and docs/errors.md.
 
 `--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
 """
@@ -41,7 +41,7 @@ def _protoc(arguments: list[str]) -> None:
 
 
 def write() -> None:
-    """Replace the committed output, file by file and only where it differs: whoever imports it meanwhile finds it whole."""
+    """Replace the committed output atomically, file by file, where it differs."""
     gen = ROOT / "gen"
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)
@@ -62,7 +62,7 @@ def _replace(source: Path, target: Path) -> None:
 
 
 def stale(root: Path = ROOT) -> list[str]:
-    """Name every committed file that differs from what the contract yields now."""
+    """Return every committed file that differs from the generated one."""
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)
         stubs(fresh)

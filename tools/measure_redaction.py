@@ -1,4 +1,4 @@
-"""How well it finds: precision and recall on labelled texts, for each kind and together.
+"""Measures the precision and recall of redaction on labelled texts.
 
 `python -m tools.measure_redaction labelled.ndjson` prints the table of docs/redaction.md. A line of the file is
 `{"text": ...}` or `{"json": ...}` with `"expect": [[kind, what must go], ...]`.
@@ -21,7 +21,7 @@ TOGETHER = "together"
 
 @dataclass
 class Score:
-    """What was found of one kind, what was not, and what was taken for it."""
+    """True positives, misses and false positives of one kind."""
 
     found: int = 0
     missed: int = 0
@@ -29,18 +29,18 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """How much of what was removed had to be."""
+        """The share of removals that were right."""
         return self.found / (self.found + self.mistaken) if self.found + self.mistaken else 1.0
 
     @property
     def recall(self) -> float:
-        """How much of what had to be removed was."""
+        """The share of sensitive items that were removed."""
         return self.found / (self.found + self.missed) if self.found + self.missed else 1.0
 
 
 @dataclass
 class Measured:
-    """The scores, and the texts that were got wrong."""
+    """The scores and the misjudged texts."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     wrong: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -60,7 +60,7 @@ def labelled(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def measure(snippets: Iterable[dict[str, Any]], scanner: Scanner) -> Measured:
-    """Return how well the scanner does. Something is found if it is gone from the copy under its own kind, whole."""
+    """Score the scanner. An item counts as found if it is fully removed under its own kind."""
     measured = Measured()
     for snippet in snippets:
         measured.snippets += 1
@@ -94,7 +94,7 @@ def table(measured: Measured) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the table, and with `--wrong` what was got wrong."""
+    """Print the table, and with `--wrong` the misjudged texts."""
     measured = measure(labelled(Path(arguments[0])), Scanner())
     sys.stdout.write(f"{measured.snippets} snippets\n\n{table(measured)}\n")
     if "--wrong" in arguments:

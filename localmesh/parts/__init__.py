@@ -1,1 +1,1 @@
-"""How each kind of part is configured, started, probed and stopped."""
+"""How each kind of part is configured, started, with_readiness and stopped."""

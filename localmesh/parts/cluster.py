@@ -1,4 +1,4 @@
-"""The files of a PostgreSQL cluster: where they lie, who owns them, and how they come to be."""
+"""The files of a PostgreSQL cluster: their folder, owner and creation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INITDB_OPTIONS = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no
 
 @dataclass(frozen=True)
 class PostgresPlan:
-    """Where and as whom a PostgreSQL server runs."""
+    """The folder and the user of a PostgreSQL server."""
 
     programs: Path
     folder: Path
@@ -36,21 +36,21 @@ class PostgresPlan:
 
 
 def choose_user() -> RunAs:
-    """Decides as whom the server runs: it refuses to be root."""
+    """Chooses the server's user: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return RunAs.OURSELVES
     return RunAs.NAMESPACED_NOBODY if user_namespaces_work() else RunAs.NOBODY
 
 
 def choose_folder(state: Path, run_as: RunAs) -> Path:
-    """Returns the folder for the cluster: inside the state, or where nobody may go if that is who runs it."""
+    """Returns the cluster's folder: inside the state folder, or one that the user `nobody` can reach."""
     if run_as is not RunAs.NOBODY:
         return state / "postgres"
     return Path("/var/tmp") / f"toolmesh-{hashlib.sha256(str(state).encode()).hexdigest()[:16]}"  # noqa: S108  (ownership is checked before use)
 
 
 async def ensure_cluster(plan: PostgresPlan) -> None:
-    """Makes the cluster if there is none: beside its place, then moved there whole, so that half a one never counts."""
+    """Creates the cluster if there is none: in a temporary folder, then renamed, so that a partial one is never used."""
     if plan.cluster.exists():
         return
     _ensure_folder(plan)
@@ -70,7 +70,7 @@ async def ensure_cluster(plan: PostgresPlan) -> None:
 async def clear_stale_lock(plan: PostgresPlan) -> None:
     """Removes the lock file of a server that was killed, after waiting for one that is still ending.
 
-    Postgres believes the file if any process of our user has the number in it, which some time later anything may have.
+    PostgreSQL trusts the file if any process of our user has its pid, and pids are reused.
     """
     lock = plan.cluster / "postmaster.pid"
     with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
@@ -86,7 +86,7 @@ def write_owned(plan: PostgresPlan, path: Path, text: str) -> None:
 
 
 def require_success(step: str, finished: Finished) -> None:
-    """Raises PartError with the end of what the program said, unless it succeeded."""
+    """Raises PartError with the end of the program's output unless it succeeded."""
     if finished.code != 0:
         raise PartError("postgres", f"{step} failed: {finished.output.strip()[-600:]}")
 

@@ -1,4 +1,4 @@
-"""Envoy, the edge of the mesh, with the configuration that Kubernetes uses too."""
+"""Runs Envoy with the same configuration template as a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ACTIVE = re.compile(rb"http\.ingress\.downstream_rq_active: (\d+)")
 
 @dataclass(frozen=True)
 class EnvoyPlan:
-    """What the edge is made of."""
+    """The inputs of Envoy's configuration."""
 
     program: Path
     folder: Path
@@ -72,7 +72,7 @@ def envoy_part(plan: EnvoyPlan, after: tuple[str, ...]) -> Part:
 
 
 def render(plan: EnvoyPlan) -> str:
-    """Fills the template in for one machine. Raises KeyError for a placeholder nobody knows."""
+    """Renders the template for one machine. Raises KeyError for an unknown placeholder."""
     edge = plan.pki.of("edge")
     settings = plan.settings
     values: dict[str, object] = {

@@ -42,7 +42,7 @@ host all {owner} {address}/32 scram-sha-256
 
 
 def postgres_part(plan: PostgresPlan) -> Part:
-    """Returns the part. Its first `prepare` makes the cluster, its first readiness the roles and schemas."""
+    """Returns the part. Its first `prepare` creates the cluster, its first readiness the roles and schemas."""
 
     async def prepare() -> None:
         await ensure_cluster(plan)
@@ -69,7 +69,7 @@ def postgres_part(plan: PostgresPlan) -> Part:
 
 
 def database_url(role: str, password: str, port: int) -> str:
-    """Returns the address under which one role reaches the database."""
+    """Returns the database URL of one role."""
     return f"postgresql://{role}:{password}@{LOOPBACK}:{port}/{DATABASE}"
 
 

@@ -22,7 +22,7 @@ LEAN = ("-OO", "-X", f"pycache_prefix={ROOT / '.cache' / 'bytecode'}")
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """What one service needs beyond what every service needs."""
+    """The settings of one service beyond the common ones."""
 
     name: str
     after: tuple[str, ...]
@@ -30,7 +30,7 @@ class ServicePlan:
 
 
 def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> Part:
-    """Returns the part. It is ready when its operations port says so, which the service does once its peers answer."""
+    """Returns the part. It is ready when its operator's port reports ready."""
     ops = ports[f"{plan.name}-ops"]
     environment = {
         **inherited_environment(),

@@ -44,5 +44,5 @@ def valkey_part(server: Path, folder: Path, port: int, password: str) -> Part:
 
 
 def valkey_url(password: str, port: int) -> str:
-    """Returns the address under which services reach the server."""
+    """Returns the server's URL for services."""
     return f"redis://:{password}@{LOOPBACK}:{port}/0"

@@ -1,4 +1,4 @@
-"""Starting a runner that outlives the command, and stopping it again."""
+"""Starts a detached runner and stops it again."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ def run(state: State, arguments: Sequence[str], *, as_json: bool) -> int:
 
 
 def stop(state: State, pid: int) -> bool:
-    """Asks the runner to stop and waits until its lock is free and it has ended. One that does not obey in time is killed, and its parts
-    with it."""
+    """Asks the runner to stop and waits until its lock is free and it has ended. A runner that does not end in time is killed with its parts."""
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
         try:
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Starting child processes that cannot outlive the runner, and waiting for their end without threads.
+"""Starts child processes that cannot outlive the runner, and waits for them without threads.
 
 The runner has one thread, for two reasons. The kernel sends the death signal when the *thread* that started a child
 ends, so children must come from a thread that lives as long as the runner. And code between fork and exec is safe only
@@ -28,7 +28,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class RunAs(enum.Enum):
-    """Under which user a child runs."""
+    """The user of a child process."""
 
     OURSELVES = "ourselves"
     # Root outside, nobody inside: may use root's files, and still is not root to a program that refuses to run as root.
@@ -38,7 +38,7 @@ class RunAs(enum.Enum):
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that decides how a child process begins."""
+    """The command, folder, environment and user of a child process."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -49,7 +49,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a short-lived child ended."""
+    """The exit code and output of a short-lived child."""
 
     code: int
     output: str = field(repr=False)
@@ -86,7 +86,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kills the process and whatever it started in its own session."""
+        """Kills the process and its session."""
         if self.is_running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -136,7 +136,7 @@ async def run_to_end(launch: Launch, *, stdin: str = "", seconds: float = 60.0) 
 
 
 def succeeds_in_fork(work: Callable[[], None]) -> bool:
-    """Does the work in a copy of this process, which takes what it changed and imported with it; True unless it raised."""
+    """Runs the work in a forked copy of this process; True unless it raised."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -163,7 +163,7 @@ def user_namespaces_work() -> bool:
 
 
 def describe_exit(code: int) -> str:
-    """Says how a process ended, as a person would: the signal's name, or the exit code."""
+    """Describes how a process ended: the signal's name, or the exit code."""
     if code < 0:
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name

@@ -1,4 +1,4 @@
-"""How much memory processes hold, with their children."""
+"""Measures the memory of processes and their children."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Children = Mapping[int, list[int]]
 
 @dataclass(frozen=True)
 class Memory:
-    """An amount, and what it means: `pss` counts a shared page once in all, `rss` once for each process that maps it."""
+    """An amount and its kind: `pss` counts a shared page once in all, `rss` once for each process that maps it."""
 
     bytes: int
     kind: Literal["rss", "pss"]
 
 
 def all_children() -> Children:
-    """Returns who is whose child on this machine at this moment."""
+    """Returns the children of every process on this machine."""
     children: dict[int, list[int]] = defaultdict(list)
     for pid, parent in _parents():
         children[parent].append(pid)
@@ -36,7 +36,7 @@ def resident(pids: Iterable[int]) -> Memory:
 
 
 def proportional(pids: Iterable[int]) -> Memory:
-    """Returns the memory of processes that share much; their resident memory if that is all we may see."""
+    """Returns the memory of processes that share much; their resident memory where the kernel denies more."""
     members = list(pids)
     amounts = [_pss(pid) for pid in members]
     known = [amount for amount in amounts if amount is not None]
@@ -65,7 +65,7 @@ def _rss(pid: int) -> int:
 
 
 def _pss(pid: int) -> int | None:
-    """Return the proportional memory of a process: none for one that has just ended, None for one we may not look into."""
+    """Return the proportional memory of a process: 0 for one that has just ended, None for one that may not be read."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,4 +1,4 @@
-"""Children of a runner that was killed: they were told to end, and the next runner waits for that before it begins."""
+"""Waits for the children of a killed runner to end before the next runner starts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ POLL_SECONDS = 0.02
 
 
 def remember_children(path: Path, pids: Mapping[str, int]) -> None:
-    """Writes down who runs now, each with the time of its birth, because process numbers are used again."""
-    write_json(path, {name: [pid, birth(pid)] for name, pid in pids.items()})
+    """Stores the pid and start time of each child; pids alone are reused."""
+    write_json(path, {name: [pid, start_ticks(pid)] for name, pid in pids.items()})
 
 
-async def clear_leftovers(path: Path, seconds: float) -> list[str]:
-    """Returns the names of children that had outlived their runner, once all of them are gone."""
+async def wait_for_orphans(path: Path, seconds: float) -> list[str]:
+    """Waits until all orphans have ended and returns their names."""
     recorded = read_json(path)
-    alive = {name: pid for name, (pid, born) in recorded.items() if born is not None and birth(pid) == born}
+    alive = {name: pid for name, (pid, born) in recorded.items() if born is not None and start_ticks(pid) == born}
     if not await wait_until_gone(alive.values(), seconds):
         for pid in alive.values():
             with contextlib.suppress(ProcessLookupError):
@@ -43,20 +43,20 @@ async def wait_until_gone(pids: Iterable[int], seconds: float) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """True unless the process has ended; one that only waits to be reaped has."""
+    """True unless the process has ended; a zombie has ended."""
     fields = _stat_fields(pid)
     return bool(fields) and fields[0] not in ("Z", "X")
 
 
-def birth(pid: int) -> int | None:
-    """Returns when the process began, in clock ticks since the machine did; None if there is no such process."""
+def start_ticks(pid: int) -> int | None:
+    """Returns the process's start time in clock ticks since boot; None if there is no such process."""
     fields = _stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
 def age_seconds(pid: int) -> float:
     """Returns how long the process has existed."""
-    born = birth(pid)
+    born = start_ticks(pid)
     return 0.0 if born is None else _seconds_since_boot() - born / os.sysconf("SC_CLK_TCK")
 
 

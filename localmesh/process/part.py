@@ -1,4 +1,4 @@
-"""What the supervisor knows about anything it keeps running."""
+"""The description of a supervised process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localmesh.process.child import Launch
 
 
 class PartError(Exception):
-    """A part could not be brought up. Carries its name and the reason, in words for a person, and whether it is what the part was told."""
+    """A part could not be started. Carries its name, the reason, and whether its configuration is the cause."""
 
     def __init__(self, part: str, reason: str, *, misled: bool = False) -> None:
         super().__init__(f"{part}: {reason}")
@@ -19,8 +19,8 @@ class PartError(Exception):
         self.misled = misled
 
 
-async def nothing_to_do() -> None:
-    """The step of a part that needs none."""
+async def no_op() -> None:
+    """A step that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Part:
     ops: str | None = None
     after: tuple[str, ...] = ()
     """The parts that must be ready before this one is started for the first time."""
-    prepare: Callable[[], Awaitable[None]] = nothing_to_do
+    prepare: Callable[[], Awaitable[None]] = no_op
     """Runs before every start, also after a crash."""
-    provision: Callable[[], Awaitable[None]] = nothing_to_do
+    provision: Callable[[], Awaitable[None]] = no_op
     """Runs once in a mesh's life, when the part is first ready and before others are told so."""
-    quiesce: Callable[[], Awaitable[None]] = nothing_to_do
+    quiesce: Callable[[], Awaitable[None]] = no_op
     """Runs before the stop signal."""
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 5.0

@@ -1,4 +1,4 @@
-"""Asking a part whether it is ready, over the protocol it speaks."""
+"""Readiness probes over HTTP and the Redis protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def http_answers(port: int, path: str) -> bool:
 
 
 async def http_request(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """Returns the status and the body as it was sent, perhaps in chunks. Raises OSError where nobody answers."""
+    """Returns the status and the body as it was sent, perhaps in chunks. Raises OSError without an answer."""
     request = f"{method} {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with _conversation(port) as (reader, writer):
         writer.write(request.encode())

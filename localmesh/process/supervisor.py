@@ -1,4 +1,4 @@
-"""Brings parts up in order, keeps them up, and takes them down in reverse order."""
+"""Starts parts in order, restarts them when they end, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TELL_AGAIN_SECONDS = 1.0
 
 @dataclass
 class Member:
-    """A part and what has become of it."""
+    """A part with its process and state."""
 
     part: Part
     child: Child | None = None
@@ -59,7 +59,7 @@ class Supervisor:
         self._again: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Returns when every part is ready. Raises PartError as soon as one cannot be brought up."""
+        """Returns when every part is ready. Raises PartError as soon as one fails to start."""
         self._failure = asyncio.get_running_loop().create_future()
         self._keepers = [asyncio.create_task(self._keep(member)) for member in self.members.values()]
         everything = asyncio.create_task(self._all_up())
@@ -167,7 +167,7 @@ class Supervisor:
         self._tell()
 
     def _tell(self) -> None:
-        """Has it written down what runs. A disk that is full is tried again: a part that died must come back all the same."""
+        """Stores what runs. A failure (a full disk) is retried later and never stops a restart."""
         told_before = self._again is None
         self._tell_no_more()
         try:

@@ -1,4 +1,4 @@
-"""The mesh's certificate authority and the certificates it issues, made anew at every start."""
+"""The mesh's certificate authority and the certificates it issues, created at every start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EARLIER = timedelta(days=1)
 def issue_certificates(folder: Path, names: Sequence[str] = IDENTITIES, now: datetime | None = None) -> Pki:
     """Writes a new authority's certificate and one certificate and key for each name.
 
-    The authority's key is never written: once this returns, nobody can issue another identity of this mesh.
+    The authority's key is never written: after this call no further identity can be issued.
     """
     pki = Pki(folder)
     start = (now or datetime.now(UTC)) - EARLIER

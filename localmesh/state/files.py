@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old content or the new one, never half of it."""
+"""Writes files atomically, and rotates logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the object in the file; empty when there is no file, or none that can be read as one."""
+    """Returns the JSON object in the file; empty when it is missing or malformed."""
     try:
         document = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -47,8 +47,7 @@ def rotate(path: Path) -> None:
 
 
 def rotate_in_use(path: Path) -> None:
-    """Does the same to a log that somebody goes on writing to: a writer keeps the file it has opened, so what is in it is copied and cut off.
-    A line that is written between the two is lost."""
+    """Rotates a log that stays open: copies its content, then truncates it. A line written between the two is lost."""
     if size_of(path) > ROTATE_BYTES:
         # First, because the disk may have no room for three.
         _aside(path).unlink(missing_ok=True)
@@ -63,12 +62,12 @@ def _aside(path: Path) -> Path:
 
 
 def size_of(path: Path) -> int:
-    """Returns how much is in a file; nothing where there is none."""
+    """Returns the file's size; 0 if it is missing."""
     return path.stat().st_size if path.exists() else 0
 
 
 def last_lines(path: Path, count: int, *, begin: int = 0) -> list[str]:
-    """Returns the last lines of a log without reading all of it; none from before the place where to begin."""
+    """Returns the last lines of a log without reading all of it; none from before `start`."""
     text = b""
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Making the secrets of a mesh. Apart from reading them, because only this needs the weight of a cryptography library."""
+"""Creates the secrets of a mesh. Separate from reading them, which needs no cryptography library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from localmesh.state.state import State
 
 
 def ensure_secrets(state: State) -> None:
-    """Makes those secrets of a state folder that do not exist yet."""
+    """Creates the missing secrets of a state folder."""
     files = SecretFiles(state.secrets)
     for role in LOGINS:
         _ensure(files.database(role), _password)

@@ -1,4 +1,4 @@
-"""Keeping the logs of a mesh that runs for weeks as short as those of one that is started every day."""
+"""Rotates the logs of a running mesh."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from localmesh.state.files import rotate_in_use
 LOOK_SECONDS = 10.0
 
 
-async def keep_short(logs: Sequence[Path]) -> None:
-    """Moves each log aside whenever it has grown past the limit, until it is cancelled."""
+async def rotate_logs(logs: Sequence[Path]) -> None:
+    """Rotates each log that has grown past the limit, until it is canceled."""
     while True:
         for log in logs:
             # A disk that is full now may not be at the next look.

@@ -1,4 +1,4 @@
-"""Who has an identity in the mesh, and where its certificate and key lie."""
+"""Paths of the certificates and keys of a local mesh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDENTITIES = (
 
 @dataclass(frozen=True)
 class Identity:
-    """Where the certificate and the key of one name lie."""
+    """The certificate and key files of one name."""
 
     cert: Path
     key: Path
@@ -29,7 +29,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Pki:
-    """Where the certificates of a mesh lie."""
+    """The certificate files of a mesh."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""The document that says what runs where: written to `runtime.json` by the runner, shown by `status`, read by clients."""
+"""The runtime document (`runtime.json`): written by the runner, shown by `status`, read by clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from localmesh.state.state import State
 Document = dict[str, Any]
 
 
-def mesh_facts(mesh: Mesh, composition: str, started_at: str) -> Document:
-    """Returns what does not change while a mesh runs."""
+def static_runtime_fields(mesh: Mesh, composition: str, started_at: str) -> Document:
+    """Returns the fields that do not change while a mesh runs."""
     edge = f"{LOOPBACK}:{mesh.ports['edge']}"
     return {
         "running": True,
@@ -58,7 +58,7 @@ def runtime_document(facts: Document, members: Iterable[Member], ready_seconds: 
     return {**facts, "ready_seconds": ready_seconds, "rss_bytes": None, "services": services}
 
 
-def measured(document: Document) -> Document:
+def with_memory(document: Document) -> Document:
     """Returns the document with the memory of every part and of all processes together, the runner included."""
     children = all_children()
     services = []
@@ -70,8 +70,8 @@ def measured(document: Document) -> Document:
     return {**document, "rss_bytes": total, "runner_rss_bytes": runner, "services": services}
 
 
-async def probed(document: Document, state: State) -> Document:
-    """Returns the document with the readiness of this moment, asked of every part."""
+async def with_readiness(document: Document, state: State) -> Document:
+    """Returns the document with each part's current readiness."""
     parts = {part.name: part for part in load(document["composition"])(_rebuilt(document["ports"], state))}
     answers = await asyncio.gather(*(_answers(parts[entry["name"]]) for entry in document["services"]))
     services = [{**entry, "ready": ready} for entry, ready in zip(document["services"], answers, strict=True)]

@@ -1,4 +1,4 @@
-"""The secrets of a mesh: made once, kept in the state folder, the same after every restart."""
+"""The secrets of a mesh: created once and kept in the state folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGINS = (DATABASE_OWNER, *DATABASE_ROLES, *SCHEMA_OWNERS.values())
 
 @dataclass(frozen=True)
 class SecretFiles:
-    """Where the secrets of a state folder lie."""
+    """The secret files of a state folder."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ class SecretFiles:
 
 @dataclass(frozen=True)
 class Secrets:
-    """Passwords by value, because they go into addresses; keys by path, because their readers want files."""
+    """Passwords by value, for URLs; keys by path."""
 
     database: dict[str, str]
     valkey: str
@@ -56,7 +56,7 @@ class Secrets:
 
 
 def read_secrets(state: State) -> Secrets:
-    """Returns the secrets that `keys.ensure_secrets` made."""
+    """Reads the secrets that `keys.ensure_secrets` created."""
     files = SecretFiles(state.secrets)
     return Secrets(
         database={role: files.database(role).read_text() for role in LOGINS},

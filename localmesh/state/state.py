@@ -1,4 +1,4 @@
-"""The folder in which a local mesh keeps everything it must remember, and the lock that gives it one runner."""
+"""The state folder of a local mesh, and the lock that allows one runner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """Names every place inside a state folder."""
+    """The paths inside a state folder."""
 
     path: Path
 
@@ -59,12 +59,12 @@ class State:
         return self.logs / f"{part}.log"
 
     def runtime(self) -> dict[str, Any]:
-        """Returns what the runner last wrote about itself; empty when there was none."""
+        """Returns the runner's last runtime document; empty if there is none."""
         return read_json(self.runtime_file)
 
 
 def open_state(path: Path) -> State:
-    """Makes the folder ours and private. One that holds anything else is refused: `reset` deletes it whole."""
+    """Creates a private state folder. Refuses a folder with other content, because `reset` deletes it."""
     state = State(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def open_state(path: Path) -> State:
 
 
 class RunLock:
-    """The exclusive right to run a state folder. The kernel ends it with its process, however that ends."""
+    """The exclusive right to run a state folder. The kernel releases it when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -113,7 +113,7 @@ def _lock_exclusively(descriptor: int) -> bool:
 
 
 def runner_pid(state: State) -> int | None:
-    """Returns the process that runs this folder; None when nobody does."""
+    """Returns the pid of the folder's runner; None if there is none."""
     try:
         descriptor = os.open(state.lock_file, os.O_RDONLY)
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from localmesh.composition import SERVICES, Mesh
 from localmesh.process.part import Part
 from localmesh.state import files
 from localmesh.state import log_rotation as logkeeping
-from localmesh.view import banner as greeting
+from localmesh.view import banner
 
 PROGRAM = Path(__file__).with_name("standin.py")
 TOKEN = "stand-in.token"
@@ -62,7 +62,7 @@ async def _at_once() -> bool:
 
 def _stand_in(part: Part, extra: dict[str, str]) -> Part:
     # Nobody here can mint: in the runner that lists these parts, another program answers instead of the client library.
-    greeting.MINT = ("-S", "-c", f"print({TOKEN!r})")
+    banner.MINT = ("-S", "-c", f"print({TOKEN!r})")
     environment = {**part.launch.environment, **extra}
     launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)
     return replace(part, launch=launch)

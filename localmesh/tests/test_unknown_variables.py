@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from localmesh.settings import VARIABLES
-from localmesh.unknown_variables import strangers
+from localmesh.unknown_variables import find_unknown_variables
 
 
 def test_a_mistyped_name_is_a_stranger() -> None:
-    assert strangers(["TOOLMESH_TOOL_PACK", "HOME", "TOOLMESH_DRAIN", "TOOLMESH_STATE"]) == [
+    assert find_unknown_variables(["TOOLMESH_TOOL_PACK", "HOME", "TOOLMESH_DRAIN", "TOOLMESH_STATE"]) == [
         "TOOLMESH_DRAIN",
         "TOOLMESH_TOOL_PACK",
     ]
@@ -30,4 +30,4 @@ def test_a_mistyped_name_is_a_stranger() -> None:
     ],
 )
 def test_what_somebody_knows_is_none(names: list[str]) -> None:
-    assert strangers(names) == []
+    assert find_unknown_variables(names) == []

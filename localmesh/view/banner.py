@@ -1,4 +1,4 @@
-"""What a person is told when the mesh is ready: where it is, and a call to make."""
+"""The screen that `up` prints when the mesh is ready: addresses and a first call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CALL: dict[str, Any] = {
 
 
 async def mint_token(state: State) -> tuple[str | None, str]:
-    """Returns a token for the person at this machine, or None and the reason.
+    """Returns a token for the local user, or None and the reason.
 
-    It is made by the client library in a process of its own, which keeps gRPC out of the runner's memory.
+    The client library mints it in a subprocess, which keeps gRPC out of the runner's memory.
     """
     grant = ("--sub", SUBJECT, "--tools", "*", "--scopes", SCOPES, "--ttl", str(LIFETIME_SECONDS))
     argv = (sys.executable, *MINT, "--runtime", str(state.runtime_file), *grant)
@@ -36,8 +36,8 @@ async def mint_token(state: State) -> tuple[str | None, str]:
     return (last, "") if finished.code == 0 else (None, last)
 
 
-def greeting(document: dict[str, Any], token: str | None, reason: str) -> str:
-    """Returns the text: addresses, a token, and two ways to make the first call, each ready to be copied whole."""
+def render_banner(document: dict[str, Any], token: str | None, reason: str) -> str:
+    """Renders the addresses, a token, and two first calls to copy."""
     url = document["gateway"]["url"]
     lines = [
         f"The mesh is ready after {document['ready_seconds']:.1f} s, holding {document['rss_bytes'] / 1e6:.0f} MB.",

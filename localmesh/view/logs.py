@@ -1,4 +1,4 @@
-"""Reading the logs of the parts, one or all, in the order in which things happened."""
+"""Reads the logs of the parts, merged by time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parts(state: State) -> list[str]:
 
 
 def read(state: State, names: Sequence[str], count: int, *, follow: bool) -> Iterator[tuple[str, str]]:
-    """Yields the last lines of the named parts in order of time, then, if asked to, each line as it is written."""
+    """Yields the last lines of the named parts by time; with `follow`, also new lines."""
     paths = {name: state.log_file(name) for name in names}
     places = {name: size_of(path) for name, path in paths.items()}
     yield from _merged({name: last_lines(path, count) for name, path in paths.items()}, count)

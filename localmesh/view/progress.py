@@ -1,4 +1,4 @@
-"""What the runner says while it works, and where: to a terminal, to a file, to the command that waits for it."""
+"""Reports the runner's progress to a terminal, a file, or the waiting command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["ready", "failed", "died", "back", "stopped", "note", "refused", 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a part, or to the mesh as a whole."""
+    """An event of a part or of the whole mesh."""
 
     kind: Kind
     part: str = ""
@@ -29,8 +29,8 @@ Report = Callable[[Event], None]
 _STYLES = {"ready": "green", "failed": "bold red", "died": "red", "back": "yellow", "refused": "bold red", "up": "bold"}
 
 
-def words(event: Event) -> str:
-    """Returns the event as a line for a person, with the log of a part that failed below it."""
+def describe_event(event: Event) -> str:
+    """Renders the event as a line, followed by the log of a failed part."""
     match event.kind:
         case "ready":
             return f"{event.part:<9} ready     {event.seconds:6.2f} s"
@@ -46,8 +46,8 @@ def words(event: Event) -> str:
             return event.text
 
 
-def unfailing(report: Report) -> Report:
-    """Returns a report that never raises: a reader that went away must not take the mesh with it."""
+def without_raising(report: Report) -> Report:
+    """Wraps a report so that it never raises: a closed reader must not stop the mesh."""
 
     def careful(event: Event) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -60,7 +60,7 @@ def report_to_file(stream: TextIO) -> Report:
     """Returns a report that writes plain lines."""
 
     def report(event: Event) -> None:
-        stream.write(words(event) + "\n")
+        stream.write(describe_event(event) + "\n")
         stream.flush()
 
     return report
@@ -74,11 +74,11 @@ def report_to_terminal(stream: TextIO) -> Report:
     from rich.text import Text
 
     console = Console(file=stream, highlight=False, soft_wrap=True)
-    return lambda event: console.print(Text(words(event), style=_STYLES.get(event.kind, "")))
+    return lambda event: console.print(Text(describe_event(event), style=_STYLES.get(event.kind, "")))
 
 
 def report_to_pipe(descriptor: int) -> Report:
-    """Returns a report that sends events to the process at the other end, for as long as it listens."""
+    """Returns a report that sends events to the pipe's reader while it is open."""
 
     return lambda event: _write_all(descriptor, json.dumps(asdict(event)).encode() + b"\n")
 
@@ -89,6 +89,6 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def event_from_line(line: bytes) -> Event:
-    """Returns what `report_to_pipe` wrote."""
+    """Parses a line of `report_to_pipe`."""
     fields = json.loads(line)
     return Event(**{**fields, "lines": tuple(fields["lines"])})

@@ -1,4 +1,4 @@
-"""The status of a running mesh, asked and measured now."""
+"""Renders the status of a running mesh."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from localmesh.state.runtime import measured, probed
+from localmesh.state.runtime import with_memory, with_readiness
 from localmesh.state.state import State
 
 
 async def current(document: dict[str, Any], state: State) -> dict[str, Any]:
-    """Returns the runtime document with the readiness and the memory of this moment."""
-    return measured(await probed(document, state))
+    """Returns the runtime document with current readiness and memory."""
+    return with_memory(await with_readiness(document, state))
 
 
 def table(document: dict[str, Any]) -> str:
-    """Returns the status as a table for a person."""
+    """Renders the status as a table."""
     rows = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "address", "ops", "pid", "ready", "memory", "restarts"):
         rows.add_column(heading, justify="right" if heading in ("pid", "memory", "restarts") else "left")

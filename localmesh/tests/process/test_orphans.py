@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localmesh.process.orphans import age_seconds, birth, clear_leftovers, is_running, remember_children
+from localmesh.process.orphans import age_seconds, is_running, remember_children, start_ticks, wait_for_orphans
 from localmesh.state.files import write_json
 
 
@@ -19,7 +19,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 async def test_a_child_that_stays_is_killed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     record = tmp_path / "children.json"
     remember_children(record, {"sleeper": sleeper.pid})
-    assert await clear_leftovers(record, seconds=0.1) == ["sleeper"]
+    assert await wait_for_orphans(record, seconds=0.1) == ["sleeper"]
     assert sleeper.wait() == -signal.SIGKILL
 
 
@@ -28,14 +28,14 @@ async def test_a_process_that_only_has_the_number_is_left_alone(
 ) -> None:
     record = tmp_path / "children.json"
     write_json(record, {"postgres": [sleeper.pid, 1]})
-    assert await clear_leftovers(record, seconds=0.1) == []
+    assert await wait_for_orphans(record, seconds=0.1) == []
     assert sleeper.poll() is None
     sleeper.kill()
     sleeper.wait()
 
 
 async def test_no_record_means_no_leftovers(tmp_path: Path) -> None:
-    assert await clear_leftovers(tmp_path / "none", seconds=0.1) == []
+    assert await wait_for_orphans(tmp_path / "none", seconds=0.1) == []
 
 
 def test_a_process_that_only_waits_to_be_reaped_does_not_run(sleeper: subprocess.Popen[bytes]) -> None:
@@ -44,7 +44,7 @@ def test_a_process_that_only_waits_to_be_reaped_does_not_run(sleeper: subprocess
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert not is_running(sleeper.pid)
     sleeper.wait()
-    assert birth(sleeper.pid) is None
+    assert start_ticks(sleeper.pid) is None
     assert age_seconds(sleeper.pid) == 0.0
 
 

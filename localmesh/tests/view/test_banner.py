@@ -7,7 +7,7 @@ import pytest
 
 from localmesh.state.state import State
 from localmesh.view import banner as module
-from localmesh.view.banner import greeting, mint_token
+from localmesh.view.banner import mint_token, render_banner
 
 DOCUMENT = {
     "ready_seconds": 6.21,
@@ -20,7 +20,7 @@ DOCUMENT = {
 
 
 def test_the_printed_call_is_complete_and_can_be_copied() -> None:
-    text = greeting(DOCUMENT, "abc", "")
+    text = render_banner(DOCUMENT, "abc", "")
     command = shlex.split(text[text.index("curl") :].split("\n\n")[0].replace("\\\n", " "))
     assert command[:3] == ["curl", "-s", "http://127.0.0.1:8090/rpc"]
     assert "authorization: Bearer abc" in command
@@ -28,13 +28,13 @@ def test_the_printed_call_is_complete_and_can_be_copied() -> None:
 
 
 def test_the_command_names_the_state_where_that_is_not_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shlex.split(greeting(DOCUMENT, "abc", "").splitlines()[-1])[-2:] == ["--state", "/state"]
+    assert shlex.split(render_banner(DOCUMENT, "abc", "").splitlines()[-1])[-2:] == ["--state", "/state"]
     monkeypatch.setenv("TOOLMESH_STATE", "/state")
-    assert "--state" not in greeting(DOCUMENT, "abc", "")
+    assert "--state" not in render_banner(DOCUMENT, "abc", "")
 
 
 def test_without_a_token_the_reason_is_there_instead_of_a_call() -> None:
-    text = greeting(DOCUMENT, None, "authz is away")
+    text = render_banner(DOCUMENT, None, "authz is away")
     assert "authz is away" in text
     assert "curl" not in text
 

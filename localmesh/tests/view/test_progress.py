@@ -7,12 +7,12 @@ import pytest
 
 from localmesh.view.progress import (
     Event,
+    describe_event,
     event_from_line,
     report_to_file,
     report_to_pipe,
     report_to_terminal,
-    unfailing,
-    words,
+    without_raising,
 )
 
 EVENTS = [
@@ -37,7 +37,7 @@ def test_an_event_survives_the_pipe(event: Event) -> None:
 def test_nobody_listening_any_more_is_no_error() -> None:
     receiving, sending = os.pipe()
     os.close(receiving)
-    unfailing(report_to_pipe(sending))(EVENTS[0])
+    without_raising(report_to_pipe(sending))(EVENTS[0])
     os.close(sending)
 
 
@@ -49,4 +49,4 @@ def test_what_is_no_terminal_gets_plain_lines() -> None:
 
 
 def test_a_failure_shows_the_log_below_it() -> None:
-    assert words(EVENTS[4]).splitlines()[1:] == ["  first", "  second"]
+    assert describe_event(EVENTS[4]).splitlines()[1:] == ["  first", "  second"]
