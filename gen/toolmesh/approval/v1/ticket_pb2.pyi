@@ -36,7 +36,7 @@ class _TicketStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TicketSta
     TICKET_STATE_DENIED: _TicketState.ValueType  # 3
     """Terminal: denied by a person."""
     TICKET_STATE_AUTO_DENIED: _TicketState.ValueType  # 4
-    """Terminal: nobody decided in time."""
+    """Terminal: no decision was made in time."""
     TICKET_STATE_CANCELED: _TicketState.ValueType  # 5
     """Terminal: withdrawn."""
     TICKET_STATE_REDEEMED: _TicketState.ValueType  # 6
@@ -54,7 +54,7 @@ TICKET_STATE_APPROVED: TicketState.ValueType  # 2
 TICKET_STATE_DENIED: TicketState.ValueType  # 3
 """Terminal: denied by a person."""
 TICKET_STATE_AUTO_DENIED: TicketState.ValueType  # 4
-"""Terminal: nobody decided in time."""
+"""Terminal: no decision was made in time."""
 TICKET_STATE_CANCELED: TicketState.ValueType  # 5
 """Terminal: withdrawn."""
 TICKET_STATE_REDEEMED: TicketState.ValueType  # 6
@@ -63,7 +63,7 @@ Global___TicketState: _TypeAlias = TicketState  # noqa: Y015
 
 @_typing.final
 class Ticket(_message.Message):
-    """Holds one call until a person decides. Bound to the exact arguments; ends in denial when nobody decides in time."""
+    """Holds one call until a person decides. Bound to the exact arguments; ends in denial when no decision is made in time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -342,7 +342,7 @@ class AuditRecord(_message.Message):
     compensation: _builtins.str
     """The tool that undoes what was done, as a resource name."""
     preview: _builtins.bool
-    """True if nothing was to be done, only to be said what would be."""
+    """True for a preview: nothing was executed."""
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened, by the writer's clock."""

@@ -494,7 +494,7 @@ class ExportHeader(_message.Message):
     end_sequence: _builtins.int
     """The sequence behind the last."""
     verifier_key: _builtins.str
-    """The public key of the log, as `<name>+<hash>+<key>`. Whoever verifies must have it from elsewhere."""
+    """The public key of the log, as `<name>+<hash>+<key>`. A verifier must obtain it from another source."""
     @_builtins.property
     def shard(self) -> _shard_pb2.Shard:
         """The shard."""

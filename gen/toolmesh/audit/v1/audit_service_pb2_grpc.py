@@ -118,7 +118,7 @@ class AuditServiceServicer:
 
     def ExportRecords(self, request, context):
         """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
-        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
+        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
         record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.

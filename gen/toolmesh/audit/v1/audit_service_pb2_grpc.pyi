@@ -59,7 +59,7 @@ class AuditServiceStub:
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
     ExportRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]
     """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
-    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
+    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
     record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
@@ -96,7 +96,7 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
     ExportRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.ExportRecordsRequest, _audit_service_pb2.ExportRecordsResponse]  # type: ignore[assignment]
     """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
-    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
+    callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
     record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
@@ -166,7 +166,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.ExportRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.ExportRecordsResponse]]:
         """Streams a part of one shard in log order, and with it what proves that nothing in it was changed. Callable by the operator and by
-        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: what is proved is everybody's. The
+        callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
         record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.

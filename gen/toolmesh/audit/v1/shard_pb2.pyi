@@ -140,7 +140,7 @@ class LegalHold(_message.Message):
     PLACE_TIME_FIELD_NUMBER: _builtins.int
     RELEASE_TIME_FIELD_NUMBER: _builtins.int
     hold_id: _builtins.str
-    """The id that whoever placed it gave it."""
+    """The id chosen by its creator."""
     first_sequence: _builtins.int
     """The first sequence that it covers."""
     end_sequence: _builtins.int

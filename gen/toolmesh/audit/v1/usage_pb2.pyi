@@ -69,7 +69,7 @@ class Usage(_message.Message):
 
     @_builtins.property
     def latency(self) -> Global___Latency:
-        """How long those that succeeded, failed or timed out took; absent when no record said."""
+        """How long those that succeeded, failed or timed out took; absent when no record has one."""
 
     @_builtins.property
     def first_call_time(self) -> _timestamp_pb2.Timestamp:

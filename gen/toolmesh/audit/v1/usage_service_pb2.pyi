@@ -218,7 +218,7 @@ class GetToolUsageRequest(_message.Message):
 
     @_builtins.property
     def declared_latency(self) -> _duration_pb2.Duration:
-        """The latency that was declared, to know how many calls kept it; absent if nobody cares."""
+        """The latency that was declared, to know how many calls kept it; absent if not needed."""
 
     def __init__(
         self,

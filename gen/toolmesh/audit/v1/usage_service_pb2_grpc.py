@@ -86,7 +86,7 @@ class UsageServiceServicer:
 
     def BatchGetToolUsage(self, request, context):
         """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
-        meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+        meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

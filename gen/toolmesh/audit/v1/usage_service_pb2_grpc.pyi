@@ -48,7 +48,7 @@ class UsageServiceStub:
     """
     BatchGetToolUsage: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.BatchGetToolUsageRequest, _usage_service_pb2.BatchGetToolUsageResponse]
     """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
-    meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+    meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
     """
     ListTopUsage: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]
     """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
@@ -76,7 +76,7 @@ class UsageServiceAsyncStub(UsageServiceStub):
     """
     BatchGetToolUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.BatchGetToolUsageRequest, _usage_service_pb2.BatchGetToolUsageResponse]  # type: ignore[assignment]
     """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
-    meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+    meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
     """
     ListTopUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]  # type: ignore[assignment]
     """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
@@ -119,7 +119,7 @@ class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_usage_service_pb2.BatchGetToolUsageResponse, _abc.Awaitable[_usage_service_pb2.BatchGetToolUsageResponse]]:
         """Returns for many tools or versions what GetToolUsage returns for one, all of it as of one moment. Callable like GetUsage, and
-        meant for whoever goes through all tools: it reads as often for a hundred as for one. Fails like GetUsage, for all if for one.
+        meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
         """
 
     @_abc_1.abstractmethod

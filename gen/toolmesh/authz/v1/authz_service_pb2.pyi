@@ -181,7 +181,7 @@ class IssueTokenResponse(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """The signed token. A secret: show it to nobody but its holder."""
+    """The signed token. A secret: disclose it to its holder only."""
     @_builtins.property
     def claims(self) -> _capability_token_pb2.CapabilityTokenClaims:
         """What was signed."""
@@ -325,7 +325,7 @@ Global___CheckRequest: _TypeAlias = CheckRequest  # noqa: Y015
 
 @_typing.final
 class SubjectFacts(_message.Message):
-    """Describes somebody whom policy is asked about without their token."""
+    """Describes a subject that policy evaluates without its token."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -435,7 +435,7 @@ class CallFacts(_message.Message):
     invocation_id: _builtins.str
     """The invocation in question."""
     arguments: _builtins.bytes
-    """The arguments as JSON, for policies that read them and for what the token says of them; empty when they are not known or not told.
+    """The arguments as JSON, for policies that read them and for what the token says of them; empty when unknown.
     Check denies a caller whose token bounds the arguments of this tool and who does not tell them.
     """
     closed_world: _builtins.bool

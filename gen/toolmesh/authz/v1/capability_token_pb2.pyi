@@ -117,7 +117,7 @@ class CapabilityTokenClaims(_message.Message):
 
     @_builtins.property
     def lineage(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ancestor]:
-        """`line`: what everyone through whom it passed was allowed, the originator first; whoever uses the token is held against all of it."""
+        """`line`: what everyone through whom it passed was allowed, the originator first; every use of the token is checked against all of it."""
 
     def __init__(
         self,

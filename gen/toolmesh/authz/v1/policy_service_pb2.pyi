@@ -69,7 +69,7 @@ class PolicySet(_message.Message):
     policy_count: _builtins.int
     """How many policies it holds."""
     comment: _builtins.str
-    """What it is for, in the words of whoever put it."""
+    """Its author's description."""
     put_by: _builtins.str
     """Who put it."""
     active: _builtins.bool

@@ -82,7 +82,7 @@ class PolicyServiceServicer:
     """
 
     def PutPolicy(self, request, context):
-        """Puts documents on top of a set and returns the new set, which nobody is asked by yet. Callable by the operator and by callers with
+        """Puts documents on top of a set and returns the new set, which is not active yet. Callable by the operator and by callers with
         scope `policies:admin`. Guarantees that only a set that is strictly valid is kept; putting the same content again returns the
         same set. Fails with POLICY_INVALID, which says what is wrong with document, line and column.
         """

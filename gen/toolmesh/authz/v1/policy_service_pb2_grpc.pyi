@@ -34,7 +34,7 @@ class PolicyServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PolicyServiceAsyncStub: ...
     PutPolicy: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.PutPolicyRequest, _policy_service_pb2.PutPolicyResponse]
-    """Puts documents on top of a set and returns the new set, which nobody is asked by yet. Callable by the operator and by callers with
+    """Puts documents on top of a set and returns the new set, which is not active yet. Callable by the operator and by callers with
     scope `policies:admin`. Guarantees that only a set that is strictly valid is kept; putting the same content again returns the
     same set. Fails with POLICY_INVALID, which says what is wrong with document, line and column.
     """
@@ -70,7 +70,7 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutPolicy: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.PutPolicyRequest, _policy_service_pb2.PutPolicyResponse]  # type: ignore[assignment]
-    """Puts documents on top of a set and returns the new set, which nobody is asked by yet. Callable by the operator and by callers with
+    """Puts documents on top of a set and returns the new set, which is not active yet. Callable by the operator and by callers with
     scope `policies:admin`. Guarantees that only a set that is strictly valid is kept; putting the same content again returns the
     same set. Fails with POLICY_INVALID, which says what is wrong with document, line and column.
     """
@@ -109,7 +109,7 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _policy_service_pb2.PutPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_policy_service_pb2.PutPolicyResponse, _abc.Awaitable[_policy_service_pb2.PutPolicyResponse]]:
-        """Puts documents on top of a set and returns the new set, which nobody is asked by yet. Callable by the operator and by callers with
+        """Puts documents on top of a set and returns the new set, which is not active yet. Callable by the operator and by callers with
         scope `policies:admin`. Guarantees that only a set that is strictly valid is kept; putting the same content again returns the
         same set. Fails with POLICY_INVALID, which says what is wrong with document, line and column.
         """

@@ -102,7 +102,7 @@ class TokenServiceServicer:
         that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
         derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
         subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-        PERMISSION_DENIED for somebody else's.
+        PERMISSION_DENIED for another subject's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,7 +118,7 @@ class TokenServiceServicer:
     def WatchInvalidations(self, request, context):
         """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
         those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
-        least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
+        least once a second, so that silence means that the stream is broken. Nothing is sent before the revocations were first read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

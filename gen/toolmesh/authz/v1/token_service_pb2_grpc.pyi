@@ -52,14 +52,14 @@ class TokenServiceStub:
     that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
     derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
     subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-    PERMISSION_DENIED for somebody else's.
+    PERMISSION_DENIED for another subject's token.
     """
     ListRevocations: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]
     """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
     WatchInvalidations: _grpc.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]
     """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
     those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
-    least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
+    least once a second, so that silence means that the stream is broken. Nothing is sent before the revocations were first read.
     """
 
 @_typing.type_check_only
@@ -86,14 +86,14 @@ class TokenServiceAsyncStub(TokenServiceStub):
     that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
     derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
     subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-    PERMISSION_DENIED for somebody else's.
+    PERMISSION_DENIED for another subject's token.
     """
     ListRevocations: _aio.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]  # type: ignore[assignment]
     """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
     WatchInvalidations: _aio.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]  # type: ignore[assignment]
     """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
     those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
-    least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
+    least once a second, so that silence means that the stream is broken. Nothing is sent before the revocations were first read.
     """
 
 class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -141,7 +141,7 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
         that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
         derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
         subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-        PERMISSION_DENIED for somebody else's.
+        PERMISSION_DENIED for another subject's token.
         """
 
     @_abc_1.abstractmethod
@@ -160,7 +160,7 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_token_service_pb2.WatchInvalidationsResponse], _abc.AsyncIterator[_token_service_pb2.WatchInvalidationsResponse]]:
         """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
         those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
-        least once a second, so that silence means that the stream is broken. Nothing is said before the first look at what was revoked.
+        least once a second, so that silence means that the stream is broken. Nothing is sent before the revocations were first read.
         """
 
 def add_TokenServiceServicer_to_server(servicer: TokenServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -151,7 +151,7 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     ERROR_CLASS_PERMISSION_DENIED: _ErrorClass.ValueType  # 5
     """The caller lacks permission."""
     ERROR_CLASS_APPROVAL_REJECTED: _ErrorClass.ValueType  # 6
-    """A person said no."""
+    """A person denied it."""
     ERROR_CLASS_POLICY_BLOCKED: _ErrorClass.ValueType  # 7
     """Policy stopped the call."""
     ERROR_CLASS_HOOK_BLOCKED: _ErrorClass.ValueType  # 8
@@ -201,7 +201,7 @@ ERROR_CLASS_SCHEMA_NOT_LOADED: ErrorClass.ValueType  # 4
 ERROR_CLASS_PERMISSION_DENIED: ErrorClass.ValueType  # 5
 """The caller lacks permission."""
 ERROR_CLASS_APPROVAL_REJECTED: ErrorClass.ValueType  # 6
-"""A person said no."""
+"""A person denied it."""
 ERROR_CLASS_POLICY_BLOCKED: ErrorClass.ValueType  # 7
 """Policy stopped the call."""
 ERROR_CLASS_HOOK_BLOCKED: ErrorClass.ValueType  # 8
@@ -317,7 +317,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_APPROVAL_REQUIRED: _ErrorReason.ValueType  # 3210
     """A person must approve this call before it runs."""
     ERROR_REASON_APPROVAL_REJECTED: _ErrorReason.ValueType  # 3211
-    """An approver denied the call, or nobody decided in time."""
+    """An approver denied the call, or no decision was made in time."""
     ERROR_REASON_TOKEN_REVOKED: _ErrorReason.ValueType  # 3212
     """The token, or one it was derived from, was revoked."""
     ERROR_REASON_AUTHORITY_EXCEEDED: _ErrorReason.ValueType  # 3213
@@ -507,7 +507,7 @@ ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 3209
 ERROR_REASON_APPROVAL_REQUIRED: ErrorReason.ValueType  # 3210
 """A person must approve this call before it runs."""
 ERROR_REASON_APPROVAL_REJECTED: ErrorReason.ValueType  # 3211
-"""An approver denied the call, or nobody decided in time."""
+"""An approver denied the call, or no decision was made in time."""
 ERROR_REASON_TOKEN_REVOKED: ErrorReason.ValueType  # 3212
 """The token, or one it was derived from, was revoked."""
 ERROR_REASON_AUTHORITY_EXCEEDED: ErrorReason.ValueType  # 3213

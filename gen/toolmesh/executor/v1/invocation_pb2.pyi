@@ -49,7 +49,7 @@ class _InvocationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Invoc
     INVOCATION_STATE_APPROVED: _InvocationState.ValueType  # 8
     """The call may run."""
     INVOCATION_STATE_DENIED: _InvocationState.ValueType  # 9
-    """Terminal: policy or a person said no."""
+    """Terminal: denied by policy or by a person."""
     INVOCATION_STATE_QUEUED: _InvocationState.ValueType  # 10
     """Waits for a place to run."""
     INVOCATION_STATE_RUNNING: _InvocationState.ValueType  # 11
@@ -95,7 +95,7 @@ INVOCATION_STATE_AWAITING_APPROVAL: InvocationState.ValueType  # 7
 INVOCATION_STATE_APPROVED: InvocationState.ValueType  # 8
 """The call may run."""
 INVOCATION_STATE_DENIED: InvocationState.ValueType  # 9
-"""Terminal: policy or a person said no."""
+"""Terminal: denied by policy or by a person."""
 INVOCATION_STATE_QUEUED: InvocationState.ValueType  # 10
 """Waits for a place to run."""
 INVOCATION_STATE_RUNNING: InvocationState.ValueType  # 11
@@ -322,7 +322,7 @@ Global___StateTransition: _TypeAlias = StateTransition  # noqa: Y015
 
 @_typing.final
 class InvocationInputs(_message.Message):
-    """Keeps what was asked in its four forms, each as JSON, so that nobody has to guess who changed what."""
+    """Keeps what was asked in its four forms, each as JSON, so that every change has a known source."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -32,7 +32,7 @@ class _EffectSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EffectSo
     EFFECT_SOURCE_OBSERVED: _EffectSource.ValueType  # 1
     """The sandbox saw it."""
     EFFECT_SOURCE_REPORTED: _EffectSource.ValueType  # 2
-    """The tool said so."""
+    """Reported by the tool."""
 
 class EffectSource(_EffectSource, metaclass=_EffectSourceEnumTypeWrapper):
     """Says how an effect is known."""
@@ -42,7 +42,7 @@ EFFECT_SOURCE_UNSPECIFIED: EffectSource.ValueType  # 0
 EFFECT_SOURCE_OBSERVED: EffectSource.ValueType  # 1
 """The sandbox saw it."""
 EFFECT_SOURCE_REPORTED: EffectSource.ValueType  # 2
-"""The tool said so."""
+"""Reported by the tool."""
 Global___EffectSource: _TypeAlias = EffectSource  # noqa: Y015
 
 class _ResultStatus:
@@ -653,7 +653,7 @@ class PersistedResult(_message.Message):
     digest: _builtins.str
     """Its SHA-256, as `sha256:` and 64 hex digits."""
     access_token: _builtins.str
-    """What FetchResult takes beside the reference. A secret: whoever holds it and belongs to the caller's tenant can read the result until it expires."""
+    """What FetchResult takes beside the reference. A secret: any holder in the caller's tenant can read the result until it expires."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When it is deleted."""

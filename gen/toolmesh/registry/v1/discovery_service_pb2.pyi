@@ -275,7 +275,7 @@ class _SurfaceTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SurfaceTi
     """The whole input and output schema, and examples."""
 
 class SurfaceTier(_SurfaceTier, metaclass=_SurfaceTierEnumTypeWrapper):
-    """Orders how much is told about a tool."""
+    """Levels of detail about a tool, in order."""
 
 SURFACE_TIER_UNSPECIFIED: SurfaceTier.ValueType  # 0
 """Not set; in a request it means SCHEMA."""
@@ -385,7 +385,7 @@ class SearchFilter(_message.Message):
     min_trust: _builtins.float
     """The least trust, 0 to 1."""
     max_cost: _builtins.float
-    """The highest cost of a call. A tool whose cost nobody knows does not pass."""
+    """The highest cost of a call. A tool of unknown cost does not pass."""
     version_constraint: _builtins.str
     """Only tools with a version that this constraint accepts; that version is answered. Empty means the latest."""
     include_forbidden: _builtins.bool
@@ -592,7 +592,7 @@ class ToolScore(_message.Message):
     all_words: _builtins.bool
     """True if every word of the query is a word of the tool; meaning then does not change its place."""
     cost_per_call: _builtins.float
-    """What a call costs; unset while nobody knows."""
+    """What a call costs; unset while unknown."""
     @_builtins.property
     def latency_p95(self) -> _duration_pb2.Duration:
         """The time that 95 of 100 calls take, measured or promised."""
@@ -1012,7 +1012,7 @@ class ToolSurface(_message.Message):
 
     @_builtins.property
     def model_capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What the model was said to be able to do."""
+        """The declared capabilities of the model."""
 
     @_builtins.property
     def role_constraints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1121,7 +1121,7 @@ class LoadedTool(_message.Message):
     digest: _builtins.str
     """The digest, to be sent back as InvokeRequest.tool_digest."""
     tier: Global___SurfaceTier.ValueType
-    """How much is told about it."""
+    """Its level of detail."""
     tokens: _builtins.int
     """How many tokens that takes."""
     utility: _builtins.float

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DiscoveryServiceStub:
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens.
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class DiscoveryServiceStub:
 
 
 class DiscoveryServiceServicer:
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens.
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget.
     """
 
     def SearchTools(self, request, context):
@@ -112,7 +112,7 @@ def add_DiscoveryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DiscoveryService:
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens.
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget.
     """
 
     @staticmethod

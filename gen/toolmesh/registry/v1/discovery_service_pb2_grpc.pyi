@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DiscoveryServiceStub:
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens."""
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -53,7 +53,7 @@ class DiscoveryServiceStub:
 
 @_typing.type_check_only
 class DiscoveryServiceAsyncStub(DiscoveryServiceStub):
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens."""
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SearchTools: _aio.UnaryUnaryMultiCallable[_discovery_service_pb2.SearchToolsRequest, _discovery_service_pb2.SearchToolsResponse]  # type: ignore[assignment]
@@ -75,7 +75,7 @@ class DiscoveryServiceAsyncStub(DiscoveryServiceStub):
     """
 
 class DiscoveryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Finds tools by name, word, capability and meaning, and fits them into a budget of tokens."""
+    """Finds tools by name, words, capability and meaning, and compiles surfaces within a token budget."""
 
     @_abc_1.abstractmethod
     def SearchTools(

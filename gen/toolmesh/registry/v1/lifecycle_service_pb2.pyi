@@ -103,7 +103,7 @@ class DeprecateVersionRequest(_message.Message):
     name: _builtins.str
     """The version, as a resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update: the etag that the decision was made on; empty means whatever it is now."""
     request_id: _builtins.str
@@ -235,7 +235,7 @@ class SunsetVersionRequest(_message.Message):
     name: _builtins.str
     """The version, as a resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update: the etag that the decision was made on; empty means whatever it is now."""
     request_id: _builtins.str
@@ -294,13 +294,13 @@ class RemoveVersionRequest(_message.Message):
     name: _builtins.str
     """The version, as a resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update: the etag that the decision was made on; empty means whatever it is now."""
     request_id: _builtins.str
     """Makes the request safe to repeat."""
     force: _builtins.bool
-    """True to skip the grace period and whoever still calls. Needed to retire what is quarantined."""
+    """True to skip the grace period and remaining callers. Needed to retire what is quarantined."""
     def __init__(
         self,
         *,
@@ -397,7 +397,7 @@ class DisableToolRequest(_message.Message):
     name: _builtins.str
     """The tool, as a resource name or a reference, or one version of it as a resource name."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update of one version; refused with INVALID_REQUEST beside a tool's name."""
     request_id: _builtins.str
@@ -513,7 +513,7 @@ class QuarantineToolRequest(_message.Message):
     name: _builtins.str
     """The tool, as a resource name or a reference, or one version of it as a resource name."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update of one version; refused with INVALID_REQUEST beside a tool's name."""
     request_id: _builtins.str
@@ -571,7 +571,7 @@ class ReleaseToolRequest(_message.Message):
     name: _builtins.str
     """The tool, as a resource name or a reference, or one version of it as a resource name."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update of one version; refused with INVALID_REQUEST beside a tool's name."""
     request_id: _builtins.str
@@ -629,7 +629,7 @@ class MarkRequiresSetupRequest(_message.Message):
     name: _builtins.str
     """The version, as a resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     etag: _builtins.str
     """Guards against a lost update: the etag that the decision was made on; empty means whatever it is now."""
     request_id: _builtins.str

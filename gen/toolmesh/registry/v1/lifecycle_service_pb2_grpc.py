@@ -174,15 +174,15 @@ class LifecycleServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def QuarantineTool(self, request, context):
-        """Takes a tool or one version out of use at once, until somebody has looked at it. Callable by the operator, the executor
-        (which sees tools break their word) and callers with scope `tools:admin`. Fails like DisableTool.
+        """Takes a tool or one version out of use at once, until an operator releases it. Callable by the operator, the executor
+        (which detects contract violations) and callers with scope `tools:admin`. Fails like DisableTool.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseTool(self, request, context):
-        """Ends a quarantine after somebody has looked: each version stands where it stood before. Callable like DisableTool. A
+        """Ends a quarantine after a review: each version returns to its previous state. Callable like DisableTool. A
         revoked tool fails with FAILED_PRECONDITION: only ReinstateTool of the trust service brings it back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -74,11 +74,11 @@ class LifecycleServiceStub:
     EnableTool: _grpc.UnaryUnaryMultiCallable[_lifecycle_service_pb2.EnableToolRequest, _lifecycle_service_pb2.EnableToolResponse]
     """Switches a tool or one version on again: each stands where it stood before. Callable like DisableTool."""
     QuarantineTool: _grpc.UnaryUnaryMultiCallable[_lifecycle_service_pb2.QuarantineToolRequest, _lifecycle_service_pb2.QuarantineToolResponse]
-    """Takes a tool or one version out of use at once, until somebody has looked at it. Callable by the operator, the executor
-    (which sees tools break their word) and callers with scope `tools:admin`. Fails like DisableTool.
+    """Takes a tool or one version out of use at once, until an operator releases it. Callable by the operator, the executor
+    (which detects contract violations) and callers with scope `tools:admin`. Fails like DisableTool.
     """
     ReleaseTool: _grpc.UnaryUnaryMultiCallable[_lifecycle_service_pb2.ReleaseToolRequest, _lifecycle_service_pb2.ReleaseToolResponse]
-    """Ends a quarantine after somebody has looked: each version stands where it stood before. Callable like DisableTool. A
+    """Ends a quarantine after a review: each version returns to its previous state. Callable like DisableTool. A
     revoked tool fails with FAILED_PRECONDITION: only ReinstateTool of the trust service brings it back.
     """
     MarkRequiresSetup: _grpc.UnaryUnaryMultiCallable[_lifecycle_service_pb2.MarkRequiresSetupRequest, _lifecycle_service_pb2.MarkRequiresSetupResponse]
@@ -141,11 +141,11 @@ class LifecycleServiceAsyncStub(LifecycleServiceStub):
     EnableTool: _aio.UnaryUnaryMultiCallable[_lifecycle_service_pb2.EnableToolRequest, _lifecycle_service_pb2.EnableToolResponse]  # type: ignore[assignment]
     """Switches a tool or one version on again: each stands where it stood before. Callable like DisableTool."""
     QuarantineTool: _aio.UnaryUnaryMultiCallable[_lifecycle_service_pb2.QuarantineToolRequest, _lifecycle_service_pb2.QuarantineToolResponse]  # type: ignore[assignment]
-    """Takes a tool or one version out of use at once, until somebody has looked at it. Callable by the operator, the executor
-    (which sees tools break their word) and callers with scope `tools:admin`. Fails like DisableTool.
+    """Takes a tool or one version out of use at once, until an operator releases it. Callable by the operator, the executor
+    (which detects contract violations) and callers with scope `tools:admin`. Fails like DisableTool.
     """
     ReleaseTool: _aio.UnaryUnaryMultiCallable[_lifecycle_service_pb2.ReleaseToolRequest, _lifecycle_service_pb2.ReleaseToolResponse]  # type: ignore[assignment]
-    """Ends a quarantine after somebody has looked: each version stands where it stood before. Callable like DisableTool. A
+    """Ends a quarantine after a review: each version returns to its previous state. Callable like DisableTool. A
     revoked tool fails with FAILED_PRECONDITION: only ReinstateTool of the trust service brings it back.
     """
     MarkRequiresSetup: _aio.UnaryUnaryMultiCallable[_lifecycle_service_pb2.MarkRequiresSetupRequest, _lifecycle_service_pb2.MarkRequiresSetupResponse]  # type: ignore[assignment]
@@ -253,8 +253,8 @@ class LifecycleServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _lifecycle_service_pb2.QuarantineToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lifecycle_service_pb2.QuarantineToolResponse, _abc.Awaitable[_lifecycle_service_pb2.QuarantineToolResponse]]:
-        """Takes a tool or one version out of use at once, until somebody has looked at it. Callable by the operator, the executor
-        (which sees tools break their word) and callers with scope `tools:admin`. Fails like DisableTool.
+        """Takes a tool or one version out of use at once, until an operator releases it. Callable by the operator, the executor
+        (which detects contract violations) and callers with scope `tools:admin`. Fails like DisableTool.
         """
 
     @_abc_1.abstractmethod
@@ -263,7 +263,7 @@ class LifecycleServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _lifecycle_service_pb2.ReleaseToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lifecycle_service_pb2.ReleaseToolResponse, _abc.Awaitable[_lifecycle_service_pb2.ReleaseToolResponse]]:
-        """Ends a quarantine after somebody has looked: each version stands where it stood before. Callable like DisableTool. A
+        """Ends a quarantine after a review: each version returns to its previous state. Callable like DisableTool. A
         revoked tool fails with FAILED_PRECONDITION: only ReinstateTool of the trust service brings it back.
         """
 

@@ -132,7 +132,7 @@ Global___ClaimNamespaceResponse: _TypeAlias = ClaimNamespaceResponse  # noqa: Y0
 
 @_typing.final
 class TransferNamespaceRequest(_message.Message):
-    """Asks to give a namespace to somebody else."""
+    """Requests a transfer of a namespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

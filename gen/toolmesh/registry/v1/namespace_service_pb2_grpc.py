@@ -77,15 +77,15 @@ class NamespaceServiceServicer:
     """
 
     def ClaimNamespace(self, request, context):
-        """Gives a namespace that nobody owns to a subject, before its first tool. Callable by the operator. Without this call a namespace
-        belongs to whoever registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
+        """Assigns a namespace without an owner to a subject, before its first tool. Callable by the operator. Without this call a namespace
+        belongs to the subject that registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferNamespace(self, request, context):
-        """Gives a namespace to another subject and takes it from everybody else: delegates are dropped, tools stay. Callable by the
+        """Transfers a namespace to another subject: delegates are dropped, tools stay. Callable by the
         operator. Fails with NOT_FOUND, and with ETAG_MISMATCH when the etag is not the namespace's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

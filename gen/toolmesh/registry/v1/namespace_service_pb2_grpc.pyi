@@ -34,11 +34,11 @@ class NamespaceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NamespaceServiceAsyncStub: ...
     ClaimNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_service_pb2.ClaimNamespaceRequest, _namespace_service_pb2.ClaimNamespaceResponse]
-    """Gives a namespace that nobody owns to a subject, before its first tool. Callable by the operator. Without this call a namespace
-    belongs to whoever registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
+    """Assigns a namespace without an owner to a subject, before its first tool. Callable by the operator. Without this call a namespace
+    belongs to the subject that registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
     """
     TransferNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_service_pb2.TransferNamespaceRequest, _namespace_service_pb2.TransferNamespaceResponse]
-    """Gives a namespace to another subject and takes it from everybody else: delegates are dropped, tools stay. Callable by the
+    """Transfers a namespace to another subject: delegates are dropped, tools stay. Callable by the
     operator. Fails with NOT_FOUND, and with ETAG_MISMATCH when the etag is not the namespace's.
     """
     AddDelegate: _grpc.UnaryUnaryMultiCallable[_namespace_service_pb2.AddDelegateRequest, _namespace_service_pb2.AddDelegateResponse]
@@ -66,11 +66,11 @@ class NamespaceServiceAsyncStub(NamespaceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ClaimNamespace: _aio.UnaryUnaryMultiCallable[_namespace_service_pb2.ClaimNamespaceRequest, _namespace_service_pb2.ClaimNamespaceResponse]  # type: ignore[assignment]
-    """Gives a namespace that nobody owns to a subject, before its first tool. Callable by the operator. Without this call a namespace
-    belongs to whoever registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
+    """Assigns a namespace without an owner to a subject, before its first tool. Callable by the operator. Without this call a namespace
+    belongs to the subject that registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
     """
     TransferNamespace: _aio.UnaryUnaryMultiCallable[_namespace_service_pb2.TransferNamespaceRequest, _namespace_service_pb2.TransferNamespaceResponse]  # type: ignore[assignment]
-    """Gives a namespace to another subject and takes it from everybody else: delegates are dropped, tools stay. Callable by the
+    """Transfers a namespace to another subject: delegates are dropped, tools stay. Callable by the
     operator. Fails with NOT_FOUND, and with ETAG_MISMATCH when the etag is not the namespace's.
     """
     AddDelegate: _aio.UnaryUnaryMultiCallable[_namespace_service_pb2.AddDelegateRequest, _namespace_service_pb2.AddDelegateResponse]  # type: ignore[assignment]
@@ -101,8 +101,8 @@ class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namespace_service_pb2.ClaimNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namespace_service_pb2.ClaimNamespaceResponse, _abc.Awaitable[_namespace_service_pb2.ClaimNamespaceResponse]]:
-        """Gives a namespace that nobody owns to a subject, before its first tool. Callable by the operator. Without this call a namespace
-        belongs to whoever registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
+        """Assigns a namespace without an owner to a subject, before its first tool. Callable by the operator. Without this call a namespace
+        belongs to the subject that registers its first tool. Fails with ALREADY_EXISTS when it has another owner or the name is taken.
         """
 
     @_abc_1.abstractmethod
@@ -111,7 +111,7 @@ class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namespace_service_pb2.TransferNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namespace_service_pb2.TransferNamespaceResponse, _abc.Awaitable[_namespace_service_pb2.TransferNamespaceResponse]]:
-        """Gives a namespace to another subject and takes it from everybody else: delegates are dropped, tools stay. Callable by the
+        """Transfers a namespace to another subject: delegates are dropped, tools stay. Callable by the
         operator. Fails with NOT_FOUND, and with ETAG_MISMATCH when the etag is not the namespace's.
         """
 

@@ -31,9 +31,9 @@ class _ChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeKind
     CHANGE_KIND_UNSPECIFIED: _ChangeKind.ValueType  # 0
     """Not set; never answered."""
     CHANGE_KIND_BREAKING: _ChangeKind.ValueType  # 1
-    """Breaks somebody, or cannot be shown not to."""
+    """Breaks callers, or is not proven not to."""
     CHANGE_KIND_ADDITIVE: _ChangeKind.ValueType  # 2
-    """Adds something that nobody has to know of."""
+    """Adds something that existing callers can ignore."""
     CHANGE_KIND_NEUTRAL: _ChangeKind.ValueType  # 3
     """Changes neither what goes in, what comes out, nor what happens."""
 
@@ -43,9 +43,9 @@ class ChangeKind(_ChangeKind, metaclass=_ChangeKindEnumTypeWrapper):
 CHANGE_KIND_UNSPECIFIED: ChangeKind.ValueType  # 0
 """Not set; never answered."""
 CHANGE_KIND_BREAKING: ChangeKind.ValueType  # 1
-"""Breaks somebody, or cannot be shown not to."""
+"""Breaks callers, or is not proven not to."""
 CHANGE_KIND_ADDITIVE: ChangeKind.ValueType  # 2
-"""Adds something that nobody has to know of."""
+"""Adds something that existing callers can ignore."""
 CHANGE_KIND_NEUTRAL: ChangeKind.ValueType  # 3
 """Changes neither what goes in, what comes out, nor what happens."""
 Global___ChangeKind: _TypeAlias = ChangeKind  # noqa: Y015

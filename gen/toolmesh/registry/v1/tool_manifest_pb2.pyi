@@ -189,9 +189,9 @@ class _InputMutationPolicy:
 class _InputMutationPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InputMutationPolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INPUT_MUTATION_POLICY_UNSPECIFIED: _InputMutationPolicy.ValueType  # 0
-    """Not set; means nobody."""
+    """Not set; treated as NONE."""
     INPUT_MUTATION_POLICY_NONE: _InputMutationPolicy.ValueType  # 1
-    """Nobody."""
+    """No one."""
     INPUT_MUTATION_POLICY_DEFAULTS: _InputMutationPolicy.ValueType  # 2
     """The mesh, for defaults and lossless coercion."""
     INPUT_MUTATION_POLICY_HOOKS: _InputMutationPolicy.ValueType  # 3
@@ -201,9 +201,9 @@ class InputMutationPolicy(_InputMutationPolicy, metaclass=_InputMutationPolicyEn
     """Says who may change arguments between the caller and the executor. What the caller sent is always kept unchanged beside it."""
 
 INPUT_MUTATION_POLICY_UNSPECIFIED: InputMutationPolicy.ValueType  # 0
-"""Not set; means nobody."""
+"""Not set; treated as NONE."""
 INPUT_MUTATION_POLICY_NONE: InputMutationPolicy.ValueType  # 1
-"""Nobody."""
+"""No one."""
 INPUT_MUTATION_POLICY_DEFAULTS: InputMutationPolicy.ValueType  # 2
 """The mesh, for defaults and lossless coercion."""
 INPUT_MUTATION_POLICY_HOOKS: InputMutationPolicy.ValueType  # 3
@@ -1120,7 +1120,7 @@ Global___Availability: _TypeAlias = Availability  # noqa: Y015
 
 @_typing.final
 class SafetyClassification(_message.Message):
-    """States what is known about a tool's safety. Every flag that claims safety is false until said."""
+    """States what is known about a tool's safety. Every flag that claims safety defaults to false."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1442,7 +1442,7 @@ class NetworkPolicy(_message.Message):
     ALLOWED_PORTS_FIELD_NUMBER: _builtins.int
     DENY_ALL_EGRESS_FIELD_NUMBER: _builtins.int
     deny_all_egress: _builtins.bool
-    """True forbids every outbound connection, whatever else is said."""
+    """True forbids every outbound connection, regardless of other fields."""
     @_builtins.property
     def allowed_domains(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Host names; `*.example.com` covers one level below."""

@@ -41,7 +41,7 @@ class Tool(_message.Message):
     namespace: _builtins.str
     """The collision boundary; the tools of a namespace belong to one producer."""
     provider: _builtins.str
-    """The producer that owns the name. Nobody else may publish under it."""
+    """The producer that owns the name. Only the owner publishes under it."""
     title: _builtins.str
     """The title of the latest version, for people."""
     latest_version: _builtins.str

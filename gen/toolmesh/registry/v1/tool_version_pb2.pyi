@@ -149,7 +149,7 @@ Global___ToolVersion: _TypeAlias = ToolVersion  # noqa: Y015
 
 @_typing.final
 class AliasSet(_message.Message):
-    """Holds the aliases of a tool, so that none can be told from unsaid."""
+    """Holds the aliases of a tool, so that an empty list differs from an unset one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -196,7 +196,7 @@ class Deprecation(_message.Message):
 
     @_builtins.property
     def remove_time(self) -> _timestamp_pb2.Timestamp:
-        """When it may be retired, if nobody calls it any more; moves on while somebody does."""
+        """When it may be retired, if it has no callers; postponed while it has."""
 
     def __init__(
         self,

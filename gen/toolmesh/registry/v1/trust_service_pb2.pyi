@@ -79,7 +79,7 @@ class _AuditLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AuditLevel
     AUDIT_LEVEL_SELF_ASSESSED: _AuditLevel.ValueType  # 1
     """The provider itself."""
     AUDIT_LEVEL_THIRD_PARTY: _AuditLevel.ValueType  # 2
-    """Somebody independent of the provider."""
+    """A third party independent of the provider."""
 
 class AuditLevel(_AuditLevel, metaclass=_AuditLevelEnumTypeWrapper):
     """Says who audited."""
@@ -89,7 +89,7 @@ AUDIT_LEVEL_UNSPECIFIED: AuditLevel.ValueType  # 0
 AUDIT_LEVEL_SELF_ASSESSED: AuditLevel.ValueType  # 1
 """The provider itself."""
 AUDIT_LEVEL_THIRD_PARTY: AuditLevel.ValueType  # 2
-"""Somebody independent of the provider."""
+"""A third party independent of the provider."""
 Global___AuditLevel: _TypeAlias = AuditLevel  # noqa: Y015
 
 class _VerificationKind:
@@ -145,7 +145,7 @@ class _ContributionStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Con
     CONTRIBUTION_STAGE_GA: _ContributionStage.ValueType  # 4
     """Audited by its provider, and called by many."""
     CONTRIBUTION_STAGE_VERIFIED: _ContributionStage.ValueType  # 5
-    """Audited by somebody else, with commitments and a known provider."""
+    """Audited by a third party, with commitments and a known provider."""
 
 class ContributionStage(_ContributionStage, metaclass=_ContributionStageEnumTypeWrapper):
     """Says how far a contributed tool has come."""
@@ -161,7 +161,7 @@ CONTRIBUTION_STAGE_BETA: ContributionStage.ValueType  # 3
 CONTRIBUTION_STAGE_GA: ContributionStage.ValueType  # 4
 """Audited by its provider, and called by many."""
 CONTRIBUTION_STAGE_VERIFIED: ContributionStage.ValueType  # 5
-"""Audited by somebody else, with commitments and a known provider."""
+"""Audited by a third party, with commitments and a known provider."""
 Global___ContributionStage: _TypeAlias = ContributionStage  # noqa: Y015
 
 @_typing.final
@@ -738,7 +738,7 @@ class RevokeToolRequest(_message.Message):
     name: _builtins.str
     """The tool, as a resource name or a reference."""
     reason: _builtins.str
-    """Why, for people; recorded and shown to whoever is refused."""
+    """Why, for people; recorded and shown to refused callers."""
     request_id: _builtins.str
     """Correlates logs; the request is safe to repeat by its content."""
     def __init__(

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TrustServiceStub:
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
     """
 
     def __init__(self, channel):
@@ -83,11 +83,11 @@ class TrustServiceStub:
 
 
 class TrustServiceServicer:
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
     """
 
     def GetTrustScore(self, request, context):
-        """Returns the score of a tool, signal by signal, worked out anew from the facts as of now. Callable by mesh services, the operator
+        """Returns the score of a tool, signal by signal, computed from the current facts. Callable by mesh services, the operator
         and callers with scope `tools:read`. A signal without facts says so and takes its default. Fails with TOOL_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -114,7 +114,7 @@ class TrustServiceServicer:
 
     def RecordVerification(self, request, context):
         """Records that something about one version was verified, or failed to be. Callable by the operator and callers with scope
-        `tools:admin`. The last word on each kind stands; a successful one is also what the score's decay counts from.
+        `tools:admin`. The latest of each kind counts; a successful one is also what the score's decay counts from.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,7 +143,7 @@ class TrustServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RevokeTool(self, request, context):
-        """Revokes a tool across the mesh: every version is quarantined in one change, watchers are told at once, and no new version is
+        """Revokes a tool across the mesh: every version is quarantined in one change, watchers are notified at once, and no new version is
         admitted. Callable by the operator and callers with scope `tools:admin`. Revoking again changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -215,7 +215,7 @@ def add_TrustServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TrustService:
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
     """
 
     @staticmethod

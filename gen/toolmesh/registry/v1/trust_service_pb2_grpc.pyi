@@ -27,14 +27,14 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TrustServiceStub:
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TrustServiceAsyncStub: ...
     GetTrustScore: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.GetTrustScoreRequest, _trust_service_pb2.GetTrustScoreResponse]
-    """Returns the score of a tool, signal by signal, worked out anew from the facts as of now. Callable by mesh services, the operator
+    """Returns the score of a tool, signal by signal, computed from the current facts. Callable by mesh services, the operator
     and callers with scope `tools:read`. A signal without facts says so and takes its default. Fails with TOOL_NOT_FOUND.
     """
     RateTool: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.RateToolRequest, _trust_service_pb2.RateToolResponse]
@@ -49,7 +49,7 @@ class TrustServiceStub:
     """
     RecordVerification: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.RecordVerificationRequest, _trust_service_pb2.RecordVerificationResponse]
     """Records that something about one version was verified, or failed to be. Callable by the operator and callers with scope
-    `tools:admin`. The last word on each kind stands; a successful one is also what the score's decay counts from.
+    `tools:admin`. The latest of each kind counts; a successful one is also what the score's decay counts from.
     """
     GetStage: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.GetStageRequest, _trust_service_pb2.GetStageResponse]
     """Returns the stage of a tool and, for the next one, every gate with what is met and what is not. Callable like GetTrustScore."""
@@ -60,7 +60,7 @@ class TrustServiceStub:
     DemoteTool: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.DemoteToolRequest, _trust_service_pb2.DemoteToolResponse]
     """Moves a tool back to an earlier stage. Callable like PromoteTool. Fails with FAILED_PRECONDITION when the stage is not earlier."""
     RevokeTool: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.RevokeToolRequest, _trust_service_pb2.RevokeToolResponse]
-    """Revokes a tool across the mesh: every version is quarantined in one change, watchers are told at once, and no new version is
+    """Revokes a tool across the mesh: every version is quarantined in one change, watchers are notified at once, and no new version is
     admitted. Callable by the operator and callers with scope `tools:admin`. Revoking again changes nothing.
     """
     ReinstateTool: _grpc.UnaryUnaryMultiCallable[_trust_service_pb2.ReinstateToolRequest, _trust_service_pb2.ReinstateToolResponse]
@@ -70,11 +70,11 @@ class TrustServiceStub:
 
 @_typing.type_check_only
 class TrustServiceAsyncStub(TrustServiceStub):
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetTrustScore: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.GetTrustScoreRequest, _trust_service_pb2.GetTrustScoreResponse]  # type: ignore[assignment]
-    """Returns the score of a tool, signal by signal, worked out anew from the facts as of now. Callable by mesh services, the operator
+    """Returns the score of a tool, signal by signal, computed from the current facts. Callable by mesh services, the operator
     and callers with scope `tools:read`. A signal without facts says so and takes its default. Fails with TOOL_NOT_FOUND.
     """
     RateTool: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.RateToolRequest, _trust_service_pb2.RateToolResponse]  # type: ignore[assignment]
@@ -89,7 +89,7 @@ class TrustServiceAsyncStub(TrustServiceStub):
     """
     RecordVerification: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.RecordVerificationRequest, _trust_service_pb2.RecordVerificationResponse]  # type: ignore[assignment]
     """Records that something about one version was verified, or failed to be. Callable by the operator and callers with scope
-    `tools:admin`. The last word on each kind stands; a successful one is also what the score's decay counts from.
+    `tools:admin`. The latest of each kind counts; a successful one is also what the score's decay counts from.
     """
     GetStage: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.GetStageRequest, _trust_service_pb2.GetStageResponse]  # type: ignore[assignment]
     """Returns the stage of a tool and, for the next one, every gate with what is met and what is not. Callable like GetTrustScore."""
@@ -100,7 +100,7 @@ class TrustServiceAsyncStub(TrustServiceStub):
     DemoteTool: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.DemoteToolRequest, _trust_service_pb2.DemoteToolResponse]  # type: ignore[assignment]
     """Moves a tool back to an earlier stage. Callable like PromoteTool. Fails with FAILED_PRECONDITION when the stage is not earlier."""
     RevokeTool: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.RevokeToolRequest, _trust_service_pb2.RevokeToolResponse]  # type: ignore[assignment]
-    """Revokes a tool across the mesh: every version is quarantined in one change, watchers are told at once, and no new version is
+    """Revokes a tool across the mesh: every version is quarantined in one change, watchers are notified at once, and no new version is
     admitted. Callable by the operator and callers with scope `tools:admin`. Revoking again changes nothing.
     """
     ReinstateTool: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.ReinstateToolRequest, _trust_service_pb2.ReinstateToolResponse]  # type: ignore[assignment]
@@ -109,7 +109,7 @@ class TrustServiceAsyncStub(TrustServiceStub):
     """
 
 class TrustServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps what is known for and against a tool. The score is worked out from recorded facts alone; nobody sets it."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
 
     @_abc_1.abstractmethod
     def GetTrustScore(
@@ -117,7 +117,7 @@ class TrustServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trust_service_pb2.GetTrustScoreRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trust_service_pb2.GetTrustScoreResponse, _abc.Awaitable[_trust_service_pb2.GetTrustScoreResponse]]:
-        """Returns the score of a tool, signal by signal, worked out anew from the facts as of now. Callable by mesh services, the operator
+        """Returns the score of a tool, signal by signal, computed from the current facts. Callable by mesh services, the operator
         and callers with scope `tools:read`. A signal without facts says so and takes its default. Fails with TOOL_NOT_FOUND.
         """
 
@@ -150,7 +150,7 @@ class TrustServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trust_service_pb2.RecordVerificationResponse, _abc.Awaitable[_trust_service_pb2.RecordVerificationResponse]]:
         """Records that something about one version was verified, or failed to be. Callable by the operator and callers with scope
-        `tools:admin`. The last word on each kind stands; a successful one is also what the score's decay counts from.
+        `tools:admin`. The latest of each kind counts; a successful one is also what the score's decay counts from.
         """
 
     @_abc_1.abstractmethod
@@ -185,7 +185,7 @@ class TrustServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trust_service_pb2.RevokeToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trust_service_pb2.RevokeToolResponse, _abc.Awaitable[_trust_service_pb2.RevokeToolResponse]]:
-        """Revokes a tool across the mesh: every version is quarantined in one change, watchers are told at once, and no new version is
+        """Revokes a tool across the mesh: every version is quarantined in one change, watchers are notified at once, and no new version is
         admitted. Callable by the operator and callers with scope `tools:admin`. Revoking again changes nothing.
         """
 
