@@ -114,10 +114,19 @@ def test_generated_files_are_what_the_contract_yields(repository: Path) -> None:
     passes("python", "tools/generate.py", "--check", cwd=repository)
 
 
-def test_stale_generated_files_are_found(copy: Path) -> None:
-    target = copy / "proto" / "toolmesh" / "common" / "v1" / "error_reason.proto"
-    target.write_text(target.read_text().replace("Wait and retry.", "Wait, then retry."))
-    assert run("python", "tools/generate.py", "--check", cwd=copy).returncode == 1
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        ("proto/toolmesh/common/v1/error_reason.proto", "Wait and retry.", "Wait, then retry."),
+        ("libs/common/runtime/settings.py", "Lowest level that is logged.", "Lowest logged level."),
+    ],
+)
+def test_stale_generated_files_are_found(copy: Path, place: str, old: str, new: str) -> None:
+    target = copy / place
+    target.write_text(target.read_text().replace(old, new))
+    checked = run("python", "tools/generate.py", "--check", cwd=copy)
+    assert checked.returncode == 1
+    assert "stale" in checked.stdout
 
 
 def _commit(repository: Path, reference: str) -> str:
