@@ -62,7 +62,7 @@ class InvalidationFollower:
                 # Whatever it was, the next stream may be better; without one nothing would ever be heard again.
                 self._log.error("invalidations cannot be followed", cause=error)
             pause = _FIRST_PAUSE if heard else min(pause * 2, _LONGEST_PAUSE)
-            # FastHistogram out, so that a restarted issuer is not met by everyone at once.
+            # Spread out, so that a restarted issuer is not met by everyone at once.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _follow(self) -> bool:

@@ -28,8 +28,6 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Recall = Callable[[bytes], bytes | None]
-"""Returns the answer to a request that was answered before, both in the form they are sent in; None to have it answered."""
 # What methods are counted as that no service has: their names are the caller's to invent, without bound.
 UNKNOWN = "unknown"
 
@@ -123,17 +121,15 @@ class ChainedMethods(grpc.GenericRpcHandler):
     """Every method of a server with the chain around it, streams included. Not an interceptor: gRPC asks those anew, and
     asynchronously, for each call; this is one look into a dictionary."""
 
-    def __init__(self, chain: Chain, recalls: Mapping[str, Recall] | None = None) -> None:
-        """`recalls` are asked about requests of a method before anybody reads them, once the caller is one that may ask."""
-        self._chain, self._recalls = chain, recalls or {}
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Take the methods of a service, as generated code adds them to a server."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
-            stages, recall = _Stages(self._chain, method, counted_as=method), self._recalls.get(method)
-            self._methods[method] = _wrapped(handler, stages) if recall is None else _recalling(handler, stages, recall)
+            self._methods[method] = _wrapped(handler, _Stages(self._chain, method, counted_as=method))
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Accept what generated code adds beside the methods themselves; it knows nothing that they do not."""
@@ -165,22 +161,7 @@ def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
     return grpc.stream_stream_rpc_method_handler(inner, **codecs)
 
 
-def _recalling(handler: Any, stages: _Stages, recall: Recall) -> grpc.RpcMethodHandler[Any, Any]:
-    """Wrap a method whose answers may be recalled: what was read and checked once is not read again."""
-    decode, check, answer = _tolerant(handler.request_deserializer), stages.check, handler.unary_unary
-
-    async def answered(payload: bytes, context: Context) -> Any:
-        request = decode(payload)
-        check(request)
-        return await answer(request, context)
-
-    # As bytes it passes the check of messages, and gets its own when it is read.
-    unary = _unary(answered, stages, recall)
-    return grpc.unary_unary_rpc_method_handler(unary, response_serializer=_as_sent(handler.response_serializer))
-
-
-def _unary(inner: Any, stages: _Stages, recall: Recall | None = None) -> Any:
-    """Surround a method that answers once. An answer that is known takes neither time nor room, so it is given without asking for them."""
+def _unary(inner: Any, stages: _Stages) -> Any:
     begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
 
     async def unary(request: Any, context: Context) -> Any:
@@ -190,12 +171,10 @@ def _unary(inner: Any, stages: _Stages, recall: Recall | None = None) -> Any:
             if waiting is not None:
                 await waiting
             reached = _IDENTIFIED
-            response = None if recall is None else recall(request)
-            if response is None:
-                admit(call)
-                reached = _ADMITTED
-                check(request)
-                response = await inner(request, context)
+            admit(call)
+            reached = _ADMITTED
+            check(request)
+            response = await inner(request, context)
         except BaseException as raised:
             raise await stages.failed(call, context, reached, raised) from None
         left(call)
