@@ -17,7 +17,7 @@ from libs.common.ids import new_id
 from libs.common.rpc.client import channel_to
 from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.setting_types import parse_address
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.executor.adapters.authz.decision_client import PolicyAuthorizer
 from services.executor.adapters.registry.json_schema import input_contract, output_contract
 from services.executor.domain.model import Caller, Question

@@ -63,6 +63,8 @@ def test_the_rooms_import_only_whom_they_may(repository: Path) -> None:
         ("services/audit/domain/model.py", "import grpc"),
         ("services/audit/handlers/audit.py", "import services.audit.adapters"),
         ("libs/common/ids.py", "import services.audit.policy"),
+        ("libs/common/ids.py", "import toolmesh.audit.v1.audit_service_pb2"),
+        ("libs/common/auth/identity.py", "import libs.common.auth.revocations"),
         ("sdk/toolmesh_sdk/__init__.py", "import libs.common.ids"),
     ],
 )

@@ -18,11 +18,10 @@ import jwt
 import orjson
 
 from libs.common.auth.claims import identity_of
-from libs.common.auth.identity import Identity
-from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, header_of, payload_of
-from libs.common.auth.revocations import RevocationView, lineage_of
+from libs.common.auth.identity import Identity, lineage_of
+from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, MAX_TOKEN_BYTES, header_of, payload_of
+from libs.common.auth.revocations import RevocationView
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.limits import MAX_TOKEN_BYTES
 
 __all__ = ["ALGORITHMS", "CLOCK_SKEW", "TokenVerifier", "identity_of"]
 

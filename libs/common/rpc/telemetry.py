@@ -20,7 +20,7 @@ from libs.common.telemetry.fast_metrics import FastCounter
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import RemoteTrace
+from libs.common.trace_context import RemoteTrace
 
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 # Short enough that whoever looks at a log or a metric finds what just happened.

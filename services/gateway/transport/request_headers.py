@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from libs.common.rpc.limits import MAX_TOKEN_BYTES
-from libs.common.telemetry.trace import TraceContext, continue_trace
+from libs.common.trace_context import TraceContext, continue_trace
 from services.gateway.domain.deadline import parse_deadline
 from services.gateway.transport.asgi_types import Header, Scope
 

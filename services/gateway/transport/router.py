@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.gateway.authzen.endpoint import (
     CONFIGURATION,
     EVALUATION,

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from libs.common.call_context import Call, enter
 from libs.common.telemetry.otlp import tracer_provider
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import TraceContext, continue_trace
+from libs.common.trace_context import TraceContext, continue_trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from libs.common.call_context import Call
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import TraceContext
+from libs.common.trace_context import TraceContext
 from services.gateway.transport.telemetry import CANCELED, Telemetry
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from libs.common.auth.revocations import RevocationView, TokenLineage
+from libs.common.auth.identity import TokenLineage
+from libs.common.auth.revocations import RevocationView
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import ManualClock, SystemClock
 from libs.common.telemetry.log import Log

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from libs.common.auth.authority import not_covered
 from libs.common.auth.claims import identity_of
 from libs.common.auth.constraints import ConstraintChecker
+from libs.common.auth.coverage import not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import ManualClock
