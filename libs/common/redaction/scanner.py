@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from libs.common.redaction import credentials, fields, numbers
 from libs.common.redaction.checksums import is_card
 from libs.common.redaction.contacts import find_addresses, find_emails
-from libs.common.redaction.declared import DECLARED, Declared, Place
+from libs.common.redaction.declared import DECLARED, Declared, Declaration
 from libs.common.redaction.prefilter import suspects
 from libs.common.redaction.rules import Rules
 from libs.common.redaction.spans import Span, marker, replaced, settled
@@ -111,7 +111,7 @@ class _Walk:
     def copy(self, value: Any) -> Any:
         return self._visit(value, (), None if self._declared is None else self._declared.root())
 
-    def _visit(self, value: Any, path: tuple[str, ...], place: Place | None) -> Any:
+    def _visit(self, value: Any, path: tuple[str, ...], place: Declaration | None) -> Any:
         if place is not None and Declared.covers(place):
             return self._removed(path, DECLARED)
         self._parts -= 1
@@ -127,7 +127,7 @@ class _Walk:
             return self._removed(path, numbers.CARD)
         return value
 
-    def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Place | None) -> dict[str, Any]:
+    def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Declaration | None) -> dict[str, Any]:
         copied: dict[str, Any] = {}
         repeated: dict[str, int] = {}
         told = self._told(value)
@@ -171,10 +171,10 @@ class _Walk:
         self.findings.append(Finding(_pointer(path), kind))
         return marker(kind)
 
-    def _at_key(self, place: Place | None, key: str) -> Place | None:
+    def _at_key(self, place: Declaration | None, key: str) -> Declaration | None:
         return None if place is None or self._declared is None else self._declared.below_key(place, key)
 
-    def _at_index(self, place: Place | None, index: int) -> Place | None:
+    def _at_index(self, place: Declaration | None, index: int) -> Declaration | None:
         return None if place is None or self._declared is None else self._declared.below_index(place, index)
 
 

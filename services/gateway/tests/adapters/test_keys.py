@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.gateway.adapters.keys import KeySet
 
 

@@ -15,7 +15,7 @@ from libs.common.auth.constraints import ConstraintChecker
 from libs.common.auth.coverage import not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.domain.model import Part
 from services.authz.tests.minting import BOT, Issuer, read
 from services.authz.tests.wishes import Call, Wishes

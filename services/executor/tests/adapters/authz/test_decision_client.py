@@ -18,7 +18,8 @@ from libs.common.auth.revocations import MAX_SILENCE, RevocationView
 from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
-from libs.common.runtime.clock import ManualClock, SystemClock
+from libs.common.runtime.clock import SystemClock
+from libs.common.testing.clock import ManualClock
 from libs.common.trace_context import continue_trace
 from services.executor.adapters.authz.decision_client import MAX_ARGUMENTS, PolicyAuthorizer
 from services.executor.domain.model import Decision, Question, SpendingLimit, Verdict
