@@ -22,7 +22,7 @@ from libs.common.rpc.admission import Admission
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.error_mapping import ErrorMapping
 from libs.common.rpc.policy import Policy
-from libs.common.rpc.telemetry import Telemetry, arrived, code_of
+from libs.common.rpc.telemetry import Telemetry, code_of, set_metadata
 from libs.common.rpc.validation.validate import UNDECODABLE, validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
@@ -44,7 +44,7 @@ class Chain:
 
     def finish(self) -> None:
         """Have everything told about the calls that have ended."""
-        self.telemetry.tell()
+        self.telemetry.flush()
 
 
 def build_chain(
@@ -86,7 +86,7 @@ class _Stages:
         self._failures, self._callers, self._admission = chain.failures, chain.callers, chain.admission
         self._stays_open = chain.callers.stays_open(method)
         # First in, last out: sees every call and its final status, refusals included.
-        self.begin, self._end = chain.telemetry.observing(method, counted_as)
+        self.begin, self._end = chain.telemetry.observer(method, counted_as)
         # Who asks must be known before anything is decided about the call.
         self.identify = chain.callers.identifying(method)
         # May this caller call this method, and is there still time and room for it?
@@ -136,7 +136,7 @@ class ChainedMethods(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """Return the method; for a name that no service has, one that says so through the chain."""
-        arrived(handler_call_details.invocation_metadata)
+        set_metadata(handler_call_details.invocation_metadata)
         # An unknown one is not remembered.
         return self._methods.get(handler_call_details.method) or self._unknown(handler_call_details.method)
 
