@@ -1,4 +1,7 @@
-"""Settings of the local mesh, read once from the environment."""
+"""Settings of the local mesh, read once from the environment.
+
+The command line imports this module at every start, so it does without pydantic.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-from libs.common.runtime.settings import http_url, number, one_of, whole
 
 TRUST_DOMAIN = "toolmesh.local"
 ISSUER = "https://authz.toolmesh.local"
@@ -51,10 +52,48 @@ class SettingError(ValueError):
     """A variable has an invalid value."""
 
 
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a parser of one of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    """Return a parser of a number within bounds."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError("is not a number") from None
+        if not low <= value <= high:
+            raise ValueError(f"is not between {low:g} and {high:g}")
+        return value
+
+    return parse
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Return a parser of a whole number within bounds."""
+
+    def parse(text: str) -> int:
+        if not text.isdigit() or not low <= int(text) <= high:
+            raise ValueError(f"is not a whole number between {low} and {high}")
+        return int(text)
+
+    return parse
+
+
 def _collector(text: str) -> str:
     """Parses the OTLP endpoint. Envoy needs the port, too."""
     try:
-        complete = urlsplit(http_url(text)).port is not None
+        parts = urlsplit(text)
+        complete = parts.scheme in ("http", "https") and parts.port is not None
     except ValueError:
         complete = False
     if not complete:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import fields
 from importlib import import_module
 
 from localmesh.settings import ROOT, VARIABLES
@@ -24,8 +23,8 @@ def find_unknown_variables(names: Iterable[str]) -> list[str]:
 
 
 def _known_elsewhere() -> set[str]:
-    from libs.common.runtime.settings import FOREIGN
+    from libs.common.runtime.settings import FOREIGN, variables
 
     modules = (f"services.{path.parent.name}.config" for path in (ROOT / "services").glob("*/config.py"))
     settings = (import_module(module).Settings for module in modules)
-    return FOREIGN | {field.metadata["variable"] for each in settings for field in fields(each)}
+    return FOREIGN.union(*(variables(cls) for cls in settings))

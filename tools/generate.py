@@ -1,4 +1,4 @@
-"""Generate what is derived from the contract: stubs and the error table under gen/, and docs/errors.md.
+"""Generate stubs and the error table under gen/, docs/errors.md and docs/settings.md.
 
 `--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
 """
@@ -17,9 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import errordocs, errortable, protodeps  # noqa: E402  (needs the root on the path when run as a script)
+from tools import errordocs, errortable, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
 
 PROTODEPS = ROOT / ".cache" / "protodeps"
+DOCUMENTS = {"docs/errors.md": errordocs.render, "docs/settings.md": settings_docs.render}
 
 
 def stubs(target: Path) -> None:
@@ -48,7 +49,8 @@ def write() -> None:
         stubs(fresh)
         for name in _differences(fresh, gen):
             _replace(fresh / Path(name).relative_to("gen"), ROOT / name)
-    (ROOT / "docs" / "errors.md").write_text(errordocs.render())
+    for name, render in DOCUMENTS.items():
+        (ROOT / name).write_text(render())
 
 
 def _replace(source: Path, target: Path) -> None:
@@ -67,9 +69,9 @@ def stale(root: Path = ROOT) -> list[str]:
         fresh = Path(scratch)
         stubs(fresh)
         wrong = _differences(fresh, root / "gen")
-    errors = root / "docs" / "errors.md"
-    if not errors.exists() or errors.read_text() != errordocs.render():
-        wrong.append("docs/errors.md")
+    for name, render in DOCUMENTS.items():
+        if not (root / name).exists() or (root / name).read_text() != render():
+            wrong.append(name)
     return wrong
 
 

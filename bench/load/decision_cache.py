@@ -16,8 +16,8 @@ from libs.common.call_context import Call, enter
 from libs.common.ids import new_id
 from libs.common.rpc.client import channel_to
 from libs.common.runtime.clock import SystemClock
-from libs.common.runtime.settings import address
-from libs.common.telemetry.trace import continue_trace
+from libs.common.runtime.setting_types import parse_address
+from libs.common.trace_context import continue_trace
 from services.executor.adapters.authz.decision_client import PolicyAuthorizer
 from services.executor.adapters.registry.json_schema import input_contract, output_contract
 from services.executor.domain.model import Caller, Question
@@ -52,7 +52,7 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
     clock, tool = SystemClock(), _tool()
     enter(Call(method="bench", trace=continue_trace("", "", sample_ratio=0.0), token=options.token.read_text()))
     caller = Caller("did:web:toolmesh.local:users:bench", "token", 4e9, 4e9, session_id="bench")
-    async with channel_to("authz", address(options.target), files) as channel:
+    async with channel_to("authz", parse_address(options.target), files) as channel:
         news = RevocationView(clock)
         authorizer = PolicyAuthorizer(channel, clock, news)
         question = Question(new_id(), {"text": "hello"}, "sha256:" + "a" * 64)

@@ -1,11 +1,10 @@
-"""How a service keeps up with what the issuer takes back: it follows the issuer's stream, and asks when the stream is silent."""
+"""Follows the issuer's stream of revocations, and introspects single tokens while the stream is silent."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from contextvars import Context
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -17,11 +16,14 @@ from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from libs.common.auth.revocations import RevocationView, Revoked, TargetKind
 from libs.common.call_context import current_call, margin
 from libs.common.errors import MeshError, Reason
+from libs.common.runtime.backoff import Backoff
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.runtime.single_flight import SingleFlight
 from libs.common.telemetry.log import Log
 
-# The issuer speaks at least once a second; a stream that is silent for this long is opened anew.
+# The issuer sends at least one message a second; a stream that is silent for this long is opened again.
 STREAM_SILENCE = 2.5
-# How long an answer about one token counts, while the stream is silent.
+# How long an introspection counts, while the stream is silent.
 REMEMBERED_SECONDS = 1.0
 _ASK_SECONDS = 2.0
 _REMEMBERED = 10_000
@@ -30,7 +32,7 @@ _KINDS: dict[str, TargetKind] = {"token_id": "token", "subject": "subject", "key
 
 
 class InvalidationFollower:
-    """Keeps a view up to date for as long as the issuer is there; one for each process."""
+    """Keeps a revocation view up to date; one for each process."""
 
     def __init__(
         self, channel: grpc.aio.Channel, view: RevocationView, log: Log, *, silence: float = STREAM_SILENCE
@@ -41,7 +43,7 @@ class InvalidationFollower:
         self._well = True
 
     async def start(self) -> None:
-        """Begin to follow; returns at once, whether or not the issuer is there."""
+        """Start to follow; does not wait for the issuer."""
         self._following = asyncio.create_task(self._follow_forever(), name="invalidations")
 
     async def stop(self) -> None:
@@ -51,22 +53,20 @@ class InvalidationFollower:
             await asyncio.wait([self._following])
 
     async def _follow_forever(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            heard = False
             try:
-                heard = await self._follow()
+                if await self._follow():
+                    backoff.reset()
             except (grpc.aio.AioRpcError, TimeoutError) as error:
                 self._report(type(error).__name__)
             except Exception as error:
-                # Whatever it was, the next stream may be better; without one nothing would ever be heard again.
+                # The loop must survive: without it no revocation would ever arrive again.
                 self._log.error("invalidations cannot be followed", cause=error)
-            pause = _FIRST_PAUSE if heard else min(pause * 2, _LONGEST_PAUSE)
-            # FastHistogram out, so that a restarted issuer is not met by everyone at once.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            await backoff.wait()
 
     async def _follow(self) -> bool:
-        """Apply messages until the stream ends; say whether there was any."""
+        """Apply messages until the stream ends; return whether there was any."""
         call = self._stub.WatchInvalidations(pb.WatchInvalidationsRequest())
         heard, begun = False, list[pb.WatchInvalidationsResponse]()
         try:
@@ -84,7 +84,7 @@ class InvalidationFollower:
             call.cancel()
 
     def _apply(self, messages: list[pb.WatchInvalidationsResponse]) -> None:
-        """Take over what several messages say as one: half of what is revoked would be a list with holes that is believed."""
+        """Apply several messages as one: half of a snapshot would pass for a complete list."""
         self._view.apply(
             [revoked_of(one) for message in messages for one in message.revocations],
             policy_set_version=messages[-1].policy_set_version,
@@ -93,7 +93,7 @@ class InvalidationFollower:
 
     def _report(self, reason: str) -> None:
         if self._well:
-            self._log.warning("issuer is not heard", reason=reason)
+            self._log.warning("issuer is unreachable", reason=reason)
         self._well = False
 
 
@@ -109,38 +109,31 @@ def revoked_of(message: pb.Revocation) -> Revoked:
 
 
 class IntrospectionFallback:
-    """Asks the issuer about one token at a time, for as long as the view cannot be believed."""
+    """Asks the issuer about single tokens while the revocation view is too old."""
 
     def __init__(self, channel: grpc.aio.Channel, *, remember: int = _REMEMBERED) -> None:
         self._stub = AuthzServiceStub(channel)
-        self._remember = remember
-        self._good: dict[bytes, float] = {}
-        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        # By the token's hash: until when the issuer's answer counts.
+        self._accepted: BoundedCache[bytes, float] = BoundedCache(remember)
+        self._asking = SingleFlight[bytes, None]()
 
     async def __call__(self, token: str, key: bytes) -> None:
-        """Return if the issuer accepts the token, now or a moment ago. Raises what the issuer says against it, and
-        SERVICE_UNAVAILABLE when the issuer says nothing in time: what cannot be known to be good is refused."""
-        if self._good.get(key, float("-inf")) > time.monotonic():
+        """Return if the issuer accepts the token, now or a moment ago.
+
+        Raises the issuer's refusal, or SERVICE_UNAVAILABLE when it does not answer in time.
+        """
+        if self._accepted.get(key, float("-inf")) > time.monotonic():
             return
-        asking = self._asking.get(key) or self._lead(token, key)
-        await asyncio.wait({asking}, timeout=_patience())
-        if not asking.done() or asking.cancelled():
-            raise _unknown()
-        error = asking.exception()
-        if isinstance(error, MeshError):
-            # A failure is copied, because each caller adds its own facts to it.
+        try:
+            async with asyncio.timeout(_patience()):
+                await self._asking.run(key, partial(self._introspect, token, key))
+        except TimeoutError:
+            raise _unknown() from None
+        except MeshError as error:
+            # A failure is copied, because each caller adds its own metadata to it.
             raise MeshError(error.reason, message=error.message, retry_after=error.retry_after) from error
-        if error is not None:
-            raise error
 
-    def _lead(self, token: str, key: bytes) -> asyncio.Task[None]:
-        """Ask for everyone who comes with the same token meanwhile: in nobody's name, and in nobody's time."""
-        asking = asyncio.get_running_loop().create_task(self._ask(token, key), context=Context())
-        self._asking[key] = asking
-        asking.add_done_callback(lambda done: self._asking.pop(key))
-        return asking
-
-    async def _ask(self, token: str, key: bytes) -> None:
+    async def _introspect(self, token: str, key: bytes) -> None:
         asked_at = time.monotonic()
         try:
             answer = await self._stub.IntrospectToken(IntrospectTokenRequest(token=token), timeout=_ASK_SECONDS)
@@ -148,13 +141,11 @@ class IntrospectionFallback:
             raise _unknown() from error
         if not answer.active:
             raise MeshError(_reason(answer.error_code))
-        if len(self._good) >= self._remember:
-            self._good.clear()
-        self._good[key] = asked_at + REMEMBERED_SECONDS
+        self._accepted.put(key, asked_at + REMEMBERED_SECONDS)
 
 
 def _patience() -> float:
-    """Return how long the present call can wait and still be answered in time."""
+    """Return how long the current call can wait and still be answered in time."""
     call = current_call()
     remaining = call.remaining() if call else None
     return _ASK_SECONDS if remaining is None else min(_ASK_SECONDS, max(0.0, remaining - margin(remaining)))
@@ -166,6 +157,6 @@ def _unknown() -> MeshError:
 
 
 def _reason(code: str) -> Reason:
-    """Return the reason with this code; a code that this build does not know is no less a refusal."""
+    """Return the reason with this code; TOKEN_REVOKED for a code that this build does not know."""
     number = int(code[1:]) if code[1:].isdecimal() else 0
     return Reason(number) if number in Reason.__members__.values() else Reason.TOKEN_REVOKED

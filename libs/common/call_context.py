@@ -6,11 +6,11 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from libs.common.telemetry.trace import RemoteTrace, TraceContext
+from libs.common.trace_context import RemoteTrace, TraceContext
 
 if TYPE_CHECKING:
     from libs.common.auth.identity import Identity
-    from libs.common.rpc.deadline_timer import DeadlineTimer
+    from libs.common.deadline_timer import DeadlineTimer
 
 
 class Call:

@@ -56,18 +56,13 @@ class Seal:
         return f"Seal({len(self._by_id)} keys)"
 
 
-def seal_of(folder: Path) -> Seal:
+def read_seal(folder: Path | str) -> Seal:
     """Read the keys of a folder, a base64 text of 32 bytes in each `*.key`. Raises ValueError, naming the file and never
     its content."""
-    files = sorted(folder.glob("*.key"))
+    files = sorted(Path(folder).glob("*.key"))
     if not files:
         raise ValueError(f"there is no *.key in {folder}")
     return Seal([_read(path) for path in files])
-
-
-def seal_folder(text: str) -> Seal:
-    """Parse the path of a folder of keys, for a setting. Raises ValueError."""
-    return seal_of(Path(text))
 
 
 def new_key() -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import Field
 
-from libs.common.runtime.settings import Address, ProcessSettings, address, postgres_url, setting
+from libs.common.runtime.setting_types import HostPort, PostgresUrl
+from libs.common.runtime.settings import ProcessSettings
 
 
-@dataclass(frozen=True, kw_only=True)
 class Settings(ProcessSettings):
-    """What approval needs beside what every process needs: where its tickets are, and who signs tokens."""
+    """The settings of approval: its database and the service that signs tokens."""
 
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
-    authz_address: Address = setting("AUTHZ_ADDRESS", address)
+    database_url: PostgresUrl = Field(description="PostgreSQL database of the tickets.")
+    authz_address: HostPort = Field(description="Address of authz: public keys and revocations.")

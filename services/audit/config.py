@@ -1,66 +1,64 @@
-"""The settings of the audit service."""
+"""Settings of the audit process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from libs.common.runtime.settings import (
-    Address,
-    ProcessSettings,
-    SettingsError,
-    address,
-    existing_file,
-    existing_folder,
-    file_of,
-    number,
-    one_of,
-    postgres_url,
-    redis_url,
-    setting,
-    whole,
-)
+from pydantic import AfterValidator, DirectoryPath, Field, FilePath, model_validator
+
+from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl, file_with
+from libs.common.runtime.settings import ProcessSettings
 from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 from services.audit.domain.evidence.cosignature import WitnessKey, witness_keys
 
 
-def known_witnesses(path: Path) -> list[WitnessKey]:
-    """Return the keys in a file of verifier keys, one in a line. Raises ValueError for anything else."""
+def read_witness_keys(path: Path) -> list[WitnessKey]:
+    """Read a file of verifier keys, one per line. Raises ValueError."""
     return witness_keys(path.read_text().splitlines())
 
 
-@dataclass(frozen=True, kw_only=True)
+CheckpointKeyFile = Annotated[FilePath, AfterValidator(file_with("an Ed25519 private key in PEM", FileCheckpointKey))]
+WitnessKeysFile = Annotated[
+    FilePath, AfterValidator(file_with("verifier keys of witnesses, one per line", read_witness_keys))
+]
+
+
 class Settings(ProcessSettings):
-    """What the service needs beside what every process needs."""
+    """The settings of audit."""
 
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
-    authz_address: Address = setting("AUTHZ_ADDRESS", address)
-    checkpoint_key: Path = setting("CHECKPOINT_KEY", file_of("an Ed25519 private key in PEM", FileCheckpointKey))
-    # The role that owns the log; without it the service's own role must, and could then undo its own guards.
-    migration_database_url: str = setting("MIGRATION_DATABASE_URL", postgres_url, default="", secret=True)
-    shard_records: int = setting("SHARD_RECORDS", whole(1, 1_000_000_000), default=10_000_000)
-    shard_days: float = setting("SHARD_DAYS", number(0.001, 366), default=31.0)
-    checkpoint_records: int = setting("CHECKPOINT_RECORDS", whole(1, 1_000_000_000), default=10_000)
-    checkpoint_seconds: float = setting("CHECKPOINT_SECONDS", number(0.1, 86_400), default=60.0)
-    # A file of verifier keys, one in a line.
-    witness_keys: Path | None = setting(
-        "WITNESS_KEYS", file_of("verifier keys of witnesses, one in a line", known_witnesses), default=None
+    database_url: PostgresUrl = Field(description="PostgreSQL database of the log.")
+    authz_address: HostPort = Field(description="Address of authz: public keys and revocations.")
+    checkpoint_key: CheckpointKeyFile = Field(description="Private key that signs checkpoints (Ed25519, PEM).")
+    migration_database_url: PostgresUrl = Field(
+        "", description="Database URL of the role that owns the log. Empty: the service's own role owns it."
     )
-    anchor_folder: Path | None = setting("ANCHOR_FOLDER", existing_folder, default=None)
-    retention_years: int = setting("RETENTION_YEARS", whole(1, 7), default=7)
-    relay: str = setting("RELAY", one_of("none", "redis", "kafka"), default="none")
-    relay_stream_length: int = setting("RELAY_STREAM_LENGTH", whole(1_000, 100_000_000), default=10_000)
-    redis_url: str = setting("REDIS_URL", redis_url, default="", secret=True)
-    kafka_brokers: str = setting("KAFKA_BROKERS", str, default="")
-    kafka_topic: str = setting("KAFKA_TOPIC", str, default="toolmesh.audit.records")
-    # Lines `name=value` of the client library's own settings, such as those of TLS and SASL.
-    kafka_config: Path | None = setting("KAFKA_CONFIG", existing_file, default=None)
+    shard_records: int = Field(10_000_000, ge=1, le=1_000_000_000, description="Most records in a shard of the log.")
+    checkpoint_records: int = Field(10_000, ge=1, le=1_000_000_000, description="Records between two checkpoints.")
+    checkpoint_seconds: float = Field(60.0, ge=0.1, le=86_400, description="Longest time between two checkpoints.")
+    witness_keys: WitnessKeysFile | None = Field(None, description="File of witnesses' verifier keys, one per line.")
+    anchor_folder: DirectoryPath | None = Field(
+        None, description="Folder that a copy of each checkpoint is written to."
+    )
+    retention_years: int = Field(7, ge=1, le=7, description="Years that records are kept.")
+    relay: Literal["none", "redis", "kafka"] = Field("none", description="Stream that new records are published to.")
+    relay_stream_length: int = Field(
+        10_000, ge=1_000, le=100_000_000, description="Length that the Redis stream is trimmed to."
+    )
+    redis_url: RedisUrl = Field("", description="Redis of the relay. Required with `redis`.")
+    kafka_brokers: str = Field("", description="Kafka brokers of the relay. Required with `kafka`.")
+    kafka_topic: str = Field("toolmesh.audit.records", description="Kafka topic of the relay.")
+    kafka_config: FilePath | None = Field(
+        None, description="File of `name=value` lines for the Kafka client, such as TLS and SASL settings."
+    )
 
-    def __post_init__(self) -> None:
-        needed = {
+    @model_validator(mode="after")
+    def _require_relay_address(self) -> Self:
+        required = {
             "redis": ("TOOLMESH_REDIS_URL", self.redis_url),
             "kafka": ("TOOLMESH_KAFKA_BROKERS", self.kafka_brokers),
         }
-        variable, value = needed.get(self.relay, ("", "-"))
+        variable, value = required.get(self.relay, ("", "-"))
         if not value:
-            raise SettingsError([f"{variable} is required with TOOLMESH_RELAY={self.relay}"])
+            raise ValueError(f"{variable} is required with TOOLMESH_RELAY={self.relay}")
+        return self

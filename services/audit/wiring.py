@@ -35,7 +35,7 @@ from services.audit.adapters.relay.lease import PostgresSeat
 from services.audit.adapters.relay.metrics import RelayMeter
 from services.audit.adapters.usage.reader import PostgresUsageReader
 from services.audit.adapters.usage.store import PostgresBook
-from services.audit.config import Settings, known_witnesses
+from services.audit.config import Settings, read_witness_keys
 from services.audit.convert.index import entry_again
 from services.audit.convert.log import RecordScribe
 from services.audit.domain.evidence.checkpoints import Checkpoints
@@ -62,6 +62,8 @@ from services.audit.streams import OpenStreams
 
 SCHEMA = "audit"
 MIGRATIONS = Path(__file__).parent / "migrations"
+# A shard is closed at this age, even if it is not full.
+SHARD_SECONDS = 31 * 86_400.0
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
@@ -124,7 +126,7 @@ def _writer(settings: Settings, log: Log) -> PostgresWriter:
         log,
         scribe=RecordScribe(SystemClock()),
         clock=SystemClock(),
-        limits=ShardLimits(settings.shard_records, settings.shard_days * 86_400),
+        limits=ShardLimits(settings.shard_records, SHARD_SECONDS),
         origin=Origin(settings.trust_domain),
     )
 
@@ -139,7 +141,7 @@ def _evidence(
     rhythm = CheckpointRhythm(settings.checkpoint_records, settings.checkpoint_seconds)
     anchor = FolderAnchor(settings.anchor_folder) if settings.anchor_folder else None
     issue = IssueCheckpoints(checkpoints, shards, tail, EvidenceMeter(log), rhythm, anchor)
-    known = known_witnesses(settings.witness_keys) if settings.witness_keys else []
+    known = read_witness_keys(settings.witness_keys) if settings.witness_keys else []
     years = settings.retention_years
     handlers = LogHandlers(
         checkpoints,

@@ -1,41 +1,42 @@
-"""The settings of the authz process."""
+"""Settings of the authz process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from libs.common.runtime.settings import (
-    ProcessSettings,
-    existing_file,
-    existing_folder,
-    postgres_url,
-    redis_url,
-    setting,
-    whole,
-)
-from libs.common.sealing import Seal, seal_folder
+from pydantic import DirectoryPath, Field, FilePath, PlainValidator, WithJsonSchema
+
+from libs.common.runtime.setting_types import PostgresUrl, RedisUrl, SealingKeys
+from libs.common.runtime.settings import ProcessSettings
 
 
 def folder_or_https(text: str) -> Path | str:
-    """Parse the path of a folder, or an https:// address."""
+    """Parse the path of a folder, or an https:// URL. Raises ValueError."""
     if text.startswith("https://") and len(text) > len("https://"):
         return text
-    try:
-        return existing_folder(text)
-    except ValueError:
-        raise ValueError("is neither a folder nor an https:// address") from None
+    if not Path(text).is_dir():
+        raise ValueError("is neither a folder nor an https:// URL")
+    return Path(text)
 
 
-@dataclass(frozen=True, kw_only=True)
+FolderOrHttps = Annotated[
+    Path | str, PlainValidator(folder_or_https), WithJsonSchema({"type": "string", "format": "folder or https:// URL"})
+]
+
+
 class Settings(ProcessSettings):
-    """What authz needs to know."""
+    """The settings of authz."""
 
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
-    redis_url: str = setting("REDIS_URL", redis_url, default="", secret=True)
-    signing_keys: Path = setting("SIGNING_KEYS", existing_folder)
-    max_token_lifetime: int = setting("MAX_TOKEN_LIFETIME", whole(1, 366 * 86_400), default=86_400)
-    trusted_issuers: Path | None = setting("TRUSTED_ISSUERS", existing_file, default=None)
-    did_resolver: Path | str = setting("DID_RESOLVER", folder_or_https, default="")
-    sealing_keys: Seal | None = setting("SEALING_KEYS", seal_folder, default=None, secret=True)
-    decision_ttl: int = setting("DECISION_TTL", whole(1, 3600), default=60)
+    database_url: PostgresUrl = Field(description="PostgreSQL database of policies, tokens and decisions.")
+    redis_url: RedisUrl = Field("", description="Redis that wakes the other replicas. Empty: they only poll.")
+    signing_keys: DirectoryPath = Field(description="Folder of private keys (`*.pem`) that sign tokens.")
+    max_token_lifetime: int = Field(
+        86_400, ge=1, le=366 * 86_400, description="Longest lifetime of a token, in seconds."
+    )
+    trusted_issuers: FilePath | None = Field(None, description="JSON file of outside token issuers.")
+    did_resolver: FolderOrHttps = Field("", description="DID documents: a folder, or the URL of a resolver.")
+    sealing_keys: SealingKeys | None = Field(
+        None, description="Folder of keys (`*.key`) that seal arguments in the decision log. Empty: none are stored."
+    )
+    decision_ttl: int = Field(60, ge=1, le=3600, description="Longest time that a decision is cached, in seconds.")

@@ -13,10 +13,10 @@ from toolmesh.authz.v1 import policy_service_pb2_grpc as policy_rpc
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
 from libs.common.auth.constraints import ConstraintChecker, compiled
+from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.auth.revocations import RevocationView
 from libs.common.redis_wakeup import RedisWakeup
 from libs.common.rpc.application import Resource, RpcApplication, engine_resource
-from libs.common.rpc.limits import MAX_TOKEN_BYTES
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for

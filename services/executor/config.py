@@ -1,115 +1,121 @@
-"""What the executor reads from its environment."""
+"""Settings of the executor process."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Annotated, Literal
 
-from libs.common.redaction.tenant_scanners import TenantScanners, tenant_scanners_file
-from libs.common.runtime.settings import (
-    Address,
-    ProcessSettings,
-    address,
-    existing_file,
-    existing_folder,
-    number,
-    one_of,
-    postgres_url,
-    redis_url,
-    setting,
-    whole,
-)
-from libs.common.sealing import Seal, seal_folder
+from pydantic import Field, FilePath, PlainValidator, WithJsonSchema
+
+from libs.common.redaction.tenant_scanners import TenantScanners, read_tenant_scanners_file
+from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl, SealingKeys
+from libs.common.runtime.settings import ProcessSettings
 
 _VOLUME_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-# A folder's own name may hold a comma; between two there is one before the next name.
+# A folder's name may hold a comma; a comma that separates two volumes stands before the next volume's name.
 _BETWEEN_VOLUMES = re.compile(r",(?=\s*[a-z][a-z0-9_-]{0,62}=/)")
 
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Parse networks such as `10.1.0.0/16 fd00:7::/64`, with spaces or commas between them."""
+    """Parse networks such as `10.1.0.0/16 fd00:7::/64`, separated by spaces or commas."""
     try:
-        return tuple(ip_network(each) for each in text.replace(",", " ").split())
+        return tuple(ip_network(network) for network in text.replace(",", " ").split())
     except ValueError:
         raise ValueError("is not a list of networks") from None
 
 
 def existing_folders(text: str) -> tuple[Path, ...]:
-    """Parse folders that are there, with commas between them; a single one may have commas in its name."""
+    """Parse existing folders, separated by commas. A single folder may have commas in its name."""
     if text and Path(text).is_dir():
         return (Path(text),)
-    return tuple(_named_folder(each.strip()) for each in text.split(","))
+    return tuple(_existing_folder(folder.strip()) for folder in text.split(","))
 
 
 def named_folders(text: str) -> tuple[tuple[str, Path], ...]:
-    """Parse `name=/folder`, with commas between them. A name is lower case letters, digits, dashes and underscores."""
+    """Parse `name=/folder`, separated by commas. A name has lower case letters, digits, dashes and underscores."""
     named: dict[str, Path] = {}
-    for each in _BETWEEN_VOLUMES.split(text):
-        name, _, folder = each.strip().partition("=")
+    for volume in _BETWEEN_VOLUMES.split(text):
+        name, _, folder = volume.strip().partition("=")
         if not _VOLUME_NAME.fullmatch(name) or name in named:
             raise ValueError("is not a list of name=/folder with a different name for each")
-        named[name] = _named_folder(folder).resolve()
+        named[name] = _existing_folder(folder).resolve()
     return tuple(named.items())
 
 
-def _named_folder(text: str) -> Path:
-    # Nothing at all would be the folder that the process happens to be in.
-    if not text:
+def _existing_folder(text: str) -> Path:
+    # An empty path would be the working directory.
+    if not text or not Path(text).is_dir():
         raise ValueError("is not a list of folders")
-    return existing_folder(text)
+    return Path(text)
 
 
-@dataclass(frozen=True, kw_only=True)
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    PlainValidator(networks),
+    WithJsonSchema({"type": "string", "format": "list of networks"}),
+]
+Folders = Annotated[
+    tuple[Path, ...],
+    PlainValidator(existing_folders),
+    WithJsonSchema({"type": "string", "format": "list of folders"}),
+]
+Volumes = Annotated[
+    tuple[tuple[str, Path], ...],
+    PlainValidator(named_folders),
+    WithJsonSchema({"type": "string", "format": "list of name=/folder"}),
+]
+RedactionRulesFile = Annotated[
+    TenantScanners,
+    PlainValidator(read_tenant_scanners_file),
+    WithJsonSchema({"type": "string", "format": "file-path"}),
+]
+
+
 class Settings(ProcessSettings):
-    """The settings of one executor process."""
+    """The settings of the executor."""
 
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
-    redis_url: str = setting("REDIS_URL", redis_url, secret=True)
-    sealing_keys: Seal = setting("SEALING_KEYS", seal_folder, secret=True)
-    registry_address: Address = setting("REGISTRY_ADDRESS", address)
-    authz_address: Address = setting("AUTHZ_ADDRESS", address)
-    audit_address: Address = setting("AUDIT_ADDRESS", address)
-    audit_wait_seconds: float = setting("AUDIT_WAIT_SECONDS", number(0.05, 30), default=5.0)
-    outbox_limit: int = setting("OUTBOX_LIMIT", whole(1, 1_000_000), default=10_000)
-    redaction_rules: TenantScanners = setting("REDACTION_RULES", tenant_scanners_file, default=TenantScanners())
-    egress_internal: tuple[IPv4Network | IPv6Network, ...] = setting("EGRESS_INTERNAL", networks, default=())
-    """Networks of the inside that confined tools may be led to; metadata services never are."""
-    runsc: Path | None = setting("RUNSC", existing_file, default=None)
-    """gVisor's program; where it is not named, `runsc` on the PATH."""
-    result_ttl_seconds: float = setting("RESULT_TTL_SECONDS", number(1, 604_800), default=3600.0)
-    """How long a result that is too large to be embedded can be fetched."""
-    result_max_bytes: int = setting("RESULT_MAX_BYTES", whole(1, 1 << 30), default=64 << 20)
-    """The largest result that is stored."""
-    result_cache_bytes: int = setting("RESULT_CACHE_BYTES", whole(0, 1 << 34), default=16 << 20)
-    """What results of read-only tools may take in memory, to be used again; 0 for none."""
-    tool_packs: tuple[Path, ...] = setting("TOOL_PACKS", existing_folders, default=())
-    """Folders that hold tool packs."""
-    volumes: tuple[tuple[str, Path], ...] = setting("VOLUMES", named_folders, default=())
-    """Folders that tools may see, by the name that their permissions use."""
-    workers: int = setting("WORKERS", whole(1, 1000), default=16)
-    """How many warm workers there may be at once."""
-    workers_per_tenant: int = setting("WORKERS_PER_TENANT", whole(1, 1000), default=8)
-    worker_idle_seconds: float = setting("WORKER_IDLE_SECONDS", number(0.1, 86_400), default=60.0)
-    worker_calls: int = setting("WORKER_CALLS", whole(1, 1_000_000), default=1000)
-    """How many calls a worker answers before it is started anew."""
-    cold_starts: int = setting("COLD_STARTS", whole(1, 100), default=4)
-    """How many sandboxes may be started at the same moment."""
-    sandbox_cgroups: str = setting("SANDBOX_CGROUPS", one_of("required", "preferred", "off"), default="preferred")
-    """Whether confined processes are limited by control groups: always or not at all, wherever it can be done, or never."""
-    tool_concurrency: int = setting("TOOL_CONCURRENCY", whole(1, 10_000), default=16)
-    """How many calls of one tool may be under way at once, where its manifest does not say."""
-    service_concurrency: int = setting("SERVICE_CONCURRENCY", whole(1, 10_000), default=16)
-    """How many calls may lean on one outside service at once."""
-    sandbox_concurrency: int = setting("SANDBOX_CONCURRENCY", whole(1, 10_000), default=16)
-    """How many calls may run outside of the executor's own process at once."""
-    queue_limit: int = setting("QUEUE_LIMIT", whole(1, 10_000), default=512)
-    """How many calls may wait for their turn, of all tools."""
-    tool_queue_limit: int = setting("TOOL_QUEUE_LIMIT", whole(1, 10_000), default=256)
-    queue_aging_seconds: float = setting("QUEUE_AGING_SECONDS", number(0.01, 60), default=0.5)
-    """How long a call waits until that makes up for one level of priority."""
-    hooks: Path | None = setting("HOOKS", existing_file, default=None)
-    """A JSON file with the hooks of the deployment."""
-    claim_lease_seconds: float = setting("CLAIM_LEASE_SECONDS", number(0.5, 300), default=10.0)
-    """How long a call with a key may be silent before it is taken for dead. It is renewed while the call is alive."""
+    database_url: PostgresUrl = Field(description="PostgreSQL database of claims, results and the audit outbox.")
+    redis_url: RedisUrl = Field(description="Redis that counts calls against limits and budgets.")
+    sealing_keys: SealingKeys = Field(description="Folder of keys (`*.key`) that seal stored results.")
+    registry_address: HostPort = Field(description="Address of the registry.")
+    authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
+    audit_address: HostPort = Field(description="Address of audit.")
+    audit_wait_seconds: float = Field(
+        5.0, ge=0.05, le=30, description="Longest time that a call waits for the log. Covers a restart of the log."
+    )
+    redaction_rules: RedactionRulesFile = Field(
+        default_factory=TenantScanners, description="JSON file with the tenants' own redaction rules. Empty: none."
+    )
+    egress_internal: Networks = Field(
+        (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
+    )
+    runsc: FilePath | None = Field(None, description="gVisor's program. Empty: `runsc` on the PATH.")
+    result_ttl_seconds: float = Field(
+        3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."
+    )
+    result_max_bytes: int = Field(64 << 20, ge=1, le=1 << 30, description="Largest result that is stored.")
+    result_cache_bytes: int = Field(
+        16 << 20, ge=0, le=1 << 34, description="Memory for cached results of read-only tools. 0: no cache."
+    )
+    tool_packs: Folders = Field((), description="Folders of tool packs.")
+    volumes: Volumes = Field((), description="Folders that tools may read or write, by the name in their permissions.")
+    workers: int = Field(16, ge=1, le=1000, description="Most warm workers. One tenant has at most half of them.")
+    sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
+        "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
+    )
+    tool_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Concurrent calls of one tool whose manifest sets no limit."
+    )
+    service_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Concurrent calls of all tools that use the same external service."
+    )
+    sandbox_concurrency: int = Field(16, ge=1, le=10_000, description="Concurrent calls in sandboxes.")
+    queue_limit: int = Field(
+        512, ge=1, le=10_000, description="Calls that may wait in the queue. One tool has at most half of it."
+    )
+    hooks: FilePath | None = Field(None, description="JSON file with the deployment's hooks.")
+    claim_lease_seconds: float = Field(
+        10.0, ge=0.5, le=300, description="Lease of an idempotency claim. A running call renews it."
+    )

@@ -195,7 +195,7 @@ def durable_trail(
     writer = RecordWriter(instance_id(settings), settings.redaction_rules)
     # A name for this one life: a successor under the same instance must wait for the lease like anybody else.
     owner = f"{instance_id(settings)}/{new_id()}"
-    outbox = Outbox(database, writer, log, owner=owner, limit=settings.outbox_limit)
+    outbox = Outbox(database, writer, log, owner=owner)
     stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, settled=outbox.settled)
     outbox.attach(stream)
     return DurableTrail(stream, outbox, log)
@@ -208,13 +208,10 @@ def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
         "process": Bubblewrap(instance, cgroups=cgroups),
         "kernel": Gvisor(instance, cgroups=cgroups, runsc=settings.runsc),
     }
-    workers = Limits(
-        most=settings.workers,
-        most_per_tenant=settings.workers_per_tenant,
-        idle_seconds=settings.worker_idle_seconds,
-        calls=settings.worker_calls,
-    )
-    terms = Terms(settings.tool_packs, dict(settings.volumes), workers, settings.cold_starts, settings.result_max_bytes)
+    # One tenant has at most half of what there is, so that another is never without.
+    workers = Limits(most=settings.workers, most_per_tenant=max(1, settings.workers // 2))
+    volumes = dict(settings.volumes)
+    terms = Terms(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
     return ConfinedRunners(sandboxes, terms, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
@@ -237,8 +234,7 @@ def scheduler_of(settings: Settings, clock: Clock) -> Scheduler:
         service=settings.service_concurrency,
         sandboxes=settings.sandbox_concurrency,
         waiting=settings.queue_limit,
-        waiting_per_tool=settings.tool_queue_limit,
-        aging=settings.queue_aging_seconds,
+        waiting_per_tool=max(1, settings.queue_limit // 2),
     )
     scheduler = Scheduler(clock, bounds, QueueMetrics())
     show_length(scheduler)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import Field
 
-from libs.common.runtime.settings import Address, ProcessSettings, address, setting
+from libs.common.runtime.setting_types import HostPort
+from libs.common.runtime.settings import ProcessSettings
 
 
-@dataclass(frozen=True, kw_only=True)
 class Settings(ProcessSettings):
-    """What the gateway needs beside what every process needs: where its peers are."""
+    """The settings of the gateway: the addresses of its peers."""
 
-    executor_address: Address = setting("EXECUTOR_ADDRESS", address)
-    registry_address: Address = setting("REGISTRY_ADDRESS", address)
-    authz_address: Address = setting("AUTHZ_ADDRESS", address)
+    executor_address: HostPort = Field(description="Address of the executor.")
+    registry_address: HostPort = Field(description="Address of the registry.")
+    authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")

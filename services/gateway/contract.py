@@ -1,4 +1,4 @@
-"""The methods and their parameters, in one table: it checks every call and it is what `rpc.discover` shows."""
+"""The JSON-RPC methods and their parameters, in one table. It validates every call and is shown by `rpc.discover`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema_rs
 
 from libs.common.errors import Violation
+from libs.common.json.json_pointer import escaped, pointer_of
 from services.gateway.domain.deadline import HIGHEST_MS
 from services.gateway.domain.errors import positional_params, wrong_params
 
@@ -177,11 +178,11 @@ class Parameters:
 
     def __init__(self, method: Method) -> None:
         self._validator = jsonschema_rs.Draft202012Validator(schema_of(method), mask="the value", offline=True)
-        # Their content is checked by whoever knows their schema. To look at it here would walk every byte once more.
+        # Their content is checked against the tool's schema later; checking it here would walk every byte once more.
         self._opaque = tuple(param.name for param in method.params if param.schema is _OBJECT)
 
     def check(self, params: dict[str, Any] | list[Any]) -> dict[str, Any]:
-        """Return the parameters, or raise INVALID_PARAMS with everything that is wrong with them."""
+        """Return the parameters, or raise INVALID_PARAMS with every violation."""
         if type(params) is not dict:
             raise positional_params()
         shown = params
@@ -190,12 +191,12 @@ class Parameters:
                 shown = {**params, name: {}}
         if self._validator.is_valid(shown):
             return params
-        found = [v for error in self._validator.iter_errors(shown) for v in _violations(error)]
-        raise wrong_params(found)
+        violations = [v for error in self._validator.iter_errors(shown) for v in _violations(error)]
+        raise wrong_params(violations)
 
 
 def schema_of(method: Method) -> dict[str, Any]:
-    """Return the JSON Schema of a method's parameters; a parameter that is not declared is refused."""
+    """Return the JSON Schema of a method's parameters. Undeclared parameters are refused."""
     return {
         "type": "object",
         "properties": {param.name: dict(param.schema) for param in method.params},
@@ -234,17 +235,13 @@ def _described(method: Method) -> dict[str, Any]:
 
 def _violations(error: Any) -> list[Violation]:
     kind = error.kind
-    place = "".join(f"/{_escaped(str(step))}" for step in error.instance_path)
+    path = pointer_of(error.instance_path)
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
-        # The names are the caller's own; a bound keeps an absurd request from becoming an absurd answer.
+        # The caller chose the names; the bound keeps the response small.
         return [
-            Violation(f"{place}/{_escaped(name[:100])}", "additionalProperties", "is not a parameter of this method")
+            Violation(f"{path}/{escaped(name[:100])}", "additionalProperties", "is not a parameter of this method")
             for name in kind.unexpected[:50]
         ]
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
-        return [Violation(f"{place}/{_escaped(kind.property)}", "required", "is required")]
-    return [Violation(place, str(error.schema_path[-1]), error.message)]
-
-
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
+        return [Violation(f"{path}/{escaped(kind.property)}", "required", "is required")]
+    return [Violation(path, str(error.schema_path[-1]), error.message)]

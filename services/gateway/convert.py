@@ -1,4 +1,4 @@
-"""Parameters to requests, responses to JSON."""
+"""Converts JSON-RPC parameters to requests, and responses to JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.status import from_envelope
-from services.gateway.domain.answer import envelope
+from services.gateway.domain.response import envelope
 from services.gateway.protojson import MessageJson, blob
 
 Json = Any
@@ -51,7 +51,7 @@ JSON_FIELDS = frozenset(
         "toolmesh.registry.v1.McpMapping.meta",
     }
 )
-_as_json = MessageJson(JSON_FIELDS)
+_as_json = MessageJson(JSON_FIELDS).convert
 
 
 def invoke_request(params: Params) -> InvokeRequest:
@@ -77,7 +77,7 @@ def invoke_request(params: Params) -> InvokeRequest:
 def group_request(params: Params) -> InvokeGroupRequest:
     """Build the executor's request for a group of calls."""
     request = InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]])
-    # A number may be written out longer than it was sent, and what no hop carries would come back as an overload.
+    # The re-encoded request may be larger than the body, and gRPC would report an oversized message as overload.
     if request.ByteSize() > MAX_MESSAGE_BYTES:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_MESSAGE_BYTES)})
     return request
@@ -135,7 +135,7 @@ def result_json(result: ResultEnvelope) -> Json:
 
 
 def group_json(response: InvokeGroupResponse) -> Json:
-    """Return what became of each call of a group."""
+    """Return the outcome of each call of a group."""
     outcomes = [
         {
             "result": result_json(outcome.result) if outcome.HasField("result") else None,

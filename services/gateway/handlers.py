@@ -15,7 +15,7 @@ Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class Handlers:
-    """Answers every method with checked parameters. The peers see the caller's token, trace and deadline."""
+    """The handlers of all methods, for validated parameters. Peers receive the caller's token, trace and deadline."""
 
     def __init__(
         self, executor: ExecutorServiceAsyncStub, registry: RegistryServiceAsyncStub, description: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Handlers:
         return convert.group_json(await self._executor.InvokeGroup(convert.group_request(params)))
 
     async def preview(self, params: dict[str, Any]) -> Any:
-        """Say what a call would do."""
+        """Preview a call."""
         return convert.preview_json(await self._executor.PreviewInvocation(convert.preview_request(params)))
 
     async def fetch_result(self, params: dict[str, Any]) -> Any:

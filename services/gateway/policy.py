@@ -1,4 +1,4 @@
-"""A row per JSON-RPC method, and the peers that may connect at all. A method without a row is unknown."""
+"""The policy row of each JSON-RPC method, and the peers that may connect. A method without a row is unknown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from libs.common.auth.peers import EDGE, OPERATOR
 
-# Who may open a connection: the edge for callers, the operator to look at a sick mesh. What a caller may do is decided
-# behind the gateway, by the services that verify its token.
+# The edge connects for callers, the operator to diagnose the mesh. The services behind the gateway verify the token and
+# decide what a caller may do.
 PEERS = frozenset({EDGE, OPERATOR})
 
 

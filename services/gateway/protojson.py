@@ -1,4 +1,4 @@
-"""Messages of the contract as JSON, by one rule and without a hand-written list of their fields.
+"""Converts protobuf messages to JSON by one rule, without hand-written field lists.
 
 Every field is there under its proto name: an unset message is null, an empty list is []. Enums are lower-case words
 without their prefix, timestamps are RFC 3339, a duration is a number of milliseconds under its name and `_ms`, 64-bit
@@ -32,7 +32,7 @@ def timestamp(value: Timestamp) -> str:
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    """Return the text of a second. Those of one moment share it, and to make it costs more than all the rest of a result."""
+    """Return the text of a second. Cached, because making it costs more than the rest of a result."""
     # strftime does not pad the years before 1000 on every platform.
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
 
@@ -62,22 +62,22 @@ def words(enum: EnumDescriptor) -> Mapping[int, str]:
 class MessageJson:
     """Turns messages into JSON. `json_fields` names the bytes that hold JSON.
 
-    How each kind of message is read is worked out once: the object of a message in which nothing is set, and how each
-    field is read. A message then costs what is set in it, and not what could be.
+    The reader of a message type is built once: the object of an empty message, and a reader for each field. A message then
+    costs only the fields that are set.
     """
 
     def __init__(self, json_fields: Collection[str]) -> None:
         self._json_fields = frozenset(json_fields)
         self._reads: dict[Descriptor, Read] = {}
 
-    def __call__(self, message: Message) -> dict[str, Json]:
+    def convert(self, message: Message) -> dict[str, Json]:
         """Return the JSON object of a message."""
         kind: Any = message.DESCRIPTOR
         shown: dict[str, Json] = self._object(kind)(message)
         return shown
 
     def _object(self, kind: Descriptor) -> Read:
-        """Return how messages of a kind are read."""
+        """Return the reader of a message type."""
         known = self._reads.get(kind)
         if known is not None:
             return known
@@ -91,23 +91,25 @@ class MessageJson:
                 shown[key] = value if reader is None else reader(value)
             return shown
 
-        # Known before its fields are: a message may hold others of its own kind.
+        # Stored before its fields are read: a message may contain its own type.
         self._reads[kind] = read
         fields.update({field: (self._key(field), self._reader(field)) for field in kind.fields})
-        unset.update({key: self._unset(field, each) for field, (key, each) in fields.items() if not _of_several(field)})
+        unset.update(
+            {key: self._unset(field, reader) for field, (key, reader) in fields.items() if not _of_several(field)}
+        )
         return read
 
     @staticmethod
     def _unset(field: FieldDescriptor, read: Read | None) -> Json:
         if field.is_repeated:
-            # Shared by all messages of the type: what is shown is written out, never changed.
+            # Shared by all messages of the type: it is only written, never changed.
             return {} if _entry_of(field) is not None else ()
         if field.has_presence:
             return None
         return field.default_value if read is None else read(field.default_value)
 
     def _reader(self, field: FieldDescriptor) -> Read | None:
-        """Return how a field is read; None for one that is JSON as it is."""
+        """Return the reader of a field; None if its value is JSON already."""
         if not field.is_repeated:
             return self._scalar(field)
         entry = _entry_of(field)
@@ -122,7 +124,7 @@ class MessageJson:
             return _WELL_KNOWN.get(field.message_type.full_name) or self._object(field.message_type)
         if field.enum_type is not None:
             known = words(field.enum_type)
-            # A number that a newer peer knows and this build does not is shown as it is.
+            # A number that only a newer peer knows is shown as it is.
             return lambda number: known.get(number, number)
         if field.type == FieldDescriptor.TYPE_BYTES:
             return fragment if field.full_name in self._json_fields else blob
@@ -135,13 +137,13 @@ class MessageJson:
 
 
 def _entry_of(field: FieldDescriptor) -> Descriptor | None:
-    """Return the type of the entries of a map; None for a field that is none."""
+    """Return the entry type of a map field; None for any other field."""
     kind = field.message_type
     return kind if kind is not None and kind.GetOptions().map_entry else None
 
 
 def _of_several(field: FieldDescriptor) -> bool:
-    """Say whether the field is one of the parts of a oneof, of which only the set one appears."""
+    """Return whether the field is part of a oneof, of which only the set part appears."""
     return field.containing_oneof is not None and len(field.containing_oneof.fields) > 1
 
 

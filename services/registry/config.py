@@ -1,22 +1,35 @@
-"""The settings of the registry."""
+"""Settings of the registry process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from libs.common.runtime.settings import Address, ProcessSettings, address, one_of, postgres_url, redis_url, setting
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl
+from libs.common.runtime.settings import ProcessSettings
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
+ScanPolicyText = Annotated[
+    ScanPolicy,
+    PlainValidator(ScanPolicy.parse),
+    WithJsonSchema({"type": "string", "format": "list of class=block or class=warn"}),
+]
 
-@dataclass(frozen=True, kw_only=True)
+
 class Settings(ProcessSettings):
-    """What the registry needs beside what every process needs."""
+    """The settings of the registry."""
 
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
-    redis_url: str = setting("REDIS_URL", redis_url, secret=True)
-    authz_address: Address = setting("AUTHZ_ADDRESS", address)
-    # Who counts calls. Without it usage is unknown, so nothing is retired for want of it.
-    audit_address: Address | None = setting("AUDIT_ADDRESS", address, default=None)
-    removal_policy: str = setting("REMOVAL_POLICY", one_of("extend", "force"), default="extend")
-    # What a suspicious text or name does: `class=block` or `class=warn`, comma between; others keep their default.
-    scan_policy: ScanPolicy = setting("SCAN_POLICY", ScanPolicy.parse, default=DEFAULT_POLICY)
+    database_url: PostgresUrl = Field(description="PostgreSQL database of the catalog.")
+    redis_url: RedisUrl = Field(description="Redis that wakes the other replicas after a change.")
+    authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
+    audit_address: HostPort | None = Field(
+        None,
+        description="Address of audit, which counts calls. Without it usage is unknown, and no version is retired.",
+    )
+    removal_policy: Literal["extend", "force"] = Field(
+        "extend", description="What happens to a version that is still called at the end of its deprecation."
+    )
+    scan_policy: ScanPolicyText = Field(
+        DEFAULT_POLICY, description="Whether a finding of a class blocks or warns. Other classes keep their default."
+    )

@@ -115,7 +115,7 @@ async def build(
         tracing,
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
-        services=_services(answers, handlers, lifecycle, namespaces, discovery.handlers, trust),
+        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust),
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
@@ -173,7 +173,6 @@ def _discovery(
 
 
 def _services(
-    answers: Answers,
     registry: RegistryHandlers,
     lifecycle: LifecycleHandlers,
     namespaces: NamespaceHandlers,
@@ -183,11 +182,7 @@ def _services(
     """The gRPC services of the process, each with what answers it."""
     package = "toolmesh.registry.v1."
     return [
-        Service(
-            package + "RegistryService",
-            lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s),
-            recalls={name: answers.recall_of(name) for name in ("ResolveTool", "ListTools")},
-        ),
+        Service(package + "RegistryService", lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s)),
         Service(
             package + "LifecycleService", lambda s: lifecycle_rpc.add_LifecycleServiceServicer_to_server(lifecycle, s)
         ),

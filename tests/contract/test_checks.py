@@ -63,6 +63,8 @@ def test_the_rooms_import_only_whom_they_may(repository: Path) -> None:
         ("services/audit/domain/model.py", "import grpc"),
         ("services/audit/handlers/audit.py", "import services.audit.adapters"),
         ("libs/common/ids.py", "import services.audit.policy"),
+        ("libs/common/ids.py", "import toolmesh.audit.v1.audit_service_pb2"),
+        ("libs/common/auth/identity.py", "import libs.common.auth.revocations"),
         ("sdk/toolmesh_sdk/__init__.py", "import libs.common.ids"),
     ],
 )
@@ -114,10 +116,19 @@ def test_generated_files_are_what_the_contract_yields(repository: Path) -> None:
     passes("python", "tools/generate.py", "--check", cwd=repository)
 
 
-def test_stale_generated_files_are_found(copy: Path) -> None:
-    target = copy / "proto" / "toolmesh" / "common" / "v1" / "error_reason.proto"
-    target.write_text(target.read_text().replace("Wait and retry.", "Wait, then retry."))
-    assert run("python", "tools/generate.py", "--check", cwd=copy).returncode == 1
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        ("proto/toolmesh/common/v1/error_reason.proto", "Wait and retry.", "Wait, then retry."),
+        ("libs/common/runtime/settings.py", "Lowest level that is logged.", "Lowest logged level."),
+    ],
+)
+def test_stale_generated_files_are_found(copy: Path, place: str, old: str, new: str) -> None:
+    target = copy / place
+    target.write_text(target.read_text().replace(old, new))
+    checked = run("python", "tools/generate.py", "--check", cwd=copy)
+    assert checked.returncode == 1
+    assert "stale" in checked.stdout
 
 
 def _commit(repository: Path, reference: str) -> str:

@@ -18,9 +18,10 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import server_credentials
-from libs.common.runtime.clock import ManualClock, SystemClock
+from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from tests.fixtures import AUDIENCE, ISSUER
 from tests.harness.issuer import Invalidations
 

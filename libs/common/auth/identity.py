@@ -6,9 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.auth.authority import ArgumentConstraint, Authority, Budget, Grant
-from libs.common.auth.revocations import TokenLineage
 
-__all__ = ["Ancestor", "ArgumentConstraint", "Authority", "Budget", "Grant", "Identity"]
+__all__ = ["Ancestor", "ArgumentConstraint", "Authority", "Budget", "Grant", "Identity", "TokenLineage", "lineage_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLineage:
+    """Everything that a token stands or falls with: itself and whoever it was derived from."""
+
+    marks: frozenset[str] = frozenset()
+    """`token:{id}` and `key:{id}` of the token and of each ancestor."""
+    holders: tuple[tuple[str, float], ...] = ()
+    """Subjects and agents, each with when their token was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +111,13 @@ class Identity:
             session_id=self.session_id,
             confirmation=self.confirmation,
         )
+
+
+def lineage_of(identity: Identity) -> TokenLineage:
+    """Return what a token stands or falls with. Read once for each token, and kept with it."""
+    marks = {f"token:{identity.token_id}", f"key:{identity.key_id}"}
+    holders = {(identity.subject, identity.issued_at), (identity.actor, identity.issued_at)}
+    for ancestor in identity.lineage:
+        marks |= {f"token:{ancestor.token_id}", f"key:{ancestor.key_id}"}
+        holders |= {(ancestor.actor, ancestor.issued_at), (ancestor.authority.subject, ancestor.issued_at)}
+    return TokenLineage(frozenset(marks), tuple(sorted(holders)))

@@ -14,6 +14,7 @@ ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 # How far the clocks of honest machines may differ, in seconds: a token may be this much too young or too old.
 CLOCK_SKEW = 5.0
 MAX_HEADER_BYTES = 2048
+MAX_TOKEN_BYTES = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _KNOWN = {"alg", "kid", "typ"}
 # By these a token would say itself which key it is to be verified with.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from libs.common.auth.identity import TokenLineage
 from libs.common.runtime.clock import Clock
-
-if TYPE_CHECKING:
-    from libs.common.auth.identity import Identity
 
 # A view that heard nothing for this long is not believed: whoever relies on it must ask the issuer.
 MAX_SILENCE = 5.0
@@ -27,26 +25,6 @@ class Revoked(NamedTuple):
     """Seconds since the epoch. Of a subject, only tokens made at or before it are revoked."""
     expires_at: float
     """From when on nothing can hold that it applies to."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLineage:
-    """Everything that a token stands or falls with: itself and whoever it was derived from."""
-
-    marks: frozenset[str] = frozenset()
-    """`token:{id}` and `key:{id}` of the token and of each ancestor."""
-    holders: tuple[tuple[str, float], ...] = ()
-    """Subjects and agents, each with when their token was made."""
-
-
-def lineage_of(identity: Identity) -> TokenLineage:
-    """Return what a token stands or falls with. Read once for each token, and kept with it."""
-    marks = {f"token:{identity.token_id}", f"key:{identity.key_id}"}
-    holders = {(identity.subject, identity.issued_at), (identity.actor, identity.issued_at)}
-    for ancestor in identity.lineage:
-        marks |= {f"token:{ancestor.token_id}", f"key:{ancestor.key_id}"}
-        holders |= {(ancestor.actor, ancestor.issued_at), (ancestor.authority.subject, ancestor.issued_at)}
-    return TokenLineage(frozenset(marks), tuple(sorted(holders)))
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ import jwt
 import orjson
 
 from libs.common.auth.claims import identity_of
-from libs.common.auth.identity import Identity
-from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, header_of, payload_of
-from libs.common.auth.revocations import RevocationView, lineage_of
+from libs.common.auth.identity import Identity, lineage_of
+from libs.common.auth.jose import ALGORITHMS, CLOCK_SKEW, MAX_TOKEN_BYTES, header_of, payload_of
+from libs.common.auth.revocations import RevocationView
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.limits import MAX_TOKEN_BYTES
+from libs.common.runtime.bounded_cache import BoundedCache
 
 __all__ = ["ALGORITHMS", "CLOCK_SKEW", "TokenVerifier", "identity_of"]
 
@@ -45,13 +45,13 @@ class TokenVerifier:
         """`revocations` is asked about every token, remembered or not; `second_opinion` is for when it cannot be believed."""
         self._fetch = fetch_jwks
         self._issuer, self._audience = issuer, audience
-        self._remember, self._refetch_seconds = remember, refetch_seconds
+        self._refetch_seconds = refetch_seconds
         self._refresh_seconds = refresh_seconds
         self._refreshing: asyncio.Task[None] | None = None
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = float("-inf")
         self._lock = asyncio.Lock()
-        self._known: dict[bytes, Identity] = {}
+        self._known: BoundedCache[bytes, Identity] = BoundedCache(remember)
         self.revocations, self._second_opinion = revocations, second_opinion
 
     async def start(self) -> None:
@@ -85,9 +85,7 @@ class TokenVerifier:
             raise MeshError(Reason.TOKEN_EXPIRED)
         identity = identity_of(*await self._claims(token))
         identity = replace(identity, token_lineage=lineage_of(identity))
-        if len(self._known) >= self._remember:
-            self._known.clear()
-        self._known[key] = identity
+        self._known.put(key, identity)
         if self.revocations is not None and not self.revocations.clears(identity.token_lineage):
             await self._doubted(identity, token, key)
         return identity

@@ -8,6 +8,7 @@ from typing import Any
 
 from libs.common.redaction.credentials import PASSWORD, SECRET, SECURITY_CODE, is_placeholder, looks_secret
 from libs.common.redaction.numbers import CARD, IBAN, PHONE, SSN
+from libs.common.runtime.bounded_cache import BoundedCache
 
 Verdict = Callable[[Any], bool]
 """Says of a value whether its field's name means it."""
@@ -125,25 +126,23 @@ _HARMLESS = frozenset(
 
 
 class FieldNames:
-    """Knows which names tell, and remembers what it found out about each."""
+    """Classifies field names, and caches the result for each."""
 
     def __init__(self, added: Iterable[str] = ()) -> None:
         self._added = frozenset("".join(words(name)) for name in added)
-        self._known: dict[str, tuple[str, Verdict] | None] = {}
+        self._known: BoundedCache[str, tuple[str, Verdict] | None] = BoundedCache(_REMEMBERED)
 
     def means(self, name: str, value: Any) -> str:
         """Return the kind of what a field of this name holds; empty if nothing about it is sensitive."""
         if name in self._known:
-            found = self._known[name]
+            meaning = self._known[name]
         else:
-            found = self._look(name)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
+            meaning = self._classify(name)
             if len(name) <= _LONGEST_NAME:
-                self._known[name] = found
-        return found[0] if found is not None and found[1](value) else ""
+                self._known.put(name, meaning)
+        return meaning[0] if meaning is not None and meaning[1](value) else ""
 
-    def _look(self, name: str) -> tuple[str, Verdict] | None:
+    def _classify(self, name: str) -> tuple[str, Verdict] | None:
         parts = words(name[-_LONGEST_NAME:])
         if parts and len(parts[-1]) > 3 and parts[-1].endswith("s") and not parts[-1].endswith("ss"):
             parts = [*parts[:-1], parts[-1][:-1]]

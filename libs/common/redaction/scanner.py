@@ -9,10 +9,11 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from libs.common.json.json_pointer import pointer_of
 from libs.common.redaction import credentials, fields, numbers
 from libs.common.redaction.checksums import is_card
 from libs.common.redaction.contacts import find_addresses, find_emails
-from libs.common.redaction.declared import DECLARED, Declared, Place
+from libs.common.redaction.declared import DECLARED, Declaration, Declared
 from libs.common.redaction.prefilter import suspects
 from libs.common.redaction.rules import Rules
 from libs.common.redaction.spans import Span, marker, replaced, settled
@@ -111,7 +112,7 @@ class _Walk:
     def copy(self, value: Any) -> Any:
         return self._visit(value, (), None if self._declared is None else self._declared.root())
 
-    def _visit(self, value: Any, path: tuple[str, ...], place: Place | None) -> Any:
+    def _visit(self, value: Any, path: tuple[str, ...], place: Declaration | None) -> Any:
         if place is not None and Declared.covers(place):
             return self._removed(path, DECLARED)
         self._parts -= 1
@@ -127,7 +128,7 @@ class _Walk:
             return self._removed(path, numbers.CARD)
         return value
 
-    def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Place | None) -> dict[str, Any]:
+    def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Declaration | None) -> dict[str, Any]:
         copied: dict[str, Any] = {}
         repeated: dict[str, int] = {}
         told = self._told(value)
@@ -136,7 +137,7 @@ class _Walk:
             # The name of a member is shown as well, so it is examined as well.
             spans = [Span(0, len(key), DECLARED)] if hides_names else self._found(key)
             shown = _untaken(replaced(key, spans) if spans else key, copied, repeated)
-            self.findings.extend(Finding(_pointer((*path, shown)), span.kind) for span in spans)
+            self.findings.extend(Finding(pointer_of((*path, shown)), span.kind) for span in spans)
             below, under = (*path, shown), self._at_key(place, key)
             kind = self._scanner.names.means(key, item) or (told if key == "value" else "")
             # What is declared says so, whatever its name would have said.
@@ -161,20 +162,20 @@ class _Walk:
         spans = self._found(text)
         if not spans:
             return text
-        self.findings.extend(Finding(_pointer(path), span.kind) for span in spans)
+        self.findings.extend(Finding(pointer_of(path), span.kind) for span in spans)
         return replaced(text, spans)
 
     def _found(self, text: str) -> list[Span]:
         return self._scanner.find(text) if len(text) >= _SHORTEST and self._scanner.suspects(text) else []
 
     def _removed(self, path: tuple[str, ...], kind: str) -> str:
-        self.findings.append(Finding(_pointer(path), kind))
+        self.findings.append(Finding(pointer_of(path), kind))
         return marker(kind)
 
-    def _at_key(self, place: Place | None, key: str) -> Place | None:
+    def _at_key(self, place: Declaration | None, key: str) -> Declaration | None:
         return None if place is None or self._declared is None else self._declared.below_key(place, key)
 
-    def _at_index(self, place: Place | None, index: int) -> Place | None:
+    def _at_index(self, place: Declaration | None, index: int) -> Declaration | None:
         return None if place is None or self._declared is None else self._declared.below_index(place, index)
 
 
@@ -201,7 +202,3 @@ def _untaken(name: str, taken: dict[str, Any], repeated: dict[str, int]) -> str:
         repeated[name] = nth = repeated.get(name, 0) + 1
         free = f"{name}'{nth}" if nth > 1 else f"{name}'"
     return free
-
-
-def _pointer(path: tuple[str, ...]) -> str:
-    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path)

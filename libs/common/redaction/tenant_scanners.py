@@ -41,7 +41,7 @@ def read_tenant_scanners(document: Any) -> TenantScanners:
     return TenantScanners(default, {name: Scanner(read_rules(rules)) for name, rules in tenants.items()})
 
 
-def tenant_scanners_file(text: str) -> TenantScanners:
+def read_tenant_scanners_file(text: str) -> TenantScanners:
     """Parse the path of a JSON file with rules, for a setting. Raises ValueError."""
     try:
         return read_tenant_scanners(parse(Path(text).read_bytes()))

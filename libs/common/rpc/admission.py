@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from libs.common.call_context import Call, margin
+from libs.common.deadline_timer import DeadlineTimers
 from libs.common.errors import MeshError, Reason
-from libs.common.rpc.deadline_timer import DeadlineTimers
 from libs.common.rpc.policy import PLATFORM, Policy
 
 

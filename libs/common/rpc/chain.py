@@ -22,14 +22,12 @@ from libs.common.rpc.admission import Admission
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.error_mapping import ErrorMapping
 from libs.common.rpc.policy import Policy
-from libs.common.rpc.telemetry import Telemetry, arrived, code_of
+from libs.common.rpc.telemetry import Telemetry, code_of, set_metadata
 from libs.common.rpc.validation.validate import UNDECODABLE, validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Recall = Callable[[bytes], bytes | None]
-"""Returns the answer to a request that was answered before, both in the form they are sent in; None to have it answered."""
 # What methods are counted as that no service has: their names are the caller's to invent, without bound.
 UNKNOWN = "unknown"
 
@@ -46,7 +44,7 @@ class Chain:
 
     def finish(self) -> None:
         """Have everything told about the calls that have ended."""
-        self.telemetry.tell()
+        self.telemetry.flush()
 
 
 def build_chain(
@@ -88,7 +86,7 @@ class _Stages:
         self._failures, self._callers, self._admission = chain.failures, chain.callers, chain.admission
         self._stays_open = chain.callers.stays_open(method)
         # First in, last out: sees every call and its final status, refusals included.
-        self.begin, self._end = chain.telemetry.observing(method, counted_as)
+        self.begin, self._end = chain.telemetry.observer(method, counted_as)
         # Who asks must be known before anything is decided about the call.
         self.identify = chain.callers.identifying(method)
         # May this caller call this method, and is there still time and room for it?
@@ -123,24 +121,22 @@ class ChainedMethods(grpc.GenericRpcHandler):
     """Every method of a server with the chain around it, streams included. Not an interceptor: gRPC asks those anew, and
     asynchronously, for each call; this is one look into a dictionary."""
 
-    def __init__(self, chain: Chain, recalls: Mapping[str, Recall] | None = None) -> None:
-        """`recalls` are asked about requests of a method before anybody reads them, once the caller is one that may ask."""
-        self._chain, self._recalls = chain, recalls or {}
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Take the methods of a service, as generated code adds them to a server."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
-            stages, recall = _Stages(self._chain, method, counted_as=method), self._recalls.get(method)
-            self._methods[method] = _wrapped(handler, stages) if recall is None else _recalling(handler, stages, recall)
+            self._methods[method] = _wrapped(handler, _Stages(self._chain, method, counted_as=method))
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Accept what generated code adds beside the methods themselves; it knows nothing that they do not."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """Return the method; for a name that no service has, one that says so through the chain."""
-        arrived(handler_call_details.invocation_metadata)
+        set_metadata(handler_call_details.invocation_metadata)
         # An unknown one is not remembered.
         return self._methods.get(handler_call_details.method) or self._unknown(handler_call_details.method)
 
@@ -165,22 +161,7 @@ def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
     return grpc.stream_stream_rpc_method_handler(inner, **codecs)
 
 
-def _recalling(handler: Any, stages: _Stages, recall: Recall) -> grpc.RpcMethodHandler[Any, Any]:
-    """Wrap a method whose answers may be recalled: what was read and checked once is not read again."""
-    decode, check, answer = _tolerant(handler.request_deserializer), stages.check, handler.unary_unary
-
-    async def answered(payload: bytes, context: Context) -> Any:
-        request = decode(payload)
-        check(request)
-        return await answer(request, context)
-
-    # As bytes it passes the check of messages, and gets its own when it is read.
-    unary = _unary(answered, stages, recall)
-    return grpc.unary_unary_rpc_method_handler(unary, response_serializer=_as_sent(handler.response_serializer))
-
-
-def _unary(inner: Any, stages: _Stages, recall: Recall | None = None) -> Any:
-    """Surround a method that answers once. An answer that is known takes neither time nor room, so it is given without asking for them."""
+def _unary(inner: Any, stages: _Stages) -> Any:
     begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
 
     async def unary(request: Any, context: Context) -> Any:
@@ -190,12 +171,10 @@ def _unary(inner: Any, stages: _Stages, recall: Recall | None = None) -> Any:
             if waiting is not None:
                 await waiting
             reached = _IDENTIFIED
-            response = None if recall is None else recall(request)
-            if response is None:
-                admit(call)
-                reached = _ADMITTED
-                check(request)
-                response = await inner(request, context)
+            admit(call)
+            reached = _ADMITTED
+            check(request)
+            response = await inner(request, context)
         except BaseException as raised:
             raise await stages.failed(call, context, reached, raised) from None
         left(call)

@@ -4,8 +4,8 @@ that loses nothing that was accepted."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from libs.common.rpc.chain import Chain, ChainedMethods, Recall
+from libs.common.rpc.chain import Chain, ChainedMethods
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.runtime.settings import ProcessSettings
 
@@ -28,8 +28,6 @@ class Service:
 
     name: str
     add: Callable[[grpc.aio.Server], None]
-    recalls: Mapping[str, Recall] = field(default_factory=dict)
-    """By the names of methods, what knows answers that were given before."""
 
 
 class WatchedHealth(HealthServicer):
@@ -65,10 +63,7 @@ class RpcServer:
         self._ready = False
         self._finish = chain.finish
         self._server = grpc.aio.server(options=_options(settings.max_concurrent_calls))
-        recalls = {
-            f"/{service.name}/{name}": recall for service in services for name, recall in service.recalls.items()
-        }
-        methods: Any = ChainedMethods(chain, recalls)
+        methods: Any = ChainedMethods(chain)
         for service in services:
             service.add(methods)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, methods)

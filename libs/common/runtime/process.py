@@ -75,7 +75,7 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     log.info("starting", settings=describe(settings), pid=os.getpid())
-    tracing, pusher = _telemetry(service, settings, log)
+    tracing = _tracing(service, settings)
     starting = asyncio.ensure_future(_start(settings, log, tracing, build))
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,8 +98,6 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     await stopping
     log.info("stopping")
     code = await _stop(application, settings, log)
-    if pusher is not None:
-        pusher.cancel()
     await _send_spans(tracing)
     log.info("stopped")
     return code
@@ -141,12 +139,9 @@ async def _send_spans(tracing: Tracing) -> None:
     await asyncio.to_thread(sending.join, SPANS_SECONDS)
 
 
-def _telemetry(service: str, settings: ProcessSettings, log: Log) -> tuple[Tracing, asyncio.Task[None] | None]:
+def _tracing(service: str, settings: ProcessSettings) -> Tracing:
     if not settings.otlp_endpoint:
-        return Tracing(), None
+        return Tracing()
     from libs.common.telemetry.otlp import tracer_provider
-    from libs.common.telemetry.otlp_metrics import push_forever
 
-    instance = instance_id(settings)
-    pusher = asyncio.ensure_future(push_forever(service, instance, settings.otlp_endpoint, log))
-    return Tracing(tracer_provider(service, instance, settings.otlp_endpoint)), pusher
+    return Tracing(tracer_provider(service, instance_id(settings), settings.otlp_endpoint))

@@ -1,19 +1,25 @@
-"""Settings: one frozen object per process, read from the environment once, printable without its secrets.
+"""Reads the settings of a process from the environment, once: a frozen object that prints without its secrets.
 
-A process that starts with a value it cannot use would fail later and further from the cause, so every malformed,
-missing or unknown TOOLMESH_ variable is named at once and the process does not start.
+A process with an unusable value would fail later and further from the cause. Every malformed, missing or unknown
+TOOLMESH_ variable is reported at once, and the process does not start.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
+
+from pydantic import Field, FilePath, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from libs.common.runtime.setting_types import Address, HostPort, HttpUrl
+
+__all__ = ["Address", "ProcessSettings", "SettingsError", "describe", "is_secret", "load", "variable_of", "variables"]
 
 PREFIX = "TOOLMESH_"
-# Variables of the local runner and the client, which a service's environment may hold without meaning anything to it.
+# Variables of the local runner and the client. A service's environment may hold them; the service ignores them.
 FOREIGN = {
     "TOOLMESH_STATE",
     "TOOLMESH_TOKEN",
@@ -24,181 +30,131 @@ FOREIGN = {
     "TOOLMESH_AUDIT_KEY",
     "TOOLMESH_DEBUG",
 }
-T = TypeVar("T")
+_FILE = "_FILE"
 
 
 class SettingsError(Exception):
-    """Says which variables are wrong, all at once."""
+    """Lists every problem of a process's settings, each with the variable's name."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where something listens."""
+class ProcessSettings(BaseSettings):
+    """The settings that every process of the mesh has."""
 
-    host: str
-    port: int
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, enable_decoding=False, frozen=True, validate_default=False, hide_input_in_errors=True
+    )
 
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+    listen: HostPort = Field(description="Address that the service listens on.")
+    ops_listen: HostPort = Field(description="Address for health checks and metrics.")
+    tls_cert: FilePath = Field(description="Certificate of this process, in PEM.")
+    tls_key: FilePath = Field(description="Private key of the certificate, in PEM.")
+    tls_ca: FilePath = Field(description="Certificate authorities that peers are verified with, in PEM.")
+    trust_domain: str = Field("toolmesh.local", description="SPIFFE trust domain of the mesh's certificates.")
+    environment: Literal["local", "dev", "staging", "prod"] = Field(
+        "local", description="Stage of the deployment. Policies can read it."
+    )
+    instance_id: str = Field("", description="Name of this replica. Empty: host name and process id.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+    drain_delay_seconds: float = Field(
+        0.2, ge=0, le=60, description="Time between SIGTERM and the closing of the listener, for load balancers."
+    )
+    drain_seconds: float = Field(10.0, ge=0, le=600, description="Time that accepted calls have to finish.")
+    otlp_endpoint: HttpUrl = Field("", description="OTLP collector that spans are sent to. Empty: no spans.")
+    trace_sample_ratio: float = Field(0.01, ge=0, le=1, description="Share of new traces that are sampled.")
+    issuer: HttpUrl = Field("https://authz.toolmesh.local", description="Issuer of the mesh's tokens.")
+    audience: str = Field("toolmesh", description="Audience that tokens must name.")
+    max_concurrent_calls: int = Field(
+        1000, ge=1, le=100_000, description="Calls that the process works on at once. Further calls are refused."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Construct settings from arguments only; `load` reads the environment."""
+        return (init_settings,)
 
 
-def setting(name: str, parse: Callable[[str], Any], *, default: Any = MISSING, secret: bool = False) -> Any:
-    """Declare a field that is read from TOOLMESH_`name`; without a default it is required."""
-    metadata = {"variable": PREFIX + name, "parse": parse, "secret": secret}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+S = TypeVar("S", bound=ProcessSettings)
 
 
-def load(cls: type[T], environ: Mapping[str, str] | None = None) -> T:
-    """Build the settings of a process, or raise SettingsError with every problem there is."""
+def load(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
+    """Build the settings of a process. Raises SettingsError with every problem."""
     environ = os.environ if environ is None else environ
-    declared: dict[str, Field[Any]] = {f.metadata["variable"]: f for f in fields(cls)}  # type: ignore[arg-type]
-    known = declared.keys() | FOREIGN
-    problems = [
-        f"{n} is not a setting of this process" for n in sorted(environ) if n.startswith(PREFIX) and n not in known
-    ]
-    values: dict[str, Any] = {}
-    for name, spec in declared.items():
-        text = environ.get(name, "")
-        if text:
-            try:
-                values[spec.name] = spec.metadata["parse"](text)
-            except ValueError as error:
-                shown = "its value" if spec.metadata["secret"] else repr(text[:80])
-                problems.append(f"{name}: {shown} {error}")
-        elif spec.default is MISSING:
-            problems.append(f"{name} is required and not set")
+    own = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+    problems = [f"{name} is not a setting of this process" for name in sorted(own.keys() - variables(cls) - FOREIGN)]
+    values = {name: value for name, value in own.items() if value}
+    problems += _read_secret_files(cls, values)
+    source = EnvSettingsSource(cls)
+    source.env_vars = {name.lower(): value for name, value in values.items()}
+    try:
+        settings = cls(**source())
+    except ValidationError as error:
+        problems += _problems(cls, error, values)
     if problems:
         raise SettingsError(problems)
-    return cls(**values)
+    return settings
 
 
-def describe(settings: Any) -> dict[str, str]:
+def describe(settings: ProcessSettings) -> dict[str, str]:
     """Return every setting as text, secrets as `***`."""
     shown = {}
-    for spec in fields(settings):
-        value = getattr(settings, spec.name)
-        shown[spec.metadata["variable"]] = "***" if spec.metadata["secret"] and value else str(value)
+    for field in type(settings).model_fields:
+        value = getattr(settings, field)
+        shown[variable_of(field)] = "***" if is_secret(type(settings), field) and value else str(value)
     return shown
 
 
-def address(text: str) -> Address:
-    """Parse `host:port`."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise ValueError("is not host:port")
-    return Address(host, int(port))
+def variable_of(field: str) -> str:
+    """Return the environment variable of a field."""
+    return PREFIX + field.upper()
 
 
-def existing_file(text: str) -> Path:
-    """Parse the path of a file that is there."""
-    path = Path(text)
-    if not path.is_file():
-        raise ValueError("is not a file")
-    return path
+def is_secret(cls: type[ProcessSettings], field: str) -> bool:
+    """Report whether a field's value is masked wherever settings are shown."""
+    return not cls.model_fields[field].repr
 
 
-def file_of(what: str, read: Callable[[Path], object]) -> Callable[[str], Path]:
-    """Parse the path of a file that can be read as what it is to be, so that what is wrong in it is told with all other problems. Of
-    what is in it nothing is told: it may be a key."""
-
-    def parse(text: str) -> Path:
-        path = existing_file(text)
-        try:
-            read(path)
-        except Exception:
-            raise ValueError(f"does not hold {what}") from None
-        return path
-
-    return parse
+def variables(cls: type[ProcessSettings]) -> set[str]:
+    """Return the names of all variables that a process reads."""
+    names = {variable_of(field) for field in cls.model_fields}
+    return names | {variable_of(field) + _FILE for field in cls.model_fields if is_secret(cls, field)}
 
 
-def existing_folder(text: str) -> Path:
-    """Parse the path of a folder that is there."""
-    path = Path(text)
-    if not path.is_dir():
-        raise ValueError("is not a folder")
-    return path
+def _read_secret_files(cls: type[ProcessSettings], values: dict[str, str]) -> list[str]:
+    """Replace each `_FILE` variable by its file's content; return the problems."""
+    problems = []
+    for name in (variable_of(field) for field in cls.model_fields if is_secret(cls, field)):
+        path = values.get(name + _FILE)
+        if path and name in values:
+            problems.append(f"{name} and {name}{_FILE} are both set")
+        elif path:
+            try:
+                values[name] = Path(path).read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                problems.append(f"{name}{_FILE}: {path!r} is not a readable text file")
+    return problems
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-    """Parse one of a few words."""
-
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"is not one of {', '.join(choices)}")
-        return text
-
-    return parse
-
-
-def number(low: float, high: float) -> Callable[[str], float]:
-    """Parse a number within bounds."""
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise ValueError("is not a number") from None
-        if not low <= value <= high:
-            raise ValueError(f"is not between {low:g} and {high:g}")
-        return value
-
-    return parse
-
-
-def whole(low: int, high: int) -> Callable[[str], int]:
-    """Parse a whole number within bounds."""
-
-    def parse(text: str) -> int:
-        if not text.isdigit() or not low <= int(text) <= high:
-            raise ValueError(f"is not a whole number between {low} and {high}")
-        return int(text)
-
-    return parse
-
-
-def postgres_url(text: str) -> str:
-    """Parse a PostgreSQL URL."""
-    if not text.startswith("postgresql://"):
-        raise ValueError("is not a postgresql:// URL")
-    return text
-
-
-def redis_url(text: str) -> str:
-    """Parse a Redis URL."""
-    if not text.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("is not a redis:// URL")
-    return text
-
-
-def http_url(text: str) -> str:
-    """Parse an HTTP URL."""
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("is not an http:// or https:// URL")
-    return text
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProcessSettings:
-    """What every process of the mesh needs to know."""
-
-    listen: Address = setting("LISTEN", address)
-    ops_listen: Address = setting("OPS_LISTEN", address)
-    tls_cert: Path = setting("TLS_CERT", existing_file)
-    tls_key: Path = setting("TLS_KEY", existing_file)
-    tls_ca: Path = setting("TLS_CA", existing_file)
-    trust_domain: str = setting("TRUST_DOMAIN", str, default="toolmesh.local")
-    environment: str = setting("ENVIRONMENT", one_of("local", "dev", "staging", "prod"), default="local")
-    instance_id: str = setting("INSTANCE_ID", str, default="")
-    log_level: str = setting("LOG_LEVEL", one_of("debug", "info", "warning", "error"), default="info")
-    drain_delay_seconds: float = setting("DRAIN_DELAY_SECONDS", number(0, 60), default=0.2)
-    drain_seconds: float = setting("DRAIN_SECONDS", number(0, 600), default=10.0)
-    otlp_endpoint: str = setting("OTLP_ENDPOINT", http_url, default="")
-    trace_sample_ratio: float = setting("TRACE_SAMPLE_RATIO", number(0, 1), default=0.01)
-    issuer: str = setting("ISSUER", http_url, default="https://authz.toolmesh.local")
-    audience: str = setting("AUDIENCE", str, default="toolmesh")
-    max_concurrent_calls: int = setting("MAX_CONCURRENT_CALLS", whole(1, 100_000), default=1000)
+def _problems(cls: type[ProcessSettings], error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
+    for item in error.errors():
+        reason = str(item.get("ctx", {}).get("error", item["msg"]))
+        if not item["loc"]:  # a rule between several settings, which names them
+            yield reason
+            continue
+        field = str(item["loc"][0])
+        name = variable_of(field)
+        if item["type"] != "missing":
+            shown = "its value" if is_secret(cls, field) else repr(values[name][:80])
+            yield f"{name}: {shown}: {reason}"
+        elif name + _FILE not in values:  # an unreadable file is a problem of its own
+            yield f"{name} is required and not set"

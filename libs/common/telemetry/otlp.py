@@ -1,4 +1,4 @@
-"""Export of spans and metrics over OTLP. Imported only by processes that have an endpoint, because the SDK is heavy."""
+"""Exports spans over OTLP. Imported only by processes that have an endpoint, because the SDK is heavy."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.sealing import Seal, SealError, new_key, seal_of
+from libs.common.sealing import Seal, SealError, new_key, read_seal
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 
@@ -57,12 +57,12 @@ def test_what_is_no_seal_does_not_open(sealed: bytes) -> None:
 
 def test_a_folder_of_keys_is_read_in_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "1.key").write_bytes(new_key())
-    before = seal_of(tmp_path).seal(b"x", "a")
+    before = read_seal(tmp_path).seal(b"x", "a")
     (tmp_path / "2.key").write_bytes(new_key() + b"\n")
-    both = seal_of(tmp_path)
+    both = read_seal(tmp_path)
     assert both.open(before, "a") == b"x"
     (tmp_path / "1.key").unlink()
-    assert seal_of(tmp_path).open(both.seal(b"y", "a"), "a") == b"y"
+    assert read_seal(tmp_path).open(both.seal(b"y", "a"), "a") == b"y"
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_a_folder_of_keys_is_read_in_order_of_names(tmp_path: Path) -> None:
 def test_a_file_that_is_no_key_is_named_and_not_shown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.key").write_bytes(content)
     with pytest.raises(ValueError, match=r"bad\.key") as error:
-        seal_of(tmp_path)
+        read_seal(tmp_path)
     assert not content or content.decode() not in str(error.value)
 
 
 def test_an_empty_folder_and_no_keys_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no"):
-        seal_of(tmp_path)
+        read_seal(tmp_path)
     with pytest.raises(ValueError, match="32"):
         Seal([])
 

@@ -17,12 +17,12 @@ from libs.common.rpc.chain import build_chain
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import RpcServer, Service
-from libs.common.runtime.clock import ManualClock
 from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from libs.common.testing.clock import ManualClock
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.config import Settings
 from services.approval.wiring import MIGRATIONS, SCHEMA, compose

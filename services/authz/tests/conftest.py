@@ -20,10 +20,10 @@ from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.client import channel_to
-from libs.common.runtime.clock import ManualClock
 from libs.common.runtime.settings import Address, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from libs.common.testing.clock import ManualClock
 from services.authz.config import Settings
 from services.authz.wiring import POLICIES, compose
 

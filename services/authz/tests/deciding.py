@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from libs.common.auth.identity import Grant, Identity
-from libs.common.runtime.clock import ManualClock
 from libs.common.semver import Version
+from libs.common.testing.clock import ManualClock
 from libs.common.tool_names import ToolName
 from services.authz.domain.decisions.check import Check
 from services.authz.domain.decisions.limits import Limits

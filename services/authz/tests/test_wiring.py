@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from libs.common.runtime.clock import ManualClock
 from libs.common.runtime.settings import load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.cedar.compiler import PolicySetError
 from services.authz.config import Settings
 from services.authz.tests.conftest import SECOND

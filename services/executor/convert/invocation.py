@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
-from libs.common.auth.authority import outside_session
+from libs.common.auth.coverage import outside_session
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call

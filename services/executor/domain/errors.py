@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.common.auth.authority import OTHER_SESSION, SESSION, Refusal
+from libs.common.auth.coverage import OTHER_SESSION, SESSION, Refusal
 from libs.common.errors import MeshError, Reason, Violation
 from services.executor.domain.model import Decision, Result
 

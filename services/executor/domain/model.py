@@ -8,8 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from libs.common.auth.identity import Identity
-from libs.common.auth.revocations import TokenLineage
+from libs.common.auth.identity import Identity, TokenLineage
 from libs.common.errors import MeshError, Reason
 from libs.common.records import fact
 from services.executor.domain.states import State

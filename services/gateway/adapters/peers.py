@@ -1,4 +1,4 @@
-"""The gateway's peers behind their stubs, over channels that pass the caller's token, trace and deadline on."""
+"""Stubs of the gateway's peers, on channels that pass on the caller's token, trace and deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READS = ("GetTool", "ListTools", "ResolveTool")
 
 
 class Peers:
-    """Holds the channels. Reads are repeated when a peer was not there; an invocation never is."""
+    """The channels and stubs. Reads are retried when a peer is unavailable; invocations are not."""
 
     def __init__(self, settings: Settings) -> None:
         executor = channel_to("executor", settings.executor_address, settings)

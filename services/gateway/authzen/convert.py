@@ -1,4 +1,4 @@
-"""Between AuthZEN and the contract of authz. Pure."""
+"""Converts AuthZEN evaluations to authz requests, and decisions back. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
 from libs.common.json.resource_pointers import ResourcePointers
-from services.gateway.authzen.model import Evaluation, answer_of
+from services.gateway.authzen.model import Evaluation, decision_answer
 
 ACTION, RESOURCE = "invoke", "tool"
 MAX_ARGUMENT_BYTES = 1024 * 1024
@@ -29,14 +29,14 @@ _KINDS = {
 
 
 def resolve_request(evaluation: Evaluation) -> ResolveToolRequest:
-    """Return the question which version `core.echo` or `core.echo@^1` means."""
+    """Return the request that resolves `core.echo` or `core.echo@^1` to a version."""
     tool, _, version = evaluation.resource["id"].partition("@")
     return ResolveToolRequest(tool=tool, version_constraint=version)
 
 
 def check_request(evaluation: Evaluation, version: ToolVersion, own: frozenset[str]) -> pb.CheckRequest:
-    """Return the question to policy: about the caller if the subject is one of its own names, else about somebody else."""
-    request = pb.CheckRequest(call=_facts(evaluation, version))
+    """Return the request for a decision: about the caller if the subject is one of its names, else about the subject."""
+    request = pb.CheckRequest(call=_call_facts(evaluation, version))
     if evaluation.subject["id"] not in own:
         request.subject.CopyFrom(_subject(evaluation.subject))
     return request
@@ -58,32 +58,32 @@ def _subject(subject: Mapping[str, Any]) -> pb.SubjectFacts:
             scopes=properties.get("scopes", ()),
         )
     except (ValueError, TypeError):
-        violation = Violation("/subject/properties", "range", "cannot be told")
+        violation = Violation("/subject/properties", "range", "is out of range")
         raise MeshError(Reason.INVALID_REQUEST, violations=[violation]) from None
 
 
-def _facts(evaluation: Evaluation, version: ToolVersion) -> pb.CallFacts:
+def _call_facts(evaluation: Evaluation, version: ToolVersion) -> pb.CallFacts:
     context = evaluation.context
     facts = tool_attributes(version)
     facts.session_id = context.get("session_id", "")
     facts.risk.update(context.get("risk", {}))
     if "arguments" in context:
-        _tell(facts, context["arguments"], version.manifest.input.schema)
+        _add_arguments(facts, context["arguments"], version.manifest.input.schema)
     return facts
 
 
-def _tell(facts: pb.CallFacts, arguments: dict[str, Any], schema: bytes) -> None:
+def _add_arguments(facts: pb.CallFacts, arguments: dict[str, Any], schema: bytes) -> None:
     facts.arguments = orjson.dumps(arguments)
     if len(facts.arguments) > MAX_ARGUMENT_BYTES:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_ARGUMENT_BYTES)})
     facts.arguments_digest = digest(arguments)
-    places = ResourcePointers.of(parse_object(schema))
-    if places is not None:
-        facts.resources.extend(places(arguments))
+    pointers = ResourcePointers.of(parse_object(schema))
+    if pointers is not None:
+        facts.resources.extend(pointers(arguments))
 
 
 def decision_json(decision: dpb.Decision) -> dict[str, Any]:
-    """Return a decision as AuthZEN tells it. Only a plain allow is a yes."""
+    """Return a decision in the form of AuthZEN. Only a plain allow is `true`."""
     outcome = decision.WhichOneof("outcome") or "deny"
     context: dict[str, Any] = {
         "decision_id": decision.name,
@@ -97,11 +97,11 @@ def decision_json(decision: dpb.Decision) -> dict[str, Any]:
         reason = error_reason_pb2.ErrorReason.Name(decision.deny.reason)
         context["reason"] = reason.removeprefix("ERROR_REASON_")
     if outcome == "needs_approval":
-        asked = decision.needs_approval
-        context["approval"] = {"approver_groups": list(asked.approver_groups), "quorum": asked.quorum}
+        approval = decision.needs_approval
+        context["approval"] = {"approver_groups": list(approval.approver_groups), "quorum": approval.quorum}
     if decision.obligations:
         context["obligations"] = [_obligation(obligation) for obligation in decision.obligations]
-    return answer_of(outcome == "allow" and decision.mode != dpb.DECISION_MODE_SHADOW, context)
+    return decision_answer(outcome == "allow" and decision.mode != dpb.DECISION_MODE_SHADOW, context)
 
 
 def _obligation(obligation: dpb.Obligation) -> dict[str, Any]:

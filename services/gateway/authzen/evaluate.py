@@ -10,14 +10,14 @@ import grpc.aio
 from libs.common.auth.jose import payload_of
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
-from services.gateway.authzen import convert as convert
+from services.gateway.authzen import convert
 from services.gateway.authzen.model import (
     EXECUTE_ALL,
     Evaluation,
     Evaluations,
-    Unaskable,
-    answer_of,
-    failed,
+    InvalidEvaluation,
+    decision_answer,
+    error_answer,
     read_evaluation,
     read_evaluations,
 )
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceAsyncStub
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
 
-AT_ONCE = 8
-# A question about a tool that cannot be called is answered; everything else that goes wrong is no answer.
+MAX_CONCURRENT = 8
+# A tool that cannot be called is a denial; every other failure is an error.
 _NO_TOOL = frozenset(
     {Reason.TOOL_NOT_FOUND, Reason.TOOL_VERSION_NOT_FOUND, Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED}
 )
@@ -35,17 +35,17 @@ _UNAUTHENTICATED = 16
 
 
 class Evaluate:
-    """Answers evaluations with the caller's own token: who may ask what is decided behind the gateway."""
+    """Evaluates with the caller's own token; authz decides what the caller may ask."""
 
     def __init__(self, registry: RegistryServiceAsyncStub, authz: AuthzServiceAsyncStub) -> None:
         self._registry, self._authz = registry, authz
 
     async def one(self, payload: bytes, token: str, trace_id: str) -> dict[str, Any]:
-        """Answer the body of one evaluation."""
+        """Evaluate the body of one evaluation."""
         return await self._answer(read_evaluation(payload), _own_names(token))
 
     async def many(self, payload: bytes, token: str, trace_id: str) -> dict[str, Any]:
-        """Answer the body of many, in their order; what follows an answer that ends them is not asked."""
+        """Evaluate the body of many in order, up to the one that ends them by their semantic."""
         asked, own = read_evaluations(payload), _own_names(token)
         if isinstance(asked, Evaluation):
             return await self._answer(asked, own)
@@ -59,35 +59,35 @@ class Evaluate:
         return {"evaluations": answers}
 
     async def _all(self, asked: Evaluations, own: frozenset[str], trace_id: str) -> list[dict[str, Any]]:
-        turns = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(MAX_CONCURRENT)
 
-        async def answer(entry: Evaluation | Unaskable) -> dict[str, Any]:
-            async with turns:
+        async def answer(entry: Evaluation | InvalidEvaluation) -> dict[str, Any]:
+            async with slots:
                 return await self._entry(entry, own, trace_id)
 
         asking = [asyncio.ensure_future(answer(entry)) for entry in asked.entries]
         try:
-            # Gathered rather than grouped: the first failure is raised as it is.
+            # Not a TaskGroup: the first failure is raised as it is.
             return await asyncio.gather(*asking)
         finally:
-            # It ends the rest, which nobody waits for any more.
-            for each in asking:
-                each.cancel()
+            # After a failure the rest is not needed.
+            for task in asking:
+                task.cancel()
 
-    async def _entry(self, entry: Evaluation | Unaskable, own: frozenset[str], trace_id: str) -> dict[str, Any]:
-        if isinstance(entry, Unaskable):
-            return failed(entry.error, trace_id)
+    async def _entry(self, entry: Evaluation | InvalidEvaluation, own: frozenset[str], trace_id: str) -> dict[str, Any]:
+        if isinstance(entry, InvalidEvaluation):
+            return error_answer(entry.error, trace_id)
         try:
             return await self._answer(entry, own)
         except MeshError as error:
             if error.row.grpc_status == _UNAUTHENTICATED:
                 raise
-            return failed(error, trace_id)
+            return error_answer(error, trace_id)
 
     async def _answer(self, evaluation: Evaluation, own: frozenset[str]) -> dict[str, Any]:
         if evaluation.resource["type"] != convert.RESOURCE or evaluation.action["name"] != convert.ACTION:
-            words = f"Only the action {convert.ACTION} on resources of type {convert.RESOURCE} is known here."
-            return answer_of(False, {"outcome": "deny", "reasons": [words]})
+            reason = f"Only the action {convert.ACTION} on resources of type {convert.RESOURCE} is supported."
+            return decision_answer(False, {"outcome": "deny", "reasons": [reason]})
         try:
             resolved = await self._registry.ResolveTool(convert.resolve_request(evaluation))
             request = convert.check_request(evaluation, resolved.version, own)
@@ -96,11 +96,11 @@ class Evaluate:
             error = from_rpc_error(failure)
             if error.reason not in _NO_TOOL:
                 raise error from None
-            return answer_of(False, {"outcome": "deny", "reason": error.reason.name, "reasons": [error.message]})
+            return decision_answer(False, {"outcome": "deny", "reason": error.reason.name, "reasons": [error.message]})
 
 
 def _own_names(token: str) -> frozenset[str]:
-    """The names of whoever the token says it is. Authz believes it or refuses it; nothing is decided here."""
+    """Return the names that the unverified token claims. Authz verifies it; nothing is decided here."""
     try:
         claims = payload_of(token)
     except (MeshError, IndexError):

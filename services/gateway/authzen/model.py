@@ -1,4 +1,4 @@
-"""AuthZEN 1.0 evaluations: what a body asks, and how an answer is told. Pure."""
+"""AuthZEN 1.0 evaluations: parses requests and builds answers. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.jsonio import parse_object
-from services.gateway.domain.answer import envelope
+from services.gateway.domain.response import envelope
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_EVALUATIONS = 50
@@ -26,7 +26,7 @@ _LEAST_RISK, _MOST_RISK = -(2**63), 2**63 - 1
 
 
 class Evaluation(NamedTuple):
-    """One question: may this subject take this action on this resource?"""
+    """One evaluation: may this subject take this action on this resource?"""
 
     subject: Mapping[str, Any]
     action: Mapping[str, Any]
@@ -34,30 +34,30 @@ class Evaluation(NamedTuple):
     context: Mapping[str, Any]
 
 
-class Unaskable(NamedTuple):
-    """An entry of a list that is no question."""
+class InvalidEvaluation(NamedTuple):
+    """A malformed entry of a list."""
 
     error: MeshError
 
 
 class Evaluations(NamedTuple):
-    """Many questions, and when to stop asking."""
+    """A list of evaluations, and when to stop."""
 
-    entries: tuple[Evaluation | Unaskable, ...]
+    entries: tuple[Evaluation | InvalidEvaluation, ...]
     semantic: str
 
     def ends_with(self, decision: bool) -> bool:
-        """Say whether nothing further is asked after this answer."""
+        """Return whether no further entry is evaluated after this decision."""
         return self.semantic == (PERMIT_FIRST if decision else DENY_FIRST)
 
 
 def read_evaluation(payload: bytes) -> Evaluation:
-    """Read the body of one evaluation. Raises INVALID_REQUEST with everything that is wrong, or what strict JSON raises."""
+    """Parse the body of one evaluation. Raises INVALID_REQUEST with every violation, or the errors of strict JSON."""
     return _evaluation(parse_object(payload, max_bytes=MAX_BYTES))
 
 
 def read_evaluations(payload: bytes) -> Evaluations | Evaluation:
-    """Read the body of many. Without any it is the body of one, and answered as one."""
+    """Parse the body of many. Without `evaluations` it is the body of one."""
     body = parse_object(payload, max_bytes=MAX_BYTES)
     entries, options = body.get("evaluations", []), body.get("options", {})
     if not isinstance(entries, list) or len(entries) > MAX_EVALUATIONS:
@@ -71,13 +71,13 @@ def read_evaluations(payload: bytes) -> Evaluations | Evaluation:
     return Evaluations(tuple(_entry(defaults, entry) for entry in entries), semantic)
 
 
-def _entry(defaults: Mapping[str, Any], entry: Any) -> Evaluation | Unaskable:
+def _entry(defaults: Mapping[str, Any], entry: Any) -> Evaluation | InvalidEvaluation:
     if not isinstance(entry, dict):
-        return Unaskable(_refused([Violation("", "type", "must be an object")]))
+        return InvalidEvaluation(_refused([Violation("", "type", "must be an object")]))
     try:
         return _evaluation({**defaults, **entry})
     except MeshError as error:
-        return Unaskable(error)
+        return InvalidEvaluation(error)
 
 
 def _evaluation(body: Mapping[str, Any]) -> Evaluation:
@@ -89,14 +89,14 @@ def _evaluation(body: Mapping[str, Any]) -> Evaluation:
 
 def _violations(body: Mapping[str, Any]) -> Iterator[Violation]:
     for part, names in (("subject", ("type", "id")), ("action", ("name",)), ("resource", ("type", "id"))):
-        found = body.get(part)
-        if not isinstance(found, dict):
+        value = body.get(part)
+        if not isinstance(value, dict):
             yield Violation(f"/{part}", "required", "must be an object")
             continue
         for name in names:
-            if not isinstance(found.get(name), str) or not 1 <= len(found[name]) <= 512:
-                yield Violation(f"/{part}/{name}", "type", "must be a text of 1 to 512 characters")
-        if not isinstance(found.get("properties", {}), dict):
+            if not isinstance(value.get(name), str) or not 1 <= len(value[name]) <= 512:
+                yield Violation(f"/{part}/{name}", "type", "must be a string of 1 to 512 characters")
+        if not isinstance(value.get("properties", {}), dict):
             yield Violation(f"/{part}/properties", "type", "must be an object")
     yield from _typed("/context", body.get("context", {}), _CONTEXT)
     yield from _risk(body.get("context"))
@@ -114,7 +114,7 @@ def _risk(context: Any) -> Iterator[Violation]:
 
 
 def _typed(path: str, found: Any, types: Mapping[str, type]) -> Iterator[Violation]:
-    """Properties that the mesh reads must be what it reads them as; others are nobody's business here."""
+    """Check the types of the properties that the mesh reads; others are ignored."""
     if not isinstance(found, dict):
         yield Violation(path, "type", "must be an object")
         return
@@ -128,15 +128,15 @@ def _typed(path: str, found: Any, types: Mapping[str, type]) -> Iterator[Violati
             yield Violation(f"{path}/{name}", "type", f"must be of type {expected.__name__}")
 
 
-def answer_of(decision: bool, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one answer."""
+def decision_answer(decision: bool, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of one evaluation."""
     return {"decision": decision, "context": context}
 
 
-def failed(error: MeshError, trace_id: str) -> dict[str, Any]:
-    """Return the answer to an entry that could not be asked: no, and why."""
-    told = {"status": error.row.http_status, "message": error.message, "details": envelope(error, trace_id)}
-    return answer_of(False, {"error": told})
+def error_answer(error: MeshError, trace_id: str) -> dict[str, Any]:
+    """Return the answer to an entry that failed: false, with the error."""
+    details = {"status": error.row.http_status, "message": error.message, "details": envelope(error, trace_id)}
+    return decision_answer(False, {"error": details})
 
 
 def _refused(violations: list[Violation]) -> MeshError:

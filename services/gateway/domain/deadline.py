@@ -1,4 +1,4 @@
-"""How long a call may take: the least of what its caller said, or the method's default when it said nothing."""
+"""The time limit of a call: the least that its caller sets, or the method's default."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def parse_deadline(text: str) -> int:
 
 def allowed_seconds(header_ms: int | None, param_ms: float | None, default: float) -> float:
     """Return the seconds from the arrival of the request to its deadline."""
-    given = [ms / 1000 for ms in (header_ms, param_ms) if ms is not None]
-    return min(given, default=default)
+    limits = [ms / 1000 for ms in (header_ms, param_ms) if ms is not None]
+    return min(limits, default=default)

@@ -1,4 +1,4 @@
-"""What can be wrong with a message, each under the name of what happened."""
+"""The errors of JSON-RPC messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from libs.common.errors import MeshError, Reason, Violation
 
 
 def empty_batch() -> MeshError:
-    """A batch without an entry asks for nothing."""
+    """The batch has no entry."""
     return MeshError(Reason.INVALID_REQUEST, message="a batch needs at least one entry")
 
 
 def batch_too_long(limit: int) -> MeshError:
-    """More entries than one body may hold."""
+    """The batch has more entries than allowed."""
     return MeshError(
         Reason.INVALID_REQUEST, message=f"a batch holds at most {limit} entries", metadata={"limit_entries": str(limit)}
     )
@@ -25,23 +25,23 @@ def not_a_request(violations: Sequence[Violation] = ()) -> MeshError:
 
 
 def unknown_method() -> MeshError:
-    """No method has this name. The name is the caller's own and is not repeated."""
+    """No method has this name. The error does not repeat the name."""
     return MeshError(Reason.METHOD_NOT_FOUND)
 
 
 def positional_params() -> MeshError:
-    """Parameters came as an array; they are taken by name only."""
+    """The parameters are an array; only parameters by name are accepted."""
     violation = Violation("", "type", "parameters are given by name, as an object")
     return MeshError(Reason.INVALID_PARAMS, violations=[violation])
 
 
 def wrong_params(violations: Sequence[Violation]) -> MeshError:
-    """Parameters that the method's description does not allow."""
+    """The parameters do not match the method's schema."""
     return MeshError(Reason.INVALID_PARAMS, violations=violations)
 
 
-def cut_off() -> MeshError:
-    """The process ends before the call did. What was sent on may have run."""
+def interrupted() -> MeshError:
+    """The process ends before the call does. The call may have run."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, metadata={"outcome": "unknown"})
 
 

@@ -1,4 +1,4 @@
-"""The nouns of JSON-RPC 2.0: a message holds entries, an entry is a request or unusable, an answer belongs to one entry."""
+"""JSON-RPC 2.0: a message holds entries, an entry is a request or invalid, a response belongs to one entry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Id: TypeAlias = str | int | float | None
 
 
 class Request(NamedTuple):
-    """One call that was asked for. A notification is a request whose caller wants no answer."""
+    """One call. A notification is a request whose caller wants no response."""
 
     id: Id
     method: str
@@ -18,25 +18,25 @@ class Request(NamedTuple):
     notification: bool
 
 
-class Unusable(NamedTuple):
-    """An entry that is no request. It is answered with its error and never run."""
+class InvalidEntry(NamedTuple):
+    """An entry that is not a valid request. Its response is the error; it is never run."""
 
     id: Id
     error: MeshError
 
 
-Entry: TypeAlias = Request | Unusable
+Entry: TypeAlias = Request | InvalidEntry
 
 
 class Message(NamedTuple):
-    """What one body holds."""
+    """The content of one body."""
 
     entries: tuple[Entry, ...]
     batch: bool
 
 
-class Answer(NamedTuple):
-    """What becomes of one entry: a result, or an error in its place."""
+class Response(NamedTuple):
+    """The outcome of one entry: a result or an error."""
 
     id: Id
     result: Any = None

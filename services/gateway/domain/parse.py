@@ -1,4 +1,4 @@
-"""Bytes to entries: JSON-RPC 2.0, section 4 and 6, on top of the mesh's strict JSON."""
+"""Parses JSON-RPC 2.0 messages (sections 4 and 6) from strict JSON."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from libs.common.errors import Violation
 from libs.common.json.jsonio import parse as parse_json
 from services.gateway.domain.errors import batch_too_long, empty_batch, not_a_request
-from services.gateway.domain.model import Entry, Id, Message, Request, Unusable
+from services.gateway.domain.model import Entry, Id, InvalidEntry, Message, Request
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_ENTRIES = 50
 
 
 def parse(payload: bytes) -> Message:
-    """Read a body. An entry that is no request becomes Unusable; the others are unharmed by it.
+    """Parse a body. An entry that is not a request becomes InvalidEntry; the others are unaffected.
 
-    Raises INVALID_JSON or PAYLOAD_TOO_LARGE where the body is not the JSON that the mesh accepts, and INVALID_REQUEST for
-    a batch that is empty or too long: then there is one answer, with a null id.
+    Raises INVALID_JSON, PAYLOAD_TOO_LARGE, or INVALID_REQUEST for a batch that is empty or too long. Then there is one
+    response, with a null id.
     """
     value = parse_json(payload, max_bytes=MAX_BYTES)
     if not isinstance(value, list):
@@ -31,14 +31,14 @@ def parse(payload: bytes) -> Message:
 
 def _entry(value: Any) -> Entry:
     if type(value) is not dict:
-        return Unusable(None, not_a_request())
-    given = value.get("id")
+        return InvalidEntry(None, not_a_request())
+    request_id = value.get("id")
     method, params = value.get("method"), value.get("params", _NO_PARAMS)
-    # The order of these checks follows how often they fail: never, on the warm path.
-    if value.get("jsonrpc") == "2.0" and type(method) is str and type(params) in _STRUCTURED and _is_id(given):
-        return Request(given, method, params, notification="id" not in value)
-    known: Id = given if _is_id(given) else None
-    return Unusable(known, not_a_request(_violations(value)))
+    # One expression, because on the warm path none of these checks fails.
+    if value.get("jsonrpc") == "2.0" and type(method) is str and type(params) in _STRUCTURED and _is_id(request_id):
+        return Request(request_id, method, params, notification="id" not in value)
+    usable_id: Id = request_id if _is_id(request_id) else None
+    return InvalidEntry(usable_id, not_a_request(_violations(value)))
 
 
 _NO_PARAMS: dict[str, Any] = {}
@@ -51,13 +51,13 @@ def _is_id(value: Any) -> bool:
 
 
 def _violations(value: dict[str, Any]) -> list[Violation]:
-    found = []
+    violations = []
     if value.get("jsonrpc") != "2.0":
-        found.append(Violation("/jsonrpc", "const", 'must be "2.0"'))
+        violations.append(Violation("/jsonrpc", "const", 'must be "2.0"'))
     if type(value.get("method")) is not str:
-        found.append(Violation("/method", "type", "must be a string"))
+        violations.append(Violation("/method", "type", "must be a string"))
     if type(value.get("params", _NO_PARAMS)) not in _STRUCTURED:
-        found.append(Violation("/params", "type", "must be an object"))
+        violations.append(Violation("/params", "type", "must be an object"))
     if not _is_id(value.get("id")):
-        found.append(Violation("/id", "type", "must be a string, a number or null"))
-    return found
+        violations.append(Violation("/id", "type", "must be a string, a number or null"))
+    return violations

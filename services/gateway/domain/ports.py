@@ -1,16 +1,15 @@
-"""What the protocol needs from outside."""
+"""Ports of the protocol."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from services.gateway.domain.model import Answer, Entry
+from services.gateway.domain.model import Entry, Response
 
 
-class Answering(Protocol):
-    """Turns one entry into its answer."""
+class EntryHandler(Protocol):
+    """Runs one entry."""
 
-    async def __call__(self, entry: Entry) -> Answer | None:
-        """Run the entry and return its answer, None for a notification. Every failure is an answer; only the end of the
-        caller's interest raises."""
+    async def __call__(self, entry: Entry) -> Response | None:
+        """Run the entry and return its response, None for a notification. A failure is a response; only cancellation raises."""
         ...

@@ -70,13 +70,13 @@ class Mesh:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return what the gateway logged in this test so far."""
-        self.application.telemetry.tell()
+        self.application.telemetry.flush()
         self._log.flush()
         return [orjson.loads(line) for line in self._lines.read_bytes()[self._before :].splitlines()]
 
     async def idle(self) -> None:
         """Return when the gateway has nothing under way."""
-        await self.application.load.drained(10)
+        await self.application.in_flight.wait_idle(10)
 
     async def forget(self) -> None:
         """Begin anew, for the next test."""
@@ -85,7 +85,7 @@ class Mesh:
         await self.idle()
         self.clients.clear()
         self.peers.forget()
-        self.application.telemetry.tell()
+        self.application.telemetry.flush()
         self._log.flush()
         self._before = self._lines.stat().st_size
 

@@ -126,7 +126,7 @@ def test_any_result_is_shown_by_the_rule(result: ResultEnvelope) -> None:
 @settings(max_examples=50, deadline=None)
 @given(version=messages(ToolVersion.DESCRIPTOR))
 def test_any_version_is_shown_by_the_rule(version: ToolVersion) -> None:
-    assert shown(MessageJson(convert.JSON_FIELDS)(version)) == shown(by_the_rule(version))
+    assert shown(MessageJson(convert.JSON_FIELDS).convert(version)) == shown(by_the_rule(version))
 
 
 def test_a_message_leaves_no_trace_in_the_next() -> None:
@@ -167,7 +167,7 @@ def test_an_enum_value_of_a_newer_peer_is_shown_as_its_number() -> None:
 def test_of_a_oneof_only_the_set_part_appears() -> None:
     mapping = ExternalMapping()
     mapping.mcp.tool_name = "x"
-    assert MessageJson(())(mapping).keys() == {"mcp"}
+    assert MessageJson(()).convert(mapping).keys() == {"mcp"}
 
 
 def test_only_bytes_of_json_are_declared_as_such() -> None:
@@ -218,4 +218,4 @@ def test_a_group_carries_its_calls_and_what_they_depend_on() -> None:
 
 def test_a_message_may_hold_others_of_its_own_kind() -> None:
     message = Value(list_value=ListValue(values=[Value(string_value="inner")]))
-    assert shown(MessageJson(())(message)) == {"list_value": {"values": [{"string_value": "inner"}]}}
+    assert shown(MessageJson(()).convert(message)) == {"list_value": {"values": [{"string_value": "inner"}]}}

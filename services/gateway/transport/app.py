@@ -1,4 +1,4 @@
-"""The gateway put together: operator's port, server and peers, started in order and stopped in reverse."""
+"""Starts the operator port, the HTTP server and the peers in order, and stops them in reverse."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Awaitable, Callable
 
 from libs.common.runtime.ops import OpsServer
 from libs.common.runtime.settings import ProcessSettings
-from services.gateway.transport.load import Load
+from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.server import HttpServer
 from services.gateway.transport.telemetry import Telemetry
 
 
 class GatewayApplication:
-    """Ready from the moment the listener answers until the process begins to end."""
+    """The gateway process. It is ready from the moment it listens until it begins to drain."""
 
     def __init__(
         self,
         settings: ProcessSettings,
         server: HttpServer,
-        load: Load,
+        in_flight: InFlightRequests,
         telemetry: Telemetry,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        self.server, self.load, self.telemetry = server, load, telemetry
-        self.ops = OpsServer(settings.ops_listen, lambda: load.serving)
+        self.server, self.in_flight, self.telemetry = server, in_flight, telemetry
+        self.ops = OpsServer(settings.ops_listen, lambda: in_flight.serving)
         self._release = release
 
     async def start(self) -> None:
-        """Return when the process takes requests."""
+        """Return when the process accepts requests."""
         self.ops.start()
         await self.server.start()
 
     async def stop(self) -> None:
-        """Let what was accepted finish, then release everything."""
+        """Drain, then release everything."""
         await self.server.drain()
-        self.telemetry.tell()
+        self.telemetry.flush()
         await self._release()
         self.ops.stop()

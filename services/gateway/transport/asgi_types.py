@@ -1,4 +1,4 @@
-"""The types of ASGI that this room uses."""
+"""ASGI types."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ Headers: TypeAlias = list[Header]
 
 
 class DisconnectedError(Exception):
-    """The client went away before its request was complete."""
+    """The client left before its request was complete."""

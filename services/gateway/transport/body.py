@@ -1,4 +1,4 @@
-"""The body of a request, counted while it is read."""
+"""Reads a request body within a size and a time limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from libs.common.errors import MeshError, Reason
 from services.gateway.transport.asgi_types import DisconnectedError, Receive
 
-# A body that trickles in slower than this is not worth its place.
+# A body that takes longer is not worth its slot.
 READ_SECONDS = 30.0
 
 
@@ -17,7 +17,7 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int
     """Return the whole body.
 
     Raises PAYLOAD_TOO_LARGE as soon as the declared or the counted length exceeds the limit, DEADLINE_EXCEEDED when the
-    body is not there in time, and DisconnectedError when the client goes away.
+    body does not arrive in time, and DisconnectedError when the client leaves.
     """
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit:

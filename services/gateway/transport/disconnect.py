@@ -1,4 +1,4 @@
-"""Work for as long as somebody waits for it."""
+"""Cancels work when the client disconnects."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from services.gateway.transport.asgi_types import DisconnectedError
 T = TypeVar("T")
 
 
-class Presence:
-    """Whether the client of a connection is still there. The server puts it into the state of each request: a task that waits
-    for the client to leave would cost a short call more than all that it does itself."""
+class DisconnectWatcher:
+    """Knows whether the client of a connection has left. The server puts it into the state of each request.
 
-    __slots__ = ("_gone", "_leave")
+    A task per request that waits for the disconnect would cost a short call more than its own work.
+    """
+
+    __slots__ = ("_callback", "_gone")
 
     def __init__(self) -> None:
         self._gone = False
-        self._leave: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
-    def end(self) -> None:
-        """Say that the client is gone."""
+    def notify(self) -> None:
+        """Report that the client has left."""
         self._gone = True
-        if self._leave is not None:
-            self._leave()
+        if self._callback is not None:
+            self._callback()
 
-    def if_gone(self, leave: Callable[[], None] | None) -> None:
-        """Call this once when the client goes away, at once if it is gone already; None takes it back. A connection serves one
-        request at a time."""
-        self._leave = leave
-        if self._gone and leave is not None:
-            leave()
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        """Call `callback` once when the client leaves, at once if it has left; None removes it.
+
+        A connection serves one request at a time.
+        """
+        self._callback = callback
+        if self._gone and callback is not None:
+            callback()
 
 
-async def while_connected(presence: Presence, work: Awaitable[T]) -> T:
-    """Do the work unless the client goes away first: then the work is cancelled, down to the last hop."""
+async def while_connected(watcher: DisconnectWatcher, work: Awaitable[T]) -> T:
+    """Await the work. If the client leaves first, cancel it, down to the last hop, and raise DisconnectedError."""
     serving = asyncio.current_task()
     assert serving is not None
     gone = False
 
-    def leave() -> None:
+    def callback() -> None:
         nonlocal gone
         gone = True
         serving.cancel()
 
-    presence.if_gone(leave)
+    watcher.on_disconnect(callback)
     try:
         return await work
     except asyncio.CancelledError:
@@ -55,4 +59,4 @@ async def while_connected(presence: Presence, work: Awaitable[T]) -> T:
             raise DisconnectedError from None
         raise
     finally:
-        presence.if_gone(None)
+        watcher.on_disconnect(None)

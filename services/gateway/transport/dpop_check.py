@@ -1,4 +1,4 @@
-"""Whether the holder of a bound token proved to be it: checked here, where callers arrive, for the services behind."""
+"""Checks the DPoP proof of a bound token where callers arrive, for the services behind the gateway."""
 
 from __future__ import annotations
 
@@ -11,50 +11,51 @@ from libs.common.auth.dpop import KEY, ShownProofs, Target, check_proof, refused
 from libs.common.auth.jose import payload_of
 from libs.common.auth.peers import EDGE
 from libs.common.errors import MeshError
+from libs.common.runtime.bounded_cache import BoundedCache
 from services.gateway.transport.asgi_types import Scope
 
-_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 
 
-class HolderCheck:
-    """Reads what a token asks of its holder without verifying it: the service behind the gateway verifies it, and a token that
-    was changed to ask less is refused there."""
+class DpopCheck:
+    """Reads the token's confirmation claim without verifying the token.
+
+    The service behind the gateway verifies it, and refuses a token that was changed to demand less.
+    """
 
     def __init__(self) -> None:
         self._shown = ShownProofs()
-        # By the tokens' hashes: ten thousand tokens would be both a secret to keep and many megabytes.
-        self._asked: dict[bytes, str] = {}
+        # By the tokens' hashes: the tokens themselves would be secrets, and many megabytes.
+        self._confirmations: BoundedCache[bytes, str] = BoundedCache(_MAX_CACHED)
 
-    def __call__(self, scope: Scope, headers: Mapping[bytes, bytes], token: str) -> MeshError | None:
-        """Return what is wrong with the proof; None when nothing is, or when the token asks for none."""
+    def check(self, scope: Scope, headers: Mapping[bytes, bytes], token: str) -> MeshError | None:
+        """Return the error of the proof; None when it is valid, or when the token demands none."""
         key = hashlib.sha256(token.encode()).digest()
-        asked = self._asked.get(key)
-        if asked is None:
-            if len(self._asked) >= _REMEMBERED:
-                self._asked.clear()
-            asked = self._asked[key] = confirmation_of(token)
-        if not asked and headers.get(b"authorization", b"")[:5].lower() != b"dpop ":
+        confirmation = self._confirmations.get(key)
+        if confirmation is None:
+            confirmation = self._confirmations.put(key, confirmation_of(token))
+        if not confirmation and headers.get(b"authorization", b"")[:5].lower() != b"dpop ":
             return None
         try:
-            self._check(scope, headers, token, asked)
+            self._check(scope, headers, token, confirmation)
         except MeshError as error:
             return error
         return None
 
-    def _check(self, scope: Scope, headers: Mapping[bytes, bytes], token: str, asked: str) -> None:
-        if not asked.startswith(KEY):
-            # A certificate cannot be shown here: the connection is the edge's.
-            raise refused("certificate" if asked else "confirmation")
+    def _check(self, scope: Scope, headers: Mapping[bytes, bytes], token: str, confirmation: str) -> None:
+        if not confirmation.startswith(KEY):
+            # A certificate proves nothing here: the connection is the edge's.
+            raise refused("certificate" if confirmation else "confirmation")
         proofs = [value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"]
         if len(proofs) > 1:
             raise refused("several")
-        told = scope["state"].get("peer", "") == EDGE
-        scheme = headers.get(b"x-forwarded-proto", b"").decode("latin-1") if told else "https"
+        from_edge = scope["state"].get("peer", "") == EDGE
+        scheme = headers.get(b"x-forwarded-proto", b"").decode("latin-1") if from_edge else "https"
         authority = headers.get(b"host", b"").decode("latin-1")
         check_proof(
             proofs[0] if proofs else "",
             token=token,
-            thumbprint=asked.removeprefix(KEY),
+            thumbprint=confirmation.removeprefix(KEY),
             target=Target("POST", scope["path"], scheme, authority),
             now=time.time(),
             shown=self._shown,
@@ -62,12 +63,12 @@ class HolderCheck:
 
 
 def confirmation_of(token: str) -> str:
-    """Return what a token asks its holder to prove; empty for a bearer token, and for what is no token at all."""
+    """Return what the token's holder must prove; empty for a bearer token and for an unreadable one."""
     try:
-        asked: Any = payload_of(token).get("cnf")
+        claim: Any = payload_of(token).get("cnf")
     except (MeshError, IndexError):
         return ""
-    if asked is None or asked == {}:
+    if claim is None or claim == {}:
         return ""
-    thumbprint = asked.get("jkt") if isinstance(asked, dict) else None
+    thumbprint = claim.get("jkt") if isinstance(claim, dict) else None
     return f"{KEY}{thumbprint}" if isinstance(thumbprint, str) and thumbprint else "other"

@@ -1,5 +1,4 @@
-"""Answers as HTTP. The body of every failure of JSON-RPC is its error, that of any other path the envelope alone; the status serves
-those who read nothing else."""
+"""HTTP responses. On `/rpc` the body of a failure is a JSON-RPC error, on any other path the error envelope."""
 
 from __future__ import annotations
 
@@ -9,14 +8,14 @@ from typing import NamedTuple
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
-from services.gateway.domain.answer import body_of, envelope
-from services.gateway.domain.model import Answer
+from services.gateway.domain.model import Response
+from services.gateway.domain.response import envelope, response_body
 from services.gateway.transport.asgi_types import Header, Headers, Send
-from services.gateway.transport.request_headers import Arrival
+from services.gateway.transport.request_headers import RequestHead
 
 _UNAUTHENTICATED = 16
-# Only what concerns the mesh as a whole. The failure of one tool or of its dependency stays 200: a load balancer that
-# read a 503 would take the gateway for sick.
+# Only failures of the mesh itself. The failure of a tool or of its dependency stays 200: a load balancer would take a 503
+# for a failure of the gateway.
 _STATUS = {
     Reason.RATE_LIMITED: 429,
     Reason.OVERLOADED: 429,
@@ -36,23 +35,23 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def reply_to(answers: Sequence[Answer], *, batch: bool, trace_id: str) -> Reply:
-    """Return the reply to a message: 204 when nobody waits for an answer, 200 for every batch."""
-    body = body_of(answers, batch=batch, trace_id=trace_id)
-    if not answers:
+def rpc_reply(responses: Sequence[Response], *, batch: bool, trace_id: str) -> Reply:
+    """Return the reply to a message: 204 when there is no response, 200 for every batch."""
+    body = response_body(responses, batch=batch, trace_id=trace_id)
+    if not responses:
         return Reply(204, [], body)
-    error = answers[0].error
+    error = responses[0].error
     return Reply(200, [], body) if batch or error is None else Reply(status_of(error), headers_of(error), body)
 
 
 def refusal(error: MeshError, trace_id: str, *, status: int | None = None, headers: Sequence[Header] = ()) -> Reply:
-    """Return the reply to a request that never became a call: an error with a null id."""
-    body = body_of([Answer(None, error=error)], batch=False, trace_id=trace_id)
+    """Return the reply to a request that never became a call: a JSON-RPC error with a null id."""
+    body = response_body([Response(None, error=error)], batch=False, trace_id=trace_id)
     return Reply(status or status_of(error), [*headers, *headers_of(error)], body)
 
 
 def failure(error: MeshError, trace_id: str, *, status: int | None = None, headers: Sequence[Header] = ()) -> Reply:
-    """Return the reply of a path that speaks plain HTTP: the envelope, with the status of the error's row."""
+    """Return the reply of a path outside of JSON-RPC: the envelope, with the status of the error's row."""
     body = dump(envelope(error, trace_id))
     return Reply(status or error.row.http_status, [*headers, *headers_of(error)], body)
 
@@ -63,7 +62,7 @@ def status_of(error: MeshError) -> int:
 
 
 def headers_of(error: MeshError) -> Headers:
-    """Return what a client without JSON-RPC needs to know about the failure."""
+    """Return the HTTP headers of a failure: `www-authenticate` or `retry-after`."""
     status = status_of(error)
     if status == 401:
         proof = error.reason is Reason.TOKEN_PROOF_INVALID
@@ -74,9 +73,9 @@ def headers_of(error: MeshError) -> Headers:
     return []
 
 
-def marks_of(arrival: Arrival) -> Headers:
-    """Return what an answer is found again by."""
-    return [(b"x-request-id", arrival.request_id.encode()), (b"x-trace-id", arrival.trace.trace_id.encode())]
+def correlation_headers(head: RequestHead) -> Headers:
+    """Return the request id and the trace id as headers."""
+    return [(b"x-request-id", head.request_id.encode()), (b"x-trace-id", head.trace.trace_id.encode())]
 
 
 async def respond(send: Send, reply: Reply, *more: Header) -> None:

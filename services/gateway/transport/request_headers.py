@@ -1,4 +1,4 @@
-"""What the headers of a request say: trace, token, deadline, form of the body. Nothing here trusts them."""
+"""Reads the request headers: trace, token, deadline, media type. None of them is trusted."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from libs.common.rpc.limits import MAX_TOKEN_BYTES
-from libs.common.telemetry.trace import TraceContext, continue_trace
+from libs.common.trace_context import TraceContext, continue_trace
 from services.gateway.domain.deadline import parse_deadline
 from services.gateway.transport.asgi_types import Header, Scope
 
-# Values go on to the next hop as gRPC metadata, which carries visible ASCII and nothing else.
+# Values are passed on as gRPC metadata, which carries visible ASCII only.
 _VISIBLE = re.compile(r"[!-~]+")
 _PRINTABLE = re.compile(r"[ -~]*")
 
 
 @dataclass(slots=True)
-class Arrival:
-    """One HTTP request, as far as its headers tell."""
+class RequestHead:
+    """The headers of one request, parsed."""
 
     peer: str
     trace: TraceContext
@@ -30,21 +30,21 @@ class Arrival:
     deadline_ms: int | None
     started: float
     refusal: MeshError | None
-    """What is wrong with the headers; every call of the request fails with it."""
+    """The error of malformed headers; every call of the request fails with it."""
 
 
 def read_headers(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers by name. One that was sent several times is one list, as the edge reads it too: to choose among them would be
-    to believe another one than the edge did."""
+    """Return the headers by name. A repeated header is joined with commas, as the edge does: choosing one of them could
+    differ from the edge's choice."""
     sent: list[Header] = scope["headers"]
-    found = dict(sent)
-    if len(found) < len(sent):
-        found = {name: b",".join(value for key, value in sent if key == name) for name in found}
-    return found
+    headers = dict(sent)
+    if len(headers) < len(sent):
+        headers = {name: b",".join(value for key, value in sent if key == name) for name in headers}
+    return headers
 
 
-def read_arrival(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float) -> Arrival:
-    """Read the headers that concern calls. Malformed ones become the refusal, so that the answer can carry the call's id."""
+def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float) -> RequestHead:
+    """Read the headers that concern calls. Malformed ones become the refusal, so that the response has the call's id."""
     started = time.monotonic()
     refusal: MeshError | None = None
     token, deadline_ms = "", None
@@ -55,7 +55,7 @@ def read_arrival(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: flo
     except MeshError as error:
         refusal = error
     state = _text(headers, b"tracestate")
-    return Arrival(
+    return RequestHead(
         peer=scope["state"].get("peer", ""),
         trace=continue_trace(
             _text(headers, b"traceparent"),
@@ -71,7 +71,7 @@ def read_arrival(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: flo
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether the body claims to be plain UTF-8 JSON."""
+    """Return whether the body is declared as plain UTF-8 JSON."""
     if headers.get(b"content-type") == b"application/json" and b"content-encoding" not in headers:
         return True
     kind, _, rest = _text(headers, b"content-type").lower().partition(";")
@@ -93,7 +93,7 @@ def _request_id(given: str) -> str:
 
 
 def _token(authorization: str) -> str:
-    """Return the bearer token; empty when none was sent, and then whoever needs one refuses the call."""
+    """Return the token; empty when none was sent."""
     if not authorization:
         return ""
     scheme, _, token = authorization.partition(" ")

@@ -1,4 +1,4 @@
-"""The ASGI application: a few paths, each with its own endpoint."""
+"""Routes ASGI requests to their endpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.gateway.authzen.endpoint import (
     CONFIGURATION,
     EVALUATION,
@@ -16,7 +16,7 @@ from services.gateway.authzen.endpoint import (
     configuration,
 )
 from services.gateway.transport.asgi_types import Receive, Scope, Send
-from services.gateway.transport.load import Load
+from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, failure, respond
 from services.gateway.transport.rpc import RpcEndpoint
 
@@ -32,18 +32,18 @@ _POINTER = dump(
 _HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
 
 
-class App:
-    """Routes requests. Whatever an endpoint did not foresee is logged here and answered by the server with 500."""
+class Router:
+    """The ASGI application. An unexpected error is logged here, and the server answers 500."""
 
     def __init__(
         self,
         rpc: RpcEndpoint,
         authzen: AuthzenEndpoint,
         keys: Callable[[], Awaitable[bytes]],
-        load: Load,
+        in_flight: InFlightRequests,
         log: Log,
     ) -> None:
-        self._rpc, self._authzen, self._keys, self._load, self._log = rpc, authzen, keys, load, log
+        self._rpc, self._authzen, self._keys, self._in_flight, self._log = rpc, authzen, keys, in_flight, log
         self._pages = {
             "/": self._pointer,
             "/healthz": self._health,
@@ -59,9 +59,9 @@ class App:
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
             else:
-                await respond(send, await self._page(scope), *self._load.farewell())
+                await respond(send, await self._page(scope), *self._in_flight.close_headers())
         except Exception as error:
-            self._log.error("unforeseen", path=path[:200], cause=error)
+            self._log.error("unexpected error", path=path[:200], cause=error)
             raise
 
     async def _page(self, scope: Scope) -> Reply:
@@ -83,7 +83,7 @@ class App:
         return Reply(200, [], _POINTER)
 
     async def _health(self, scope: Scope) -> Reply:
-        return Reply(200, [], _HEALTHY) if self._load.serving else Reply(503, [], _DRAINING)
+        return Reply(200, [], _HEALTHY) if self._in_flight.serving else Reply(503, [], _DRAINING)
 
     async def _jwks(self, scope: Scope) -> Reply:
         try:
@@ -93,6 +93,6 @@ class App:
 
 
 def _trace_id(scope: Scope) -> str:
-    """The trace that the edge began, or one of its own: a page is no call and has no other use for it."""
+    """Return the trace id of the edge, or a new one."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
     return continue_trace(headers.get(b"traceparent", b"").decode("latin-1")).trace_id

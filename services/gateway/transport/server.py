@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn behind mutual TLS, under the process's own signals."""
+"""The HTTP server: uvicorn with mutual TLS, without its own signal handlers."""
 
 from __future__ import annotations
 
@@ -13,56 +13,58 @@ import uvicorn
 
 from libs.common.runtime.settings import Address, ProcessSettings
 from libs.common.telemetry.log import Log
-from services.gateway.transport.load import Load
-from services.gateway.transport.peercheck import GOODBYE_SECONDS, protocol_for
+from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.peer_check import CLOSE_SECONDS, peer_checking_protocol
 
-# Above the idle timeout of the edge's pool (60 s), so that it is never the gateway that closes a connection in use.
+# Above the idle timeout of the edge's pool (60 s), so that the gateway never closes a connection that the edge may use.
 KEEP_ALIVE_SECONDS = 75
 
 
 class HttpServer:
-    """Serves until told to stop; then says so, lets what was accepted finish, and ends."""
+    """Serves HTTP; drains before it stops."""
 
-    def __init__(self, settings: ProcessSettings, app: Any, load: Load, peers: Collection[str], log: Log) -> None:
-        self._load, self._drain_seconds = load, settings.drain_seconds
+    def __init__(
+        self, settings: ProcessSettings, app: Any, in_flight: InFlightRequests, peers: Collection[str], log: Log
+    ) -> None:
+        self._in_flight, self._drain_seconds = in_flight, settings.drain_seconds
         self._drain_delay = settings.drain_delay_seconds
-        self._socket = _bound(settings.listen)
-        self._server = _Server(_config(settings, app, protocol_for(settings.trust_domain, peers, log)))
-        self._life: asyncio.Task[None] | None = None
+        self._socket = _bind(settings.listen)
+        self._server = _Server(_config(settings, app, peer_checking_protocol(settings.trust_domain, peers, log)))
+        self._serving: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        """The port that is really listened on."""
+        """The port that the server listens on."""
         return int(self._socket.getsockname()[1])
 
     async def start(self) -> None:
-        """Return when requests are answered."""
-        self._life = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        """Return when the server accepts requests."""
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         up = asyncio.create_task(self._server.up.wait())
-        await asyncio.wait({self._life, up}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({self._serving, up}, return_when=asyncio.FIRST_COMPLETED)
         if not up.done():
             up.cancel()
-            await self._life
-        self._load.serving = True
+            await self._serving
+        self._in_flight.serving = True
 
     async def drain(self) -> None:
-        """Announce the end, serve on for the delay and until nothing is under way, then close; after the limit end whatever is left.
+        """Report unhealthy, serve for the drain delay and until no request is in flight, then close.
 
-        While the announcement lasts, health says 503, answers close their connections, and whoever has not heard of it is still
-        served. The delay is for them: that nothing is under way at this moment does not say that nothing is on its way.
+        During the delay health answers 503 and responses close their connections, but new requests are still served: clients
+        may not have noticed yet. After the time limit the remaining requests are cancelled.
         """
-        self._load.serving = False
+        self._in_flight.serving = False
         await asyncio.sleep(self._drain_delay)
-        await self._load.drained(self._drain_seconds / 2)
+        await self._in_flight.wait_idle(self._drain_seconds / 2)
         self._server.should_exit = True
-        if self._life is not None:
-            await self._life
-        # What was ended still has to be told so.
-        await self._load.drained(GOODBYE_SECONDS)
+        if self._serving is not None:
+            await self._serving
+        # Cancelled requests still have to be answered.
+        await self._in_flight.wait_idle(CLOSE_SECONDS)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own. Tells when it is up."""
+    """uvicorn without its signal handlers: the process has its own. `up` is set once it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -90,14 +92,14 @@ def _config(settings: ProcessSettings, app: Any, protocol: type[asyncio.Protocol
         ssl_cert_reqs=ssl.CERT_REQUIRED,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, int(settings.drain_seconds / 2)),
-        # A read that is resumed inside one request would otherwise hand that request's context to the next.
+        # Otherwise a read that resumes inside one request would pass that request's context on to the next.
         reset_contextvars=True,
-        # Nothing here asks where a request came from but by the certificate of who brings it.
+        # The client is identified by its certificate alone.
         proxy_headers=False,
         server_header=False,
         date_header=False,
         access_log=False,
-        # The application logs for itself, one JSON object a line.
+        # The application writes its own log lines.
         log_config=None,
         log_level="critical",
     )
@@ -108,10 +110,10 @@ def _config(settings: ProcessSettings, app: Any, protocol: type[asyncio.Protocol
     return config
 
 
-def _bound(listen: Address) -> socket.socket:
+def _bind(listen: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    bound = socket.socket(family)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind((listen.host.strip("[]"), listen.port))
-    bound.setblocking(False)
-    return bound
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((listen.host.strip("[]"), listen.port))
+    listener.setblocking(False)
+    return listener

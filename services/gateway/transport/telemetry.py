@@ -1,4 +1,4 @@
-"""Counts, times and logs every call, in the same book as the chain of the gRPC services."""
+"""Counts, times and logs every call, with the metrics and log lines of the gRPC services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import grpc
 
 from libs.common.call_context import Call
 from libs.common.errors import MeshError
-from libs.common.rpc.telemetry import AccessLog, Meters
+from libs.common.rpc.telemetry import AccessLog, MethodMetrics
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -17,25 +17,25 @@ CANCELED = "CANCELLED"
 
 
 class Telemetry:
-    """Observes calls from the outside."""
+    """Records every call."""
 
     def __init__(self, log: Log, tracing: Tracing) -> None:
-        self._book, self._tracing = AccessLog(log), tracing
-        self._meters: dict[str, Meters] = {}
-        self.tell = self._book.tell
+        self._access_log, self._tracing = AccessLog(log), tracing
+        self._metrics: dict[str, MethodMetrics] = {}
+        self.flush = self._access_log.flush
 
     def begin(self, call: Call) -> Any:
-        """Note that a call began; returns its span, None when it is not sampled."""
-        meters = self._meters.get(call.method) or self._meters.setdefault(call.method, Meters(call.method))
-        meters.in_flight.inc()
+        """Record the start of a call; return its span, None when it is not sampled."""
+        metrics = self._metrics.get(call.method) or self._metrics.setdefault(call.method, MethodMetrics(call.method))
+        metrics.in_flight.inc()
         return self._tracing.server_span(call)
 
     def end(self, call: Call, span: Any, code: str) -> None:
-        """Note how a call ended."""
+        """Record the end of a call."""
         self._tracing.end(span, code)
-        # Known only now: what a call may take depends on what it asks for.
+        # Known only now: the time limit depends on the method and its parameters.
         call.offered = None if call.deadline is None else call.deadline - call.started
-        self._book.ended(self._meters[call.method], call, code)
+        self._access_log.record(self._metrics[call.method], call, code)
 
 
 def code_of(error: MeshError | None) -> str:

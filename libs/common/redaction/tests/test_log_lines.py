@@ -56,5 +56,5 @@ def test_a_warning_is_shown_without_what_its_fields_hold(written: Any) -> None:
 )
 def test_a_request_is_named_without_what_its_name_gives_away(sent: str, shown: str) -> None:
     context = SimpleNamespace(invocation_metadata=lambda: (("x-request-id", sent),), time_remaining=lambda: None)
-    begin, _ = Telemetry(Log("a", level="error"), Tracing(), 0.0).observing("/a/B", "/a/B")
+    begin, _ = Telemetry(Log("a", level="error"), Tracing(), 0.0).observer("/a/B", "/a/B")
     assert begin(context).request_id == shown

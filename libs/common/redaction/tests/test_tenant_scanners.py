@@ -12,7 +12,7 @@ from libs.common.redaction.tenant_scanners import (
     MAX_TENANTS,
     TenantScanners,
     read_tenant_scanners,
-    tenant_scanners_file,
+    read_tenant_scanners_file,
 )
 
 
@@ -49,14 +49,14 @@ def test_a_book_that_cannot_be_used_is_refused(document: Any) -> None:
 def test_a_file_that_cannot_be_used_is_refused_as_a_setting(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "rules.json").write_bytes(content)
     with pytest.raises(ValueError):
-        tenant_scanners_file(str(tmp_path / "rules.json"))
+        read_tenant_scanners_file(str(tmp_path / "rules.json"))
     with pytest.raises(ValueError):
-        tenant_scanners_file(str(tmp_path / "absent.json"))
+        read_tenant_scanners_file(str(tmp_path / "absent.json"))
 
 
 def test_a_good_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_bytes(b'{"tenants":{"acme":{"ip_addresses":true}}}')
     assert (
-        tenant_scanners_file(str(tmp_path / "rules.json")).of("acme").text("from 192.0.2.1").value
+        read_tenant_scanners_file(str(tmp_path / "rules.json")).of("acme").text("from 192.0.2.1").value
         == "from [redacted:ip_address]"
     )

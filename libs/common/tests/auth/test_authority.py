@@ -13,10 +13,9 @@ from libs.common.auth.authority import (
     Budget,
     Grant,
     exceeded,
-    not_covered,
-    resource_allowed,
 )
 from libs.common.auth.constraints import ConstraintChecker, ConstraintError, compiled
+from libs.common.auth.coverage import not_covered, resource_allowed
 from libs.common.auth.identity import Identity
 from libs.common.errors import Reason
 from libs.common.semver import Version

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from libs.common.auth.authority import Authority
-from libs.common.auth.identity import Ancestor, Identity
-from libs.common.auth.revocations import MAX_SILENCE, RevocationView, Revoked, TokenLineage, lineage_of
-from libs.common.runtime.clock import ManualClock
+from libs.common.auth.identity import Ancestor, Identity, TokenLineage, lineage_of
+from libs.common.auth.revocations import MAX_SILENCE, RevocationView, Revoked
+from libs.common.testing.clock import ManualClock
 
 ALICE, BOT, SUB_BOT = "did:web:a.example:alice", "did:web:a.example:bot", "did:web:a.example:sub-bot"
 FAR = 1e12

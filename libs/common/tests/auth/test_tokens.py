@@ -14,7 +14,7 @@ from libs.common.auth import tokens
 from libs.common.auth.revocations import RevocationView, Revoked
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 
 ISSUER = "https://authz.toolmesh.local"
 

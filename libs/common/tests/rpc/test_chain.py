@@ -39,7 +39,6 @@ class Handlers(rpc.AuditServiceServicer):
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
-        self.recalled: dict[bytes, bytes] = {}
         self.canceled = asyncio.Event()
 
     async def GetCheckpoint(self, request: Any, context: Any) -> Any:
@@ -86,11 +85,7 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
         policy=POLICY,
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience),
         services=[
-            Service(
-                "toolmesh.audit.v1.AuditService",
-                lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s),
-                recalls={"GetRecord": handlers.recalled.get},
-            )
+            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(handlers, s)),
         ],
     )
     await application.start()
@@ -174,17 +169,6 @@ async def test_a_message_that_breaks_its_rules_never_reaches_the_handler(mesh: A
     assert error.reason is Reason.INVALID_REQUEST
     assert [v.path for v in error.violations] == ["name"]
     assert mesh.handlers.seen == []
-
-
-async def test_what_was_answered_before_is_not_asked_again_and_only_who_may_ask_hears_it(mesh: Any) -> None:
-    request, answer = pb.GetRecordRequest(name="records/abc"), pb.GetRecordResponse()
-    answer.record.sequence = 7
-    mesh.handlers.recalled[request.SerializeToString()] = answer.SerializeToString()
-    assert await mesh.stub("operator").GetRecord(request) == answer
-    assert mesh.handlers.seen == []
-    assert (await refusal(mesh.stub("gateway").GetRecord(request))).reason is Reason.PEER_NOT_ALLOWED
-    other = pb.GetRecordRequest(name="records/other")
-    assert (await refusal(mesh.stub("operator").GetRecord(other))).reason is Reason.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -299,14 +283,14 @@ class Operator(Alone):
         return self.refused
 
 
-async def test_what_was_answered_before_is_given_without_room_and_takes_none() -> None:
+async def test_a_call_beyond_the_limit_is_refused_until_another_ends() -> None:
     operator, free = Operator(), asyncio.Event()
 
     async def answer(request: Any, context: Any) -> bytes:
         await free.wait()
         return b"made"
 
-    methods: Any = ChainedMethods(operator.chain, {PREFIX + "GetRecord": {b"known": b"recalled"}.get})
+    methods: Any = ChainedMethods(operator.chain)
     methods.add_registered_method_handlers(
         "toolmesh.audit.v1.AuditService", {"GetRecord": grpc.unary_unary_rpc_method_handler(answer, bytes)}
     )
@@ -316,7 +300,6 @@ async def test_what_was_answered_before_is_given_without_room_and_takes_none() -
     with pytest.raises(grpc.aio.AbortError):
         await ask(b"second", operator)
     assert operator.refused is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert await ask(b"known", operator) == b"recalled"
     free.set()
     assert await first == b"made"
     assert await ask(b"second", operator) == b"made"

@@ -14,7 +14,7 @@ from libs.common.call_context import Call, enter, margin
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.client import channel_to, outgoing
 from libs.common.runtime.settings import Address
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 
 
 def serve(**changes: object) -> Call:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
 
 import pytest
+from pydantic import Field, ValidationError
 
-from libs.common.runtime.settings import Address, ProcessSettings, SettingsError, describe, load, postgres_url, setting
+from libs.common.runtime.setting_types import PostgresUrl
+from libs.common.runtime.settings import Address, ProcessSettings, SettingsError, describe, load, variables
 
 
-@dataclass(frozen=True, kw_only=True)
 class Settings(ProcessSettings):
-    database_url: str = setting("DATABASE_URL", postgres_url, secret=True)
+    database_url: PostgresUrl = Field(description="A database.")
 
 
 def environment(base: dict[str, str], **changes: str) -> dict[str, str]:
@@ -27,7 +28,7 @@ def base(process_environment: Callable[[str], dict[str, str]]) -> dict[str, str]
 def test_values_are_parsed_and_frozen(base: dict[str, str]) -> None:
     settings = load(Settings, environment(base, TOOLMESH_LISTEN="0.0.0.0:7101"))
     assert settings.listen == Address("0.0.0.0", 7101)  # noqa: S104  (parsed, not listened on)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(ValidationError):
         settings.audience = "other"  # type: ignore[misc]
 
 
@@ -66,3 +67,57 @@ def test_secrets_are_shown_neither_when_good_nor_when_malformed(base: dict[str, 
     with pytest.raises(SettingsError) as caught:
         load(Settings, environment(base, TOOLMESH_DATABASE_URL="mysql://u:hunter2@h"))
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_settings_object_does_not_print_its_secrets(base: dict[str, str]) -> None:
+    settings = load(Settings, environment(base))
+    assert "hunter2" not in repr(settings) + str(settings)
+
+
+def secret_file(base: dict[str, str], path: Path) -> dict[str, str]:
+    given = environment(base, TOOLMESH_DATABASE_URL_FILE=str(path))
+    del given["TOOLMESH_DATABASE_URL"]
+    return given
+
+
+def test_a_secret_is_read_from_its_file(base: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("postgresql://u:hunter3@h/d\n")
+    assert load(Settings, secret_file(base, file)).database_url == "postgresql://u:hunter3@h/d"
+
+
+def test_a_malformed_secret_in_a_file_is_not_shown(base: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("mysql://u:hunter3@h/d")
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, secret_file(base, file))
+    [problem] = caught.value.problems
+    assert problem.startswith("TOOLMESH_DATABASE_URL:")
+    assert "hunter3" not in problem
+
+
+def test_a_secret_file_that_cannot_be_read_is_one_problem(base: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, secret_file(base, tmp_path / "missing"))
+    [problem] = caught.value.problems
+    assert problem.startswith("TOOLMESH_DATABASE_URL_FILE:")
+
+
+def test_a_secret_in_both_forms_is_refused(base: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("postgresql://u:hunter3@h/d")
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, environment(base, TOOLMESH_DATABASE_URL_FILE=str(file)))
+    [problem] = caught.value.problems
+    assert problem.startswith("TOOLMESH_DATABASE_URL and TOOLMESH_DATABASE_URL_FILE")
+
+
+def test_only_secrets_have_a_file_variant(base: dict[str, str]) -> None:
+    names = variables(Settings)
+    assert {name for name in names if name.endswith("_FILE")} == {"TOOLMESH_DATABASE_URL_FILE"}
+    with pytest.raises(SettingsError):
+        load(Settings, environment(base, TOOLMESH_AUDIENCE_FILE="/dev/null"))
+
+
+def test_every_setting_of_a_process_has_a_description() -> None:
+    assert all(field.description for field in ProcessSettings.model_fields.values())

@@ -16,7 +16,7 @@ import pytest
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call
 from libs.common.telemetry.log import GATHER_BYTES, Log
-from libs.common.telemetry.trace import TraceContext
+from libs.common.trace_context import TraceContext
 
 
 @pytest.fixture

@@ -1,22 +1,19 @@
-"""Traces and metrics arrive at a collector, under the ids that the call itself has."""
+"""Spans arrive at a collector, under the ids of the call."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc.aio
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from libs.common.call_context import Call, enter
 from libs.common.telemetry.otlp import tracer_provider
-from libs.common.telemetry.otlp_metrics import export_request
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import TraceContext, continue_trace
+from libs.common.trace_context import TraceContext, continue_trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -85,18 +82,3 @@ async def test_an_unsampled_call_sends_nothing(collector: tuple[Collector, str])
         tracing.end(tracing.server_span(call), "OK")
     await finish(tracing)
     assert kept.spans == []
-
-
-def test_metrics_keep_their_values_on_the_way_to_otlp() -> None:
-    registry = CollectorRegistry()
-    Counter("things", "Things.", ["kind"], registry=registry).labels("a").inc(3)
-    Gauge("level", "Level.", registry=registry).set(7)
-    histogram = Histogram("wait", "Wait.", buckets=(0.1, 1.0), registry=registry)
-    for value in (0.05, 0.5, 0.6, 5.0):
-        histogram.observe(value)
-    request = export_request("executor", "i-1", registry, time.time_ns())
-    metrics = {m.name: m for m in request.resource_metrics[0].scope_metrics[0].metrics}
-    assert metrics["things"].sum.data_points[0].as_double == 3
-    assert metrics["level"].gauge.data_points[0].as_double == 7
-    point = metrics["wait"].histogram.data_points[0]
-    assert (list(point.explicit_bounds), list(point.bucket_counts), point.count) == ([0.1, 1.0], [1, 2, 1], 4)

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.adapters.sweeper import Sweeper
 from services.approval.domain.model import Ticket

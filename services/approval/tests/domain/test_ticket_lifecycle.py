@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.page_tokens import encode
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.approval.domain.cancel_ticket import cancel_ticket
 from services.approval.domain.create_ticket import create_ticket
 from services.approval.domain.expire_tickets import BATCH, expire_tickets

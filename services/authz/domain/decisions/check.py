@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from libs.common.auth.authority import (
+from libs.common.auth.coverage import (
     OTHER_SESSION,
     SESSION,
     Satisfies,

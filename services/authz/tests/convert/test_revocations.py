@@ -15,7 +15,8 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 
 from libs.authz_client.invalidations import InvalidationFollower
-from libs.common.auth.revocations import RevocationView, TokenLineage
+from libs.common.auth.identity import TokenLineage
+from libs.common.auth.revocations import RevocationView
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.status import from_rpc_error

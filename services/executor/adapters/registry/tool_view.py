@@ -75,7 +75,7 @@ class RegistryView:
             except Exception as error:
                 self._log.error("registry watch failed", cause=error)
             pause = _FIRST_PAUSE if self._heard > heard else min(pause * 2, _LONGEST_PAUSE)
-            # FastHistogram out, so that a restarted registry is not met by every executor at once.
+            # Spread out, so that a restarted registry is not met by every executor at once.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _watch(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from libs.common.auth.authority import Refusal, Satisfies, not_covered
+from libs.common.auth.coverage import Refusal, Satisfies, not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError
 from libs.common.semver import Version

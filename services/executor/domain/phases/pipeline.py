@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libs.common.auth.authority import Satisfies
+from libs.common.auth.coverage import Satisfies
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain.hooks.hooks import Hooks

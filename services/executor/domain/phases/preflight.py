@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from libs.common.auth.authority import Satisfies
+from libs.common.auth.coverage import Satisfies
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.redaction.scanner import Scanner

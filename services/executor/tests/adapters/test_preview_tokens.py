@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from libs.common.runtime.clock import ManualClock
 from libs.common.sealing import KEY_BYTES, Seal
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump, parse_object
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.compile_arguments import intake_of
 from services.executor.adapters.registry.compile_tool import entry_of
 from services.executor.builtin.tool import BuiltinTool

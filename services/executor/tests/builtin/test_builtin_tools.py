@@ -10,7 +10,7 @@ import pytest
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
 from libs.common.json.jsonio import parse
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.compile_tool import entry_of
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.builtin.clock_now import ClockNow
 
 MOMENT = datetime(2026, 7, 1, 10, 30, 15, 123_987, tzinfo=UTC)

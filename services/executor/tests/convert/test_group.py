@@ -11,7 +11,7 @@ from toolmesh.executor.v1 import result_envelope_pb2 as epb
 
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.executor.convert import invocation as convert
 from services.executor.convert.group import group_of, group_response_of
 from services.executor.domain import errors

@@ -12,7 +12,7 @@ from toolmesh.executor.v1 import result_envelope_pb2 as epb
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.executor.convert.invocation import envelope_of, request_of, response_of, result_of
 from services.executor.domain.model import Change, Source
 from services.executor.domain.tool import Deprecation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain.audit_records import decision_record, ending, outcome_record
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Event, Payload, Status

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from libs.common.call_context import margin
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain.deadlines import Deadline, Limit, limit_for
 from services.executor.tests.samples import a_caller, a_request, a_tool
 

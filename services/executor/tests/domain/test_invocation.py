@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain.invocation import Invocation, Phases
 from services.executor.domain.states import State
 from services.executor.tests.samples import a_request

@@ -9,11 +9,11 @@ import pytest
 from toolmesh.common.v1.error_table import ROWS
 
 from libs.common.errors import MeshError, Reason, Violation
-from services.gateway.domain.answer import body_of, error_object
 from services.gateway.domain.deadline import allowed_seconds, parse_deadline
 from services.gateway.domain.dispatch import dispatch
-from services.gateway.domain.model import Answer, Entry, Request, Unusable
+from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.domain.parse import parse
+from services.gateway.domain.response import error_object, response_body
 
 
 def request(call_id: int, *, notification: bool = False) -> Request:
@@ -28,14 +28,14 @@ def test_a_null_id_is_a_call_and_an_absent_one_a_notification() -> None:
 
 def test_an_unusable_entry_keeps_its_id_and_names_everything_wrong_with_it() -> None:
     entry = parse(b'{"id":"q","method":5,"params":"x"}').entries[0]
-    assert isinstance(entry, Unusable)
+    assert isinstance(entry, InvalidEntry)
     assert entry.id == "q"
     assert {v.path for v in entry.error.violations} == {"/jsonrpc", "/method", "/params"}
 
 
 def test_an_entry_with_an_unusable_id_is_answered_with_null() -> None:
     entry = parse(b'{"jsonrpc":"2.0","id":{},"method":"m"}').entries[0]
-    assert isinstance(entry, Unusable)
+    assert isinstance(entry, InvalidEntry)
     assert entry.id is None
 
 
@@ -46,11 +46,11 @@ def test_a_batch_may_hold_fifty_entries_and_no_more() -> None:
 
 
 def test_a_batch_of_one_stays_a_batch() -> None:
-    assert body_of([Answer(1, "x")], batch=True, trace_id="") == b'[{"jsonrpc":"2.0","id":1,"result":"x"}]'
+    assert response_body([Response(1, "x")], batch=True, trace_id="") == b'[{"jsonrpc":"2.0","id":1,"result":"x"}]'
 
 
 def test_a_null_result_is_a_result() -> None:
-    assert body_of([Answer(1)], batch=False, trace_id="") == b'{"jsonrpc":"2.0","id":1,"result":null}'
+    assert response_body([Response(1)], batch=False, trace_id="") == b'{"jsonrpc":"2.0","id":1,"result":null}'
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -64,12 +64,12 @@ def test_every_row_of_the_table_makes_an_error_object(reason: Reason) -> None:
 async def test_answers_keep_the_order_of_entries_whatever_ends_first() -> None:
     turns = [asyncio.Event() for _ in range(3)]
 
-    async def answering(entry: Entry) -> Answer | None:
+    async def answering(entry: Entry) -> Response | None:
         assert isinstance(entry.id, int)
         await turns[entry.id].wait()
         if entry.id:
             turns[entry.id - 1].set()
-        return Answer(entry.id)
+        return Response(entry.id)
 
     turns[2].set()
     entries = [request(n) for n in range(3)]
@@ -80,7 +80,7 @@ async def test_no_more_than_the_bound_run_at_once_and_none_starts_after_the_end_
     started: list[object] = []
     full = asyncio.Event()
 
-    async def answering(entry: Entry) -> Answer | None:
+    async def answering(entry: Entry) -> Response | None:
         started.append(entry.id)
         if len(started) == 3:
             full.set()

@@ -24,10 +24,10 @@ from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.contract import METHODS, describe
 from services.gateway.handlers import Handlers
 from services.gateway.policy import POLICY
-from services.gateway.transport.call_pipeline import Calls
-from services.gateway.transport.disconnect import Presence
-from services.gateway.transport.load import Load
-from services.gateway.transport.router import App
+from services.gateway.transport.call_pipeline import CallPipeline
+from services.gateway.transport.disconnect import DisconnectWatcher
+from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.telemetry import Telemetry
 
@@ -76,18 +76,18 @@ Ask = Callable[..., Awaitable[tuple[int, dict[bytes, bytes], bytes]]]
 def ask() -> Ask:
     """Return a function that sends one request to the application and returns status, headers and body."""
     log = Log("test", level="error", descriptor=2)
-    load = Load(10)
-    load.serving = True
+    in_flight = InFlightRequests(10)
+    in_flight.serving = True
     executor: Any = FakeExecutor()
     registry: Any = FakeRegistry()
     handlers = Handlers(executor, registry, describe(METHODS))
     telemetry = Telemetry(log, Tracing())
-    calls = Calls(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
+    calls = CallPipeline(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
     authz: Any = FakeAuthz()
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
-    authzen = AuthzenEndpoint(evaluations, load, telemetry, log, 0.0)
-    app = App(RpcEndpoint(calls, load, 0.0), authzen, no_keys, load, log)
+    authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, 0.0)
+    app = Router(RpcEndpoint(calls, in_flight, 0.0), authzen, no_keys, in_flight, log)
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"
@@ -102,7 +102,7 @@ def ask() -> Ask:
             sent.append(event)
 
         given_headers = [(b"content-type", b"application/json")] if headers is None else headers
-        state = {"peer": "edge", "presence": Presence()}
+        state = {"peer": "edge", "disconnect": DisconnectWatcher()}
         await app({"path": path, "method": method, "headers": given_headers, "state": state}, receive, send)
         assert [event["type"] for event in sent] == ["http.response.start", "http.response.body"]
         return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.transport.dpop_check import HolderCheck, confirmation_of
+from services.gateway.transport.dpop_check import DpopCheck, confirmation_of
 from services.gateway.transport.reply import refusal
 from tests.harness.holder import Holder
 
 HOST, PLACE = b"mesh.example", "https://mesh.example/rpc"
 
 
-def problem(check: HolderCheck, token: str, *proofs: str, scheme: str = "DPoP", peer: str = "edge") -> str:
+def problem(check: DpopCheck, token: str, *proofs: str, scheme: str = "DPoP", peer: str = "edge") -> str:
     """Return what is wrong with a request; empty for nothing."""
     headers = [
         (b"host", HOST),
@@ -24,20 +24,20 @@ def problem(check: HolderCheck, token: str, *proofs: str, scheme: str = "DPoP", 
         *((b"dpop", proof.encode()) for proof in proofs),
     ]
     scope: Any = {"path": "/rpc", "headers": headers, "state": {"peer": peer}}
-    error = check(scope, dict(headers), token)
+    error = check.check(scope, dict(headers), token)
     assert error is None or error.reason is Reason.TOKEN_PROOF_INVALID
     return "" if error is None else error.metadata["problem"]
 
 
 def test_a_bearer_token_and_what_is_no_token_at_all_ask_for_nothing(signer: Any) -> None:
-    check = HolderCheck()
+    check = DpopCheck()
     for token in (signer.mint(), signer.mint(cnf={}), "garbage", "not.a.token", "a.b"):
         assert problem(check, token, scheme="Bearer") == ""
         assert problem(check, token, scheme="DPoP") == "confirmation"
 
 
 def test_a_token_that_is_bound_to_a_key_needs_its_proof_once_for_each_request(signer: Any) -> None:
-    check, holder = HolderCheck(), Holder()
+    check, holder = DpopCheck(), Holder()
     token = signer.mint(cnf={"jkt": holder.thumbprint})
     for scheme in ("Bearer", "DPoP"):
         assert problem(check, token, scheme=scheme) == "missing"
@@ -52,7 +52,7 @@ def test_a_token_that_is_bound_to_a_key_needs_its_proof_once_for_each_request(si
 
 
 def test_only_the_edge_says_over_which_scheme_a_caller_came(signer: Any) -> None:
-    check, holder = HolderCheck(), Holder()
+    check, holder = DpopCheck(), Holder()
     token = signer.mint(cnf={"jkt": holder.thumbprint})
     assert problem(check, token, holder.proof(token, PLACE), peer="operator") == ""
 
@@ -61,7 +61,7 @@ def test_only_the_edge_says_over_which_scheme_a_caller_came(signer: Any) -> None
 def test_what_cannot_be_proved_here_is_refused(signer: Any, cnf: Any) -> None:
     token = signer.mint(cnf=cnf)
     assert confirmation_of(token) == "other"
-    assert problem(HolderCheck(), token, scheme="Bearer") == "certificate"
+    assert problem(DpopCheck(), token, scheme="Bearer") == "certificate"
 
 
 def test_a_refusal_names_the_scheme_that_would_be_accepted() -> None:

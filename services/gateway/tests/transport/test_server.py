@@ -14,9 +14,9 @@ import pytest
 from libs.common.auth.peers import EDGE
 from libs.common.errors import MeshError, Reason
 from services.gateway.authzen.endpoint import CONFIGURATION, EVALUATION
-from services.gateway.domain.answer import envelope
+from services.gateway.domain.response import envelope
 from services.gateway.tests.conftest import Client, run_mesh
-from services.gateway.transport.peercheck import certificate_name
+from services.gateway.transport.peer_check import peer_name_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BEGUN = b"POST /rpc HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"
@@ -88,11 +88,11 @@ async def test_an_old_tls_is_refused(mesh: Any) -> None:
     ],
 )
 async def test_the_name_is_the_one_uri_of_the_trust_domain(alternatives: Any, name: str) -> None:
-    assert certificate_name("toolmesh.local", {"subjectAltName": alternatives}) == name
+    assert peer_name_of("toolmesh.local", {"subjectAltName": alternatives}) == name
 
 
 async def test_no_certificate_is_no_name() -> None:
-    assert certificate_name("toolmesh.local", None) == ""
+    assert peer_name_of("toolmesh.local", None) == ""
 
 
 async def test_the_keys_of_the_mesh_are_public(mesh: Any) -> None:

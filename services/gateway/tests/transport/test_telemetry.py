@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from libs.common.call_context import Call
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import TraceContext
+from libs.common.trace_context import TraceContext
 from services.gateway.transport.telemetry import CANCELED, Telemetry
 
 
@@ -27,8 +27,8 @@ async def test_calls_are_counted_and_told_together_each_once(tmp_path: Path) -> 
             call.deadline = call.started + 1.5
             telemetry.end(call, telemetry.begin(call), code)
         assert _counted("toolmesh_calls_in_flight", method="rpc/told") == 2
-        telemetry.tell()
-        telemetry.tell()
+        telemetry.flush()
+        telemetry.flush()
         log.flush()
     text = (tmp_path / "log").read_bytes()
     lines = [orjson.loads(line) for line in text.splitlines()]

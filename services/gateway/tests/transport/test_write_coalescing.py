@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 from libs.common.auth.peers import EDGE
 from libs.common.telemetry.log import Log
 from services.gateway.transport.asgi_types import Receive, Scope, Send
-from services.gateway.transport.peercheck import protocol_for
-from services.gateway.transport.write_coalescing import LARGE_BYTES, GatheringTransport
+from services.gateway.transport.peer_check import peer_checking_protocol
+from services.gateway.transport.write_coalescing import LARGE_BYTES, CoalescingTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
@@ -80,9 +80,9 @@ class Recording(asyncio.Transport):
         self.limits = (low or 0, high or 0)
 
 
-def _gathering() -> tuple[Recording, GatheringTransport]:
+def _coalescing() -> tuple[Recording, CoalescingTransport]:
     below = Recording()
-    return below, GatheringTransport(below, asyncio.get_running_loop())
+    return below, CoalescingTransport(below, asyncio.get_running_loop())
 
 
 async def _next_turn() -> None:
@@ -90,7 +90,7 @@ async def _next_turn() -> None:
 
 
 async def test_a_head_leaves_with_its_body() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     transport.write(b"head")
     assert below.seen == []
     transport.write(b"body")
@@ -100,14 +100,14 @@ async def test_a_head_leaves_with_its_body() -> None:
 
 
 async def test_an_empty_body_lets_its_head_go() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     transport.write(b"head")
     transport.write(b"")
     assert below.seen == [b"head"]
 
 
 async def test_nothing_waits_longer_than_to_the_next_turn() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     for part in (b"head", b"first", b"second"):
         transport.write(part)
     await _next_turn()
@@ -118,7 +118,7 @@ async def test_nothing_waits_longer_than_to_the_next_turn() -> None:
 
 
 async def test_what_is_held_does_not_change_with_the_buffer_it_came_from() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     buffer = bytearray(b"head")
     transport.write(buffer)
     buffer[:] = b"else"
@@ -127,7 +127,7 @@ async def test_what_is_held_does_not_change_with_the_buffer_it_came_from() -> No
 
 
 async def test_a_large_part_goes_on_as_it_is_after_what_came_before() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     large = bytes(LARGE_BYTES + 1)
     transport.write(b"head")
     transport.write(large)
@@ -137,7 +137,7 @@ async def test_a_large_part_goes_on_as_it_is_after_what_came_before() -> None:
 
 
 async def test_lines_leave_as_one() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     transport.write(b"head")
     transport.writelines([b"a", b"b"])
     assert below.seen == [b"headab"]
@@ -146,15 +146,15 @@ async def test_lines_leave_as_one() -> None:
 @pytest.mark.parametrize(
     ("end", "seen"),
     [
-        (GatheringTransport.close, [b"head", "close"]),
-        (GatheringTransport.write_eof, [b"head", "eof"]),
-        (GatheringTransport.abort, ["abort"]),
+        (CoalescingTransport.close, [b"head", "close"]),
+        (CoalescingTransport.write_eof, [b"head", "eof"]),
+        (CoalescingTransport.abort, ["abort"]),
     ],
 )
 async def test_what_is_held_at_the_end_leaves_before_it_unless_all_is_given_up(
-    end: Callable[[GatheringTransport], None], seen: list[Any]
+    end: Callable[[CoalescingTransport], None], seen: list[Any]
 ) -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     transport.write(b"head")
     end(transport)
     await _next_turn()
@@ -162,7 +162,7 @@ async def test_what_is_held_at_the_end_leaves_before_it_unless_all_is_given_up(
 
 
 async def test_everything_else_is_the_business_of_the_transport_below() -> None:
-    below, transport = _gathering()
+    below, transport = _coalescing()
     assert transport.get_extra_info("peername") == ("127.0.0.1", 1)
     assert transport.get_extra_info("cipher", "none") == "none"
     transport.pause_reading()
@@ -181,7 +181,7 @@ async def test_everything_else_is_the_business_of_the_transport_below() -> None:
 
 
 async def test_what_is_held_counts_as_waiting() -> None:
-    _, transport = _gathering()
+    _, transport = _coalescing()
     transport.write(b"head")
     assert transport.get_write_buffer_size() == 104
 
@@ -193,7 +193,7 @@ class _Served:
         self.below, self._events = Recording(), events
         self._going: asyncio.Queue[None] = asyncio.Queue()
         config = uvicorn.Config(self._answer, interface="asgi3", lifespan="off", server_header=False, date_header=False)
-        kind: Any = protocol_for("toolmesh.local", {EDGE}, Log("gateway"))
+        kind: Any = peer_checking_protocol("toolmesh.local", {EDGE}, Log("gateway"))
         self.protocol = kind(config, ServerState(), {})
         self.protocol.connection_made(self.below)
 

@@ -9,7 +9,7 @@ from toolmesh.registry.v1 import tool_version_pb2
 
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position

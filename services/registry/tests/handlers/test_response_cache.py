@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.registry.domain.catalog.changes import Change, Position
 from services.registry.handlers.response_cache import MAX_ANSWERS, Answers, CacheClearingWakeup
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.audit.adapters.log.writer import PostgresWriter
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.model import Entry

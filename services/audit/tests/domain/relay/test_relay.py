@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.audit.domain.errors import SeatLostError, SinkError
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.merkle.merkle import CompactRange, leaf_hash

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.audit.domain.usage.call import OTHER, Evidence, Outcome, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of, rollup_for
 from services.audit.domain.usage.count_records import CountRecords

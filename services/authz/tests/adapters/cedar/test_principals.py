@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from libs.common.auth.identity import Ancestor, Grant, Identity
 from libs.common.errors import Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.cedar.engine import CedarEngine
 from services.authz.adapters.cedar.entities import principal_of, principal_uid
 from services.authz.domain.model import Allow, Deny, Part, TokenRequest

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.issuers.did_documents import DidFolder, DidUrl
 from services.authz.adapters.issuers.did_key import jwk_of, thumbprint_of
 from services.authz.adapters.issuers.did_resolver import KEEP_MISSING_SECONDS, KEEP_SECONDS, MeshDids

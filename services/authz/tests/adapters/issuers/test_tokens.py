@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.issuers.keys import OUTAGE_SECONDS, REFETCH_SECONDS, REFRESH_SECONDS
 from services.authz.adapters.issuers.tokens import TrustedIssuersTokens
 from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers

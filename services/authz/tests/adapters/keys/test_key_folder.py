@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.keys.key_folder import PUBLISH_AHEAD, KeyFolder
 from services.authz.adapters.keys.signing_keys import SigningKeysError
 from services.authz.tests.conftest import FIRST, SECOND

@@ -8,8 +8,8 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.keys.key_folder import KeyFolder
 from services.authz.adapters.keys.own_verifier import OwnKeysVerifier
 from services.authz.tests.conftest import ALICE, FIRST, SECOND

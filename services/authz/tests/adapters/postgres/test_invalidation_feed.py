@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from libs.common.auth.revocations import RevocationView, TokenLineage
+from libs.common.auth.identity import TokenLineage
+from libs.common.auth.revocations import RevocationView
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock, SystemClock
+from libs.common.runtime.clock import SystemClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
 from services.authz.domain.model import Invalidation, Revocation, Target
 

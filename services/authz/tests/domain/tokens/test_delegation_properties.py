@@ -10,12 +10,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from libs.common.auth.authority import not_covered
 from libs.common.auth.claims import identity_of
 from libs.common.auth.constraints import ConstraintChecker
+from libs.common.auth.coverage import not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.domain.model import Part
 from services.authz.tests.minting import BOT, Issuer, read
 from services.authz.tests.wishes import Call, Wishes

@@ -9,7 +9,7 @@ import pytest
 from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.domain.model import Part, TokenRequest
 from services.authz.tests.minting import ALICE, BOT, Issuer, KnownDids, read
 

@@ -10,7 +10,7 @@ import pytest
 from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.authz.domain.model import TokenRequest
 from services.authz.domain.tokens.issue_token import DEFAULT_DEPTH, DEFAULT_LIFETIME, IssueToken
 from services.authz.tests.minting import ALICE, Issuer, ListLedger

@@ -18,8 +18,9 @@ from libs.common.auth.revocations import MAX_SILENCE, RevocationView
 from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
-from libs.common.runtime.clock import ManualClock, SystemClock
-from libs.common.telemetry.trace import continue_trace
+from libs.common.runtime.clock import SystemClock
+from libs.common.testing.clock import ManualClock
+from libs.common.trace_context import continue_trace
 from services.executor.adapters.authz.decision_client import MAX_ARGUMENTS, PolicyAuthorizer
 from services.executor.domain.model import Decision, Question, SpendingLimit, Verdict
 from services.executor.domain.tool import Tool

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.budget.redis_budget import RedisSpending
 from services.executor.domain.model import Reservation, SpendingLimit
 

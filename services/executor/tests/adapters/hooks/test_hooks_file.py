@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from libs.common.json.jsonio import dump
-from libs.common.runtime.clock import ManualClock
 from libs.common.runtime.settings import SettingsError
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.hooks.hooks_file import HookBook, hooks_file, read_hooks
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Phase
 from services.executor.tests.samples import a_tool

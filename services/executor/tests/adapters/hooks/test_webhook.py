@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from libs.common.json.jsonio import parse
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.hooks.webhook import Endpoint, Webhook
 from services.executor.domain.hooks.answers import HookFailedError
 

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.catalog import Catalog
 from services.executor.adapters.registry.compile_tool import entry_of
 from services.executor.tests.peers import registered

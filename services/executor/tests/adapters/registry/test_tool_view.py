@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryView
 from services.executor.tests.peers import RegistryPeer, registered, serving
 from services.executor.tests.samples import a_manifest

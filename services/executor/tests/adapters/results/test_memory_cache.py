@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from libs.common.json.jsonio import MAX_BYTES
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.results.memory_cache import MemoryResultCache, SharedFlight
 from services.executor.domain.results.cache import CacheKey, Kept
 

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from libs.common.call_context import Call, enter
 from libs.common.telemetry.spans import Tracing
-from libs.common.telemetry.trace import continue_trace
+from libs.common.trace_context import continue_trace
 from services.executor.adapters.telemetry.spans import SampledSpans
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.redaction.scanner import Scanner
-from libs.common.runtime.clock import ManualClock, SystemClock
+from libs.common.runtime.clock import SystemClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
 from services.executor.domain.hooks.answers import HookFailedError
 from services.executor.domain.hooks.hooks import NOTHING, Facts, Hook, Hooks, Phase

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
 from services.executor.domain.model import Event, Record, Status, Verdict
 from services.executor.domain.states import State

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
 from libs.common.sealing import KEY_BYTES, Seal
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
 from services.executor.convert.invocation import preview_of
 from services.executor.domain.hooks.hooks import Hook, Phase

@@ -13,7 +13,7 @@ import redis.asyncio
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.adapters.budget.redis_budget import RedisSpending
 from services.executor.domain.model import Reservation, SpendingLimit
 

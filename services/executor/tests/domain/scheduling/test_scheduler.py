@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.resource_pointers import ResourcePointers
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError
 from libs.common.json.resource_pointers import ResourcePointers
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.executor.domain.scheduling.conflicts import in_the_way
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler, Turn
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool

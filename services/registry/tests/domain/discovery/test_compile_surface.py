@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
+from libs.common.testing.clock import ManualClock
 from services.registry.domain.discovery import tokens
 from services.registry.domain.discovery.compile_surface import Order, Step, Surface, Tier, TooSmall, compile_surface
 from services.registry.domain.discovery.environment import Place

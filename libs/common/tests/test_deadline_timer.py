@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from libs.common.rpc.deadline_timer import EXACT_BELOW, DeadlineTimers
+from libs.common.deadline_timer import EXACT_BELOW, DeadlineTimers
 
 LONG = 60.0
 Work = Callable[[], Awaitable[None]]

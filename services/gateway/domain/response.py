@@ -1,4 +1,4 @@
-"""Answers to bytes: JSON-RPC 2.0, section 5. The error object carries the whole error envelope as its data."""
+"""Encodes JSON-RPC 2.0 responses (section 5). The error object carries the whole error envelope as its data."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
-from services.gateway.domain.model import Answer
+from services.gateway.domain.model import Response
 
 
-def body_of(answers: Sequence[Answer], *, batch: bool, trace_id: str) -> bytes:
-    """Return the body that answers a message; empty when nobody waits for an answer."""
-    if not answers:
+def response_body(responses: Sequence[Response], *, batch: bool, trace_id: str) -> bytes:
+    """Return the body of the response to a message; empty when only notifications were sent."""
+    if not responses:
         return b""
     if not batch:
-        return dump(response_object(answers[0], trace_id))
-    return dump([response_object(answer, trace_id) for answer in answers])
+        return dump(response_object(responses[0], trace_id))
+    return dump([response_object(response, trace_id) for response in responses])
 
 
-def response_object(answer: Answer, trace_id: str) -> dict[str, Any]:
-    """Return one response: exactly one of `result` and `error` is in it."""
-    if answer.error is None:
-        return {"jsonrpc": "2.0", "id": answer.id, "result": answer.result}
-    return {"jsonrpc": "2.0", "id": answer.id, "error": error_object(answer.error, trace_id)}
+def response_object(response: Response, trace_id: str) -> dict[str, Any]:
+    """Return one response object, with either `result` or `error`."""
+    if response.error is None:
+        return {"jsonrpc": "2.0", "id": response.id, "result": response.result}
+    return {"jsonrpc": "2.0", "id": response.id, "error": error_object(response.error, trace_id)}
 
 
 def error_object(error: MeshError, trace_id: str) -> dict[str, Any]:
-    """Return the error of a response. Its numbers and words are those of the error's row in the one table."""
+    """Return the error object of a response, by the error's row in the error table."""
     return {"code": error.row.jsonrpc_code, "message": error.message, "data": envelope(error, trace_id)}
 
 

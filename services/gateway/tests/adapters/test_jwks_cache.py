@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.runtime.clock import ManualClock
-from services.gateway.adapters.keys import KeySet
+from libs.common.testing.clock import ManualClock
+from services.gateway.adapters.jwks_cache import JwksCache
 
 
 class Issuer:
@@ -28,30 +28,30 @@ class Issuer:
 
 async def test_the_issuer_is_asked_once_while_the_answer_is_fresh() -> None:
     issuer, clock = Issuer(), ManualClock()
-    keys = KeySet(issuer, clock)
-    assert await asyncio.gather(*(keys() for _ in range(10))) == [b"1"] * 10
+    keys = JwksCache(issuer, clock)
+    assert await asyncio.gather(*(keys.get() for _ in range(10))) == [b"1"] * 10
     clock.advance(1.9)
-    assert await keys() == b"1"
+    assert await keys.get() == b"1"
     clock.advance(0.2)
-    assert await keys() == b"2"
+    assert await keys.get() == b"2"
 
 
 async def test_the_last_answer_holds_while_the_issuer_is_away() -> None:
     issuer, clock = Issuer(), ManualClock()
-    keys = KeySet(issuer, clock)
-    await keys()
+    keys = JwksCache(issuer, clock)
+    await keys.get()
     issuer.away = True
     clock.advance(3600)
-    assert [await keys(), await keys()] == [b"1", b"1"]
+    assert [await keys.get(), await keys.get()] == [b"1", b"1"]
     assert issuer.asked == 2
     issuer.away = False
     clock.advance(2)
-    assert await keys() == b"3"
+    assert await keys.get() == b"3"
 
 
 async def test_without_any_answer_the_failure_is_the_answer() -> None:
     issuer = Issuer()
     issuer.away = True
     with pytest.raises(MeshError) as caught:
-        await KeySet(issuer, ManualClock())()
+        await JwksCache(issuer, ManualClock()).get()
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

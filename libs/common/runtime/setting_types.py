@@ -1,0 +1,65 @@
+"""Types of settings: which text a variable may hold, and how the documentation names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema
+
+from libs.common.sealing import Seal, read_seal
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port to listen on or to connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Parse `host:port`. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("is not host:port")
+    return Address(host, int(port))
+
+
+def file_with(content: str, read: Callable[[Path], object]) -> Callable[[Path], Path]:
+    """Return a validator of a file: `read` must accept it. The problem never quotes the file, which may hold a key."""
+
+    def validate(path: Path) -> Path:
+        try:
+            read(path)
+        except Exception:
+            raise ValueError(f"does not hold {content}") from None
+        return path
+
+    return validate
+
+
+HostPort = Annotated[Address, PlainValidator(parse_address), WithJsonSchema({"type": "string", "format": "host:port"})]
+HttpUrl = Annotated[
+    str, StringConstraints(pattern="^https?://"), WithJsonSchema({"type": "string", "format": "http(s) URL"})
+]
+
+# These URLs hold a password. A field without `repr` is a secret: it is masked, and can be read from a file.
+PostgresUrl = Annotated[
+    str,
+    StringConstraints(pattern="^postgresql://"),
+    WithJsonSchema({"type": "string", "format": "postgresql:// URL"}),
+    Field(repr=False),
+]
+RedisUrl = Annotated[
+    str,
+    StringConstraints(pattern="^(rediss?|unix)://"),
+    WithJsonSchema({"type": "string", "format": "redis:// URL"}),
+    Field(repr=False),
+]
+SealingKeys = Annotated[Seal, PlainValidator(read_seal), WithJsonSchema({"type": "string", "format": "directory-path"})]
