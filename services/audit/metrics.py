@@ -1,4 +1,4 @@
-"""What the log tells about itself. Times and sizes are those of commits, which many batches share."""
+"""Prometheus metrics of the audit service. Times and sizes are those of commits, which several batches share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from libs.common.telemetry.metrics import SECONDS
 
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
-# What is counted with every commit; the rest is counted too seldom for its cost to matter.
+# Updated with every commit, hence the fast variants.
 records_appended_total = fast_counter("toolmesh_audit_records_appended_total", "Records made durable.", ()).labels()
 records_repeated_total = fast_counter(
     "toolmesh_audit_records_repeated_total", "Records that the log held already and acknowledged again.", ()

@@ -226,7 +226,7 @@ def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> 
         "update tree_head set size = %(end)s, hashes = %(hashes)s",
         size=size,
         end=941 + size,
-        hashes=list(CompactRange().extended(leaves).hashes),
+        hashes=list(CompactRange().extend(leaves).hashes),
     )
     with made.serve() as log:
         alone, _ = verified(log, made.original)
@@ -350,7 +350,7 @@ def test_a_swapped_shard(copy: MakeCopy) -> None:
     made = copy()
     made.sql(EDIT_WITH_HASH, **forged(made, 42))
     leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_0 order by sequence")]
-    tree, nodes = CompactRange().grown(leaves)
+    tree, nodes = CompactRange().grow(leaves)
     [(node, value)] = nodes
     made.sql(
         "delete from checkpoints where shard = 0",

@@ -27,8 +27,8 @@ from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import dump, parse
 from services.audit.convert import form
-from services.audit.domain.errors import batch_of_one_kind, record_without_form, time_out_of_range
-from services.audit.domain.log.query_records import Answer, Query
+from services.audit.domain.errors import batch_kind_invalid, record_invalid, time_out_of_range
+from services.audit.domain.log.query_records import RecordPage, RecordQuery
 from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
 
 # A record is sent to its readers twice in one message, as fields and as bytes; this leaves room for both.
@@ -119,26 +119,26 @@ def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
     that only the log itself writes, raises AUDIT_RECORD_INVALID for the whole batch; a batch with nothing in it, or with
     records of both kinds, INVALID_REQUEST."""
     if bool(request.records) == bool(request.canonical_records):
-        raise batch_of_one_kind()
+        raise batch_kind_invalid()
     if request.canonical_records:
         return form.entries_of(request.canonical_records, writer)
-    for place, record in enumerate(request.records):
+    for index, record in enumerate(request.records):
         if record.event_class in _OWN_CLASSES:
-            raise record_without_form(record.record_id, f"records[{place}].event_class", "event_class.own")
-    return [entry_of(record, writer, place) for place, record in enumerate(request.records)]
+            raise record_invalid(record.record_id, f"records[{index}].event_class", "event_class.own")
+    return [entry_of(record, writer, index) for index, record in enumerate(request.records)]
 
 
-def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entry:
+def entry_of(record: record_pb.AuditRecord, writer: str, index: int = 0) -> Entry:
     """Return one record as an entry; raise AUDIT_RECORD_INVALID if it has no canonical form."""
     try:
-        said = canonical_form(record, writer)
-        payload = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+        form_fields = canonical_form(record, writer)
+        payload = orjson.dumps(form_fields, option=orjson.OPT_SORT_KEYS)
         if len(payload) > MAX_CANONICAL_BYTES:
             raise _NoFormError("", "record.max_bytes")
         event_time = _moment(record.event_time, "event_time")
     except _NoFormError as error:
-        path = f"records[{place}].{error.path}".rstrip(".")
-        raise record_without_form(record.record_id, path, error.rule) from error
+        path = f"records[{index}].{error.path}".rstrip(".")
+        raise record_invalid(record.record_id, path, error.rule) from error
     return Entry(
         record_id=record.record_id,
         canonical=payload,
@@ -147,8 +147,8 @@ def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entr
         tool_version=searchable(record.tool_version),
         trace_id=searchable(record.trace_id),
         invocation_id=searchable(record.invocation_id),
-        authorization=said.get("authorization", ""),
-        status=said.get("status", ""),
+        authorization=form_fields.get("authorization", ""),
+        status=form_fields.get("status", ""),
         ticket=searchable(record.ticket),
     )
 
@@ -266,7 +266,7 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     fields: dict[str, Any] = {name: form[name] for name in ("writer", *_AS_IS, *_LISTS) if name in form}
     fields.update((name, numbers[form[name]]) for name, numbers in _NUMBERS.items() if name in form)
     fields.update((name, dump(form[name])) for name in _SUMMARIES if name in form)
-    record = record_pb.AuditRecord(event_time=stamp_of(datetime.fromisoformat(form["event_time"])), **fields)
+    record = record_pb.AuditRecord(event_time=to_timestamp(datetime.fromisoformat(form["event_time"])), **fields)
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
     for name, message in _OWN_PARTS.items():
@@ -294,11 +294,11 @@ def _caller_of(form: dict[str, Any]) -> caller_pb2.Caller:
     if "tier" in form:
         caller.tier = caller_pb2.CredentialTier.ValueType(_TIER_NUMBERS[form["tier"]])
     if "expire_time" in form:
-        caller.expire_time.CopyFrom(stamp_of(datetime.fromisoformat(form["expire_time"])))
+        caller.expire_time.CopyFrom(to_timestamp(datetime.fromisoformat(form["expire_time"])))
     return caller
 
 
-def stamp_of(moment: datetime) -> Timestamp:
+def to_timestamp(moment: datetime) -> Timestamp:
     """Return a moment as a message."""
     since = moment - _EPOCH
     return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
@@ -312,7 +312,7 @@ def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
         record=record_of(logged.canonical) if logged.canonical else None,
         canonical_json=logged.canonical,
         leaf_hash=logged.leaf_hash,
-        log_time=stamp_of(logged.log_time),
+        log_time=to_timestamp(logged.log_time),
         shard=logged.shard,
         erased_by=logged.erased_by or 0,
     )
@@ -321,9 +321,9 @@ def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
 # ---- questions and answers
 
 
-def query_of(request: pb.QueryRecordsRequest, tenant: str) -> Query:
+def query_of(request: pb.QueryRecordsRequest, tenant: str) -> RecordQuery:
     """Return the query that a request describes, of a reader of this tenant, or of none."""
-    return Query(filter_of(request.filter, tenant), request.ascending, request.page_size, request.page_token)
+    return RecordQuery(filter_of(request.filter, tenant), request.ascending, request.page_size, request.page_token)
 
 
 def filter_of(message: pb.RecordFilter, tenant: str = "") -> RecordFilter:
@@ -351,10 +351,10 @@ def _bound(message: pb.RecordFilter, name: str) -> datetime | None:
         raise time_out_of_range(f"filter.{name}") from None
 
 
-def page_message(answer: Answer) -> pb.QueryRecordsResponse:
+def page_message(page: RecordPage) -> pb.QueryRecordsResponse:
     """Return a page as its reader receives it."""
     return pb.QueryRecordsResponse(
-        records=[logged_record(record) for record in answer.records], next_page_token=answer.next_page_token
+        records=[logged_record(record) for record in page.records], next_page_token=page.next_page_token
     )
 
 
@@ -364,7 +364,7 @@ def checkpoint_message(signed: SignedCheckpoint) -> checkpoint_pb.Checkpoint:
         log_id=signed.log_id,
         tree_size=signed.size,
         root_hash=signed.root,
-        sign_time=stamp_of(signed.sign_time),
+        sign_time=to_timestamp(signed.sign_time),
         note=signed.note,
         key_id=signed.key_id,
         witness_signatures=signed.cosignatures,

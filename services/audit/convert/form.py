@@ -24,7 +24,7 @@ from toolmesh.common.v1 import error_reason_pb2
 from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import MAX_DEPTH, parse
-from services.audit.domain.errors import record_without_form
+from services.audit.domain.errors import record_invalid
 from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 
 _MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
@@ -66,8 +66,8 @@ def _value(field: FieldDescriptor) -> tuple[Any, Any]:
     rules = field.GetOptions().Extensions[validate_pb2.field]
     if field.is_repeated:
         item = _struct(field.message_type) if field.message_type else str
-        most = rules.repeated.max_items if rules.repeated.HasField("max_items") else None
-        return Annotated[tuple[item, ...], Meta(max_length=most)], ()  # type: ignore[valid-type]
+        longest = rules.repeated.max_items if rules.repeated.HasField("max_items") else None
+        return Annotated[tuple[item, ...], Meta(max_length=longest)], ()  # type: ignore[valid-type]
     if field.message_type is not None:
         return _message(field.message_type), UNSET
     if field.enum_type is not None:
@@ -101,11 +101,11 @@ def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
 
 
 def _text(rules: validate_pb2.StringRules) -> Any:
-    most = rules.max_len if rules.HasField("max_len") else None
-    least = rules.min_len if rules.HasField("min_len") else None
+    longest = rules.max_len if rules.HasField("max_len") else None
+    shortest = rules.min_len if rules.HasField("min_len") else None
     # The contract's `$` is the end of the text, and not also a place before a line's end.
     pattern = re.sub(r"\$$", r"\\Z", rules.pattern) or None
-    return Annotated[str, Meta(max_length=most, min_length=least, pattern=pattern)]
+    return Annotated[str, Meta(max_length=longest, min_length=shortest, pattern=pattern)]
 
 
 _SUMMARY_BYTES = int(
@@ -121,7 +121,7 @@ _REMEMBERED_SUMMARIES = 256
 _NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _WrongError(Exception):
+class _InvalidFormError(Exception):
     def __init__(self, path: str, rule: str, record_id: str = "") -> None:
         self.path, self.rule, self.record_id = path, rule, record_id
 
@@ -130,18 +130,18 @@ def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
     """Return a batch of canonical forms as entries. One that is none, or that claims another writer, raises
     AUDIT_RECORD_INVALID for the whole batch."""
     payloads = list(forms)
-    records = _together(payloads)
+    records = _decode_batch(payloads)
     entries = []
-    for place, payload in enumerate(payloads):
+    for index, payload in enumerate(payloads):
         try:
-            entries.append(_entry(records[place] if records else _read(payload), payload, writer))
-        except _WrongError as wrong:
-            path = f"canonical_records[{place}].{wrong.path}".rstrip(".")
-            raise record_without_form(wrong.record_id, path, wrong.rule) from wrong
+            entries.append(_entry(records[index] if records else _decode_one(payload), payload, writer))
+        except _InvalidFormError as error:
+            path = f"canonical_records[{index}].{error.path}".rstrip(".")
+            raise record_invalid(error.record_id, path, error.rule) from error
     return entries
 
 
-def _together(payloads: Sequence[bytes]) -> list[Any]:
+def _decode_batch(payloads: Sequence[bytes]) -> list[Any]:
     """Return the records of a whole batch, if all of them are written again as they came, and nothing otherwise. No canonical
     form holds a line end, so forms without one, a line each, are as many lines as they are records."""
     lines = b"\n".join([*payloads, b""])
@@ -154,25 +154,25 @@ def _together(payloads: Sequence[bytes]) -> list[Any]:
     return records if _encoder.encode_lines(records) == lines else []
 
 
-def _read(payload: bytes) -> Any:
+def _decode_one(payload: bytes) -> Any:
     """Return the record of one form, or say what is wrong with it."""
     try:
         record = _decoder.decode(payload)
     except msgspec.ValidationError as error:
         # It names the place at its end, unless that is the record itself; what it says before that may hold a value.
-        _, found, place = str(error).rpartition(" - at `$.")
-        raise _WrongError(place.removesuffix("`") if found else "", "record.form") from None
+        _, found, index = str(error).rpartition(" - at `$.")
+        raise _InvalidFormError(index.removesuffix("`") if found else "", "record.form") from None
     except _NOT_DECODED:
-        raise _WrongError("", "record.json") from None
+        raise _InvalidFormError("", "record.json") from None
     if _encoder.encode(record) != payload:
-        raise _WrongError("", "record.canonical", record.record_id)
+        raise _InvalidFormError("", "record.canonical", record.record_id)
     return record
 
 
 def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     record_id = record.record_id
     if record.writer != writer:
-        raise _WrongError("writer", "record.writer", record_id)
+        raise _InvalidFormError("writer", "record.writer", record_id)
     if record.error_reason:
         _check_reason(record)
     if record.arguments_summary is not _NO_SUMMARY:
@@ -184,10 +184,10 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     if caller is not UNSET and caller.expire_time is not UNSET:
         _moment(caller.expire_time, "caller.expire_time", record_id)
     subject = "" if caller is UNSET else caller.subject
-    found_by: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
+    index_texts: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
     if b"\\u0000" in payload or len(subject) > SEARCHABLE_CHARACTERS:
-        found_by = tuple(map(searchable, found_by))
-    subject, tool_version, trace_id, invocation_id, ticket = found_by
+        index_texts = tuple(map(searchable, index_texts))
+    subject, tool_version, trace_id, invocation_id, ticket = index_texts
     return Entry(
         record_id,
         payload,
@@ -214,8 +214,8 @@ def _moment(text: str, path: str, record_id: str) -> datetime:
         try:
             return datetime.fromisoformat(text)
         except ValueError:
-            raise _WrongError(path, "timestamp.range", record_id) from None
-    raise _WrongError(path, "timestamp.range", record_id)
+            raise _InvalidFormError(path, "timestamp.range", record_id) from None
+    raise _InvalidFormError(path, "timestamp.range", record_id)
 
 
 def _check_reason(record: Any) -> None:
@@ -225,18 +225,18 @@ def _check_reason(record: Any) -> None:
         code = reason[1:]
         known = reason in _REASON_NUMBERS or not (code.isdecimal() and code.isascii() and 0 < int(code) < 2**31)
         if known or reason[0] != "E" or code[0] == "0":
-            raise _WrongError("error_reason", "enum.defined_only", record.record_id)
+            raise _InvalidFormError("error_reason", "enum.defined_only", record.record_id)
 
 
 def _check_summary(summary: Raw, path: str, record_id: str) -> None:
     payload = bytes(summary)
     if len(payload) > _SUMMARY_BYTES:
-        raise _WrongError(path, "bytes.max_len", record_id)
+        raise _InvalidFormError(path, "bytes.max_len", record_id)
     try:
         if not _is_canonical(payload):
-            raise _WrongError(path, "record.canonical", record_id)
+            raise _InvalidFormError(path, "record.canonical", record_id)
     except (MeshError, orjson.JSONDecodeError) as error:
-        raise _WrongError(path, "record.json", record_id) from error
+        raise _InvalidFormError(path, "record.json", record_id) from error
 
 
 @lru_cache(maxsize=_REMEMBERED_SUMMARIES)

@@ -14,7 +14,7 @@ from toolmesh.common.v1 import caller_pb2
 from libs.common.auth.identity import Identity
 from libs.common.ids import new_id
 from libs.common.runtime.clock import Clock
-from services.audit.convert.audit import entry_of, stamp_of
+from services.audit.convert.audit import entry_of, to_timestamp
 from services.audit.domain.evidence.model import (
     Archival,
     Defect,
@@ -23,9 +23,9 @@ from services.audit.domain.evidence.model import (
     Requester,
     Shard,
     ShardLink,
-    Verdict,
+    VerificationResult,
 )
-from services.audit.domain.evidence.prove import Consistency, Inclusion
+from services.audit.domain.evidence.prove import ConsistencyProof, InclusionProof
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.model import Entry
 
@@ -35,13 +35,13 @@ _TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number
 _DEFECTS = {defect: pb.Defect.Value(f"DEFECT_{defect.name}") for defect in Defect}
 
 
-class RecordScribe:
+class ProtoSelfRecorder:
     """Writes what the log does to itself as records of its own. Their ids are new: nobody can take one beforehand."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def shard_opened(self, link: ShardLink) -> Entry:
+    def record_shard_opened(self, link: ShardLink) -> Entry:
         """Keep the promise of the port."""
         return self._entry(
             record_pb.EVENT_CLASS_SHARD_OPENED,
@@ -54,20 +54,20 @@ class RecordScribe:
             ),
         )
 
-    def payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
+    def record_payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
         """Keep the promise of the port."""
         part = shard_pb.PayloadErasure(sequence=erasure.sequence, leaf_hash=erasure.leaf_hash, reason=erasure.reason)
         return self._entry(record_pb.EVENT_CLASS_PAYLOAD_ERASED, by, erasure=part)
 
-    def hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
+    def record_hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
         """Keep the promise of the port."""
         return self._entry(record_pb.EVENT_CLASS_HOLD_PLACED, by, hold=_hold_change(hold))
 
-    def hold_released(self, hold: LegalHold, by: Requester) -> Entry:
+    def record_hold_released(self, hold: LegalHold, by: Requester) -> Entry:
         """Keep the promise of the port."""
         return self._entry(record_pb.EVENT_CLASS_HOLD_RELEASED, by, hold=_hold_change(hold))
 
-    def shard_archived(self, archival: Archival, by: Requester) -> Entry:
+    def record_shard_archived(self, archival: Archival, by: Requester) -> Entry:
         """Keep the promise of the port."""
         part = shard_pb.ShardArchival(
             shard=archival.shard,
@@ -80,7 +80,7 @@ class RecordScribe:
         record = record_pb.AuditRecord(
             record_id=new_id(),
             event_class=record_pb.EventClass.ValueType(event_class),
-            event_time=stamp_of(self._clock.now()),
+            event_time=to_timestamp(self._clock.now()),
             status=record_pb.RECORD_STATUS_SUCCESS,
             caller=None if by is None else _caller(by),
             **parts,
@@ -133,9 +133,9 @@ def shard_message(shard: Shard, origin: Origin) -> shard_pb.Shard:
         first_sequence=shard.first_sequence,
         tree_size=shard.size,
         root_hash=shard.root,
-        origin=origin(shard.log_id, shard.number),
+        origin=origin.of_shard(shard.log_id, shard.number),
         state=_state(shard),
-        open_time=stamp_of(shard.open_time),
+        open_time=to_timestamp(shard.open_time),
         close_time=_optional(shard.close_time),
         archive_time=_optional(shard.archive_time),
         manifest_digest=shard.manifest_digest,
@@ -164,7 +164,7 @@ def hold_message(hold: LegalHold) -> shard_pb.LegalHold:
     )
 
 
-def inclusion_message(proof: Inclusion) -> pb.GetInclusionProofResponse:
+def inclusion_message(proof: InclusionProof) -> pb.GetInclusionProofResponse:
     """Return an inclusion proof as its reader receives it."""
     return pb.GetInclusionProofResponse(
         shard=proof.shard,
@@ -177,7 +177,7 @@ def inclusion_message(proof: Inclusion) -> pb.GetInclusionProofResponse:
     )
 
 
-def consistency_message(proof: Consistency) -> pb.GetConsistencyProofResponse:
+def consistency_message(proof: ConsistencyProof) -> pb.GetConsistencyProofResponse:
     """Return a consistency proof as its reader receives it."""
     return pb.GetConsistencyProofResponse(
         first_size=proof.first_size,
@@ -188,7 +188,7 @@ def consistency_message(proof: Consistency) -> pb.GetConsistencyProofResponse:
     )
 
 
-def verdict_message(verdict: Verdict) -> pb.VerifyRangeResponse:
+def verification_message(verdict: VerificationResult) -> pb.VerifyRangeResponse:
     """Return what verifying found as its reader receives it."""
     if verdict.bad is None:
         return pb.VerifyRangeResponse(ok=True, end_sequence=verdict.end)
@@ -197,4 +197,4 @@ def verdict_message(verdict: Verdict) -> pb.VerifyRangeResponse:
 
 
 def _optional(moment: datetime | None) -> Timestamp | None:
-    return None if moment is None else stamp_of(moment)
+    return None if moment is None else to_timestamp(moment)

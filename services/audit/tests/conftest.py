@@ -21,7 +21,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.audit.adapters.log.writer import PostgresWriter
 from services.audit.config import Settings
-from services.audit.convert.log import RecordScribe
+from services.audit.convert.log import ProtoSelfRecorder
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.merkle.note import Origin
 from services.audit.tests.replicas import Keys, Replica
@@ -37,7 +37,7 @@ def a_writer(url: str, limits: ShardLimits = NEVER, clock: Clock | None = None) 
     """Return a writer whose shards are as large as they get unless the test says otherwise."""
     clock = clock or SystemClock()
     return PostgresWriter(
-        url, QUIET, scribe=RecordScribe(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
+        url, QUIET, recorder=ProtoSelfRecorder(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
     )
 
 

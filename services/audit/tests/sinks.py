@@ -19,7 +19,7 @@ TOPIC = "toolmesh.audit.records"
 PARTITIONS = 3
 
 
-class Sunk(Protocol):
+class SinkHarness(Protocol):
     """A sink and its other side."""
 
     sink: RelaySink
@@ -29,7 +29,7 @@ class Sunk(Protocol):
         ...
 
 
-class RedisSunk:
+class RedisSinkHarness:
     """A stream."""
 
     def __init__(self, url: str, **how: Any) -> None:
@@ -40,7 +40,7 @@ class RedisSunk:
         return [[orjson.loads(fields[b"event"]) for _, fields in self.client.xrange(PREFIX + log_id)]]
 
 
-class KafkaSunk:
+class KafkaSinkHarness:
     """A topic of three partitions."""
 
     def __init__(self, cluster: KafkaCluster, topic: str = TOPIC, **how: Any) -> None:
@@ -63,7 +63,7 @@ def sequences(lane: Sequence[dict[str, Any]]) -> list[int]:
     return [int(event["sequence"]) for event in lane]
 
 
-def in_order_at_first_sight(lane: Sequence[int]) -> bool:
+def first_deliveries_in_order(lane: Sequence[int]) -> bool:
     """Say whether every event came for the first time behind all that are before it in the log."""
     first = list(dict.fromkeys(lane))
     return first == sorted(first)

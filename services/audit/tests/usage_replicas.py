@@ -12,8 +12,8 @@ from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
 
 from libs.common.rpc.client import channel_to
 from libs.common.runtime.settings import Address
-from services.audit.adapters.usage_tables import KEPT_APART
-from services.audit.domain.usage.call import Evidence, Outcome, call_of
+from services.audit.adapters.usage_tables import DIMENSION_COLUMNS
+from services.audit.domain.usage.call import DecodedRecord, Outcome, call_of
 from services.audit.domain.usage.cells import Cell, Rollup, cells_of
 from services.audit.domain.usage.sketch import Sketch
 from services.audit.domain.usage.tally import Tally
@@ -45,7 +45,7 @@ async def until_counted(url: str, records: int) -> None:
 
 def stored_cells(url: str) -> dict[Cell, Tally]:
     """Return every cell, read without the code that wrote it."""
-    names = ", ".join((*KEPT_APART, *(outcome.value for outcome in Outcome)))
+    names = ", ".join((*DIMENSION_COLUMNS, *(outcome.value for outcome in Outcome)))
     rows = sql(
         url,
         f"select rollup, day, {names}, reasons, cost_micros, timed, latency_sum_us, latency_max_us, latency,"  # noqa: S608
@@ -58,7 +58,7 @@ def stored_cells(url: str) -> dict[Cell, Tally]:
         tally.outcomes.update(dict(zip(Outcome, outcomes, strict=True)))
         tally.reasons.update({int(reason): count for reason, count in others[0].items()})
         tally.cost_micros, tally.timed, tally.latency_sum_us = int(others[1]), others[2], int(others[3])
-        tally.latency_max_us, tally.latency = others[4], Sketch.decoded(bytes(others[5]))
+        tally.latency_max_us, tally.latency = others[4], Sketch.decode(bytes(others[5]))
         tally.first, tally.last = others[6], others[7]
         cells[Cell(Rollup(rollup), day, *own)] = tally
     return cells
@@ -70,7 +70,7 @@ def plain_cells(url: str) -> dict[Cell, Tally]:
     for sequence, canonical, log_time in sql(
         url, "select sequence, canonical, log_time from records order by sequence"
     ):
-        call = call_of(Evidence(sequence, orjson.loads(bytes(canonical)) if canonical else None, log_time))
+        call = call_of(DecodedRecord(sequence, orjson.loads(bytes(canonical)) if canonical else None, log_time))
         for cell in cells_of(call) if call else ():
             cells.setdefault(cell, Tally()).add(call)  # type: ignore[arg-type]
     return cells

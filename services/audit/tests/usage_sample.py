@@ -12,7 +12,7 @@ from typing import Any
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
-from services.audit.domain.usage.call import Evidence, Stretch
+from services.audit.domain.usage.call import DecodedRecord, LogSegment
 from services.audit.domain.usage.cells import Cell, Rollup
 from services.audit.domain.usage.tally import Tally
 from services.audit.tests.sample import a_record, stamp
@@ -38,10 +38,10 @@ def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **change
     }
 
 
-def evidence(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[Evidence]:
+def decoded_records(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[DecodedRecord]:
     """Return the forms in their places, each received a moment after it happened."""
-    moments = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
-    return [Evidence(place, form, moments[place] + late) for place, form in enumerate(forms)]
+    times = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
+    return [DecodedRecord(sequence, form, times[sequence] + late) for sequence, form in enumerate(forms)]
 
 
 def an_ending(**changes: Any) -> record_pb.AuditRecord:
@@ -79,11 +79,11 @@ def a_decision(**changes: Any) -> record_pb.AuditRecord:
     )
 
 
-class Book:
+class InMemoryUsageStore:
     """Counts in memory. What a turn keeps is true when the turn ends well."""
 
-    def __init__(self, log: Iterable[Evidence] = (), *, stretch: int = 7) -> None:
-        self.log, self._stretch = list(log), stretch
+    def __init__(self, log: Iterable[DecodedRecord] = (), *, segment_size: int = 7) -> None:
+        self.log, self._segment_size = list(log), segment_size
         self.cells: dict[Cell, Tally] = {}
         self.pages: dict[Page, int] = {}
         self.position = 0
@@ -93,38 +93,38 @@ class Book:
         self.done = asyncio.Event()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[BookTurn | None]:
+    async def begin(self) -> AsyncIterator[InMemoryCountingTransaction | None]:
         if self.taken:
             yield None
             return
-        turn = BookTurn(self, self._stretch)
-        yield turn
-        if turn.position in self.cuts:
-            self.cuts.remove(turn.position)
+        transaction = InMemoryCountingTransaction(self, self._segment_size)
+        yield transaction
+        if transaction.position in self.cuts:
+            self.cuts.remove(transaction.position)
             raise ConnectionError("cut")
-        self.cells, self.pages, self.position = turn.cells, turn.pages, turn.position
+        self.cells, self.pages, self.position = transaction.cells, transaction.pages, transaction.position
         if self.position == len(self.log):
             self.done.set()
 
 
-class BookTurn:
+class InMemoryCountingTransaction:
     """A turn over copies of everything."""
 
-    def __init__(self, book: Book, stretch: int) -> None:
-        self.cells, self.pages = copy.deepcopy(book.cells), dict(book.pages)
-        self.position, self._log, self._stretch = book.position, book.log, stretch
+    def __init__(self, store: InMemoryUsageStore, segment_size: int) -> None:
+        self.cells, self.pages = copy.deepcopy(store.cells), dict(store.pages)
+        self.position, self._log, self._segment_size = store.position, store.log, segment_size
 
-    async def stretch(self) -> Stretch:
-        end = min(self.position + self._stretch, len(self._log))
-        return Stretch(self.position, end, self._log[self.position : end], more=end < len(self._log))
+    async def read_segment(self) -> LogSegment:
+        end = min(self.position + self._segment_size, len(self._log))
+        return LogSegment(self.position, end, self._log[self.position : end], more=end < len(self._log))
 
-    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+    async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
         return {cell: copy.deepcopy(self.cells[cell]) for cell in cells if cell in self.cells}
 
-    async def sizes(self, pages: Iterable[Page]) -> dict[Page, int]:
+    async def count_cells(self, pages: Iterable[Page]) -> dict[Page, int]:
         return {page: self.pages[page] for page in pages if page in self.pages}
 
-    async def keep(self, tallies: Mapping[Cell, Tally], sizes: Mapping[Page, int], position: int) -> None:
+    async def save(self, tallies: Mapping[Cell, Tally], sizes: Mapping[Page, int], position: int) -> None:
         self.cells.update(tallies)
         self.pages.update(sizes)
         self.position = position

@@ -26,11 +26,11 @@ class FolderAnchor:
         try:
             if not path.exists():
                 _write(path, note)
-            kept = path.read_bytes()
+            existing = path.read_bytes()
         except OSError as error:
             raise AnchorError(f"{path.name} cannot be kept: {error.strerror}") from error
         # The signature of a note may differ where its key was changed; what it says may not.
-        if kept.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
+        if existing.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
             raise AnchorError(f"another checkpoint is kept as {path.name}: the log has forked")
 
 

@@ -24,7 +24,7 @@ _signed = select(_log_id.label("log_id"), checkpoints, shards.c.first_sequence, 
 )
 
 
-class PostgresCheckpoints:
+class PostgresCheckpointStore:
     """Keeps the promises of the port."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -46,8 +46,8 @@ class PostgresCheckpoints:
 
     async def find(self, shard: int, size: int) -> SignedCheckpoint | None:
         """Keep the promise of the port."""
-        found = await self._read(and_(checkpoints.c.shard == shard, checkpoints.c.size == size), 1, ascending=True)
-        return found[0] if found else None
+        rows = await self._read(and_(checkpoints.c.shard == shard, checkpoints.c.size == size), 1, ascending=True)
+        return rows[0] if rows else None
 
     async def page(self, shard: int, sizes: range, limit: int, *, ascending: bool) -> list[SignedCheckpoint]:
         """Keep the promise of the port."""

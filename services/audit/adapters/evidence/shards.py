@@ -18,32 +18,32 @@ _shards = select(
 ).select_from(shards.join(tree_head, tree_head.c.log_id.is_not(None)))
 
 
-class PostgresShards:
+class PostgresShardStore:
     """Keeps the promises of the port."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def shard(self, number: int) -> Shard | None:
+    async def get(self, number: int) -> Shard | None:
         """Keep the promise of the port."""
         return await self._one(_shards.where(shards.c.number == number)) if number <= LAST_SHARD else None
 
-    async def containing(self, sequence: int) -> Shard | None:
+    async def find_containing(self, sequence: int) -> Shard | None:
         """Keep the promise of the port."""
         inside = and_(shards.c.number == shard_at(sequence), tree_head.c.size > sequence)
         return await self._one(_shards.where(inside))
 
-    async def shards(self, first: int, limit: int) -> list[Shard]:
+    async def list_from(self, first: int, limit: int) -> list[Shard]:
         """Keep the promise of the port."""
         statement = _shards.where(shards.c.number >= first).order_by(shards.c.number).limit(limit)
         return [_shard(row) for row in await self._rows(statement)]
 
-    async def hold(self, hold_id: str) -> LegalHold | None:
+    async def get_hold(self, hold_id: str) -> LegalHold | None:
         """Keep the promise of the port."""
         rows = await self._rows(select(legal_holds).where(legal_holds.c.hold_id == hold_id))
         return _hold(rows[0]) if rows else None
 
-    async def holds(self, after: str, limit: int) -> list[LegalHold]:
+    async def list_holds(self, after: str, limit: int) -> list[LegalHold]:
         """Keep the promise of the port."""
         statement = select(legal_holds).where(legal_holds.c.hold_id > after).order_by(legal_holds.c.hold_id)
         return [_hold(row) for row in await self._rows(statement.limit(limit))]

@@ -19,17 +19,17 @@ from psycopg.errors import error_from_result
 
 from libs.common.records import fact
 from services.audit.adapters.log.pg_binary import (
-    byte_strings,
-    common_texts,
-    moment_of,
-    moments,
-    number,
-    numbers,
-    small_numbers,
-    texts,
+    pack_bigint,
+    pack_bigint_array,
+    pack_bytea_array,
+    pack_repetitive_text_array,
+    pack_smallint_array,
+    pack_text_array,
+    pack_timestamptz_array,
+    unpack_timestamptz,
 )
 from services.audit.domain.merkle.merkle import CompactRange, leaf_hash
-from services.audit.domain.model import Entry, Stored, TreeHead
+from services.audit.domain.model import Commit, Entry, TreeHead
 
 APPLICATION_NAME = "toolmesh-audit-writer"
 Connection = psycopg.Connection[Any]
@@ -40,7 +40,7 @@ _COMPLETED = ("levels", "places", "nodes")
 
 
 def _call(parameters: Sequence[str]) -> bytes:
-    return f"select append_records({', '.join(f'${place}' for place, _ in enumerate(parameters, start=1))})".encode()
+    return f"select append_records({', '.join(f'${number}' for number, _ in enumerate(parameters, start=1))})".encode()
 
 
 _STATEMENTS = {b"append": _call(_PARAMETERS), b"append_and_complete": _call(_PARAMETERS + _COMPLETED)}
@@ -66,7 +66,7 @@ def connect(url: str) -> Connection:
     )
     try:
         for name, statement in _STATEMENTS.items():
-            _checked(connection.pgconn.prepare(name, statement))
+            _raise_on_error(connection.pgconn.prepare(name, statement))
     except BaseException:
         connection.close()
         raise
@@ -83,64 +83,66 @@ def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
 
 
 @fact(frozen=True, slots=True)
-class Draft:
+class CommitDraft:
     """A commit that was not made yet: the statement and what it would do."""
 
     head: TreeHead
-    grown: TreeHead
+    new_head: TreeHead
     entries: Sequence[Entry]
     leaves: Sequence[bytes]
-    weight: int
+    payload_bytes: int
     statement: bytes
     parameters: Sequence[bytes]
 
-    def made(self, result: pq.abc.PGresult) -> tuple[TreeHead, Stored] | None:
+    def parse_result(self, result: pq.abc.PGresult) -> tuple[TreeHead, Commit] | None:
         """Return the grown head and what was stored; None if the log was no longer as the head says, and nothing was."""
-        moment = _checked(result).get_value(0, 0)
+        moment = _raise_on_error(result).get_value(0, 0)
         if moment is None:
             return None
-        head, at = self.head, moment_of(moment)
-        return self.grown, Stored(head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.weight)
+        head, at = self.head, unpack_timestamptz(moment)
+        return self.new_head, Commit(
+            head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.payload_bytes
+        )
 
 
-def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:
+def prepare_commit(head: TreeHead, entries: Sequence[Entry]) -> CommitDraft:
     """Return the commit that stores the entries behind the head."""
     leaves = [leaf_hash(entry.canonical) for entry in entries]
-    tree, completed = head.tree.grown(leaves)
+    tree, completed = head.tree.grow(leaves)
     ids, forms, times, subjects, tools, traces, invocations, *words = zip(*entries, strict=True)
     parameters: list[bytes] = [
-        number(head.size),
-        number(head.first_sequence + tree.size),
-        byte_strings(tree.hashes),
-        byte_strings(leaves),
-        texts(ids),
-        byte_strings(forms),
-        moments(times),
-        common_texts(subjects),
-        common_texts(tools),
-        texts(traces),
-        texts(invocations),
-        *map(common_texts, words),
+        pack_bigint(head.size),
+        pack_bigint(head.first_sequence + tree.size),
+        pack_bytea_array(tree.hashes),
+        pack_bytea_array(leaves),
+        pack_text_array(ids),
+        pack_bytea_array(forms),
+        pack_timestamptz_array(times),
+        pack_repetitive_text_array(subjects),
+        pack_repetitive_text_array(tools),
+        pack_text_array(traces),
+        pack_text_array(invocations),
+        *map(pack_repetitive_text_array, words),
     ]
-    grown, weight = head.grown(tree), sum(map(len, forms))
+    new_head, payload_bytes = head.with_tree(tree), sum(map(len, forms))
     if not completed:
-        return Draft(head, grown, entries, leaves, weight, b"append", parameters)
-    parameters.append(small_numbers([node.level for node, _ in completed]))
-    parameters.append(numbers([node.place for node, _ in completed]))
-    parameters.append(byte_strings([node_hash for _, node_hash in completed]))
-    return Draft(head, grown, entries, leaves, weight, b"append_and_complete", parameters)
+        return CommitDraft(head, new_head, entries, leaves, payload_bytes, b"append", parameters)
+    parameters.append(pack_smallint_array([node.level for node, _ in completed]))
+    parameters.append(pack_bigint_array([node.offset for node, _ in completed]))
+    parameters.append(pack_bytea_array([node_hash for _, node_hash in completed]))
+    return CommitDraft(head, new_head, entries, leaves, payload_bytes, b"append_and_complete", parameters)
 
 
-def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Stored] | None:
+def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Commit] | None:
     """Store the entries behind the head, waiting for it; return the grown one and what was stored. None if the log is no
     longer as the head says, and nothing was stored."""
-    drafted = draft(head, entries)
-    formats = [pq.Format.BINARY] * len(drafted.parameters)
-    result = connection.pgconn.exec_prepared(drafted.statement, drafted.parameters, formats, pq.Format.BINARY)
-    return drafted.made(result)
+    draft = prepare_commit(head, entries)
+    formats = [pq.Format.BINARY] * len(draft.parameters)
+    result = connection.pgconn.exec_prepared(draft.statement, draft.parameters, formats, pq.Format.BINARY)
+    return draft.parse_result(result)
 
 
-def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+def _raise_on_error(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
         raise error_from_result(result)
     return result

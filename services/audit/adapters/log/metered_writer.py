@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from services.audit import metrics
-from services.audit.domain.errors import TakenError
-from services.audit.domain.model import Appended, Entry
+from services.audit.domain.errors import RecordIdTakenError
+from services.audit.domain.model import AppendResult, Entry
 from services.audit.domain.ports import LogWriter
 
 
@@ -17,12 +17,12 @@ class MeteredWriter:
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
         """Keep the promise of the port."""
         started = time.monotonic()
         try:
             appended = await self._writer.append(entries)
-        except TakenError:
+        except RecordIdTakenError:
             # Refused rather than failed: what was right with it is given again.
             raise
         except Exception:
@@ -34,6 +34,6 @@ class MeteredWriter:
         metrics.records_repeated_total.inc(len(entries) - appended.added)
         return appended
 
-    def foresee(self, entries: Sequence[Entry]) -> None:
+    def prepare_next(self, entries: Sequence[Entry]) -> None:
         """Keep the promise of the port."""
-        self._writer.foresee(entries)
+        self._writer.prepare_next(entries)

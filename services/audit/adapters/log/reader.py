@@ -42,12 +42,12 @@ class PostgresReader:
         tree = CompactRange(row.size - row.first_sequence, tuple(bytes(node) for node in row.hashes))
         return TreeHead(row.log_id, tree, row.shard, row.first_sequence, row.open_time)
 
-    async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
+    async def get_by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
         """Keep the promise of the port."""
         place = and_(records.c.shard == shard_at(sequence), records.c.sequence == sequence)
         return await self._one(and_(place, _log_id == log_id))
 
-    async def by_record_id(self, record_id: str) -> LoggedRecord | None:
+    async def get_by_record_id(self, record_id: str) -> LoggedRecord | None:
         """Keep the promise of the port."""
         return await self._one(records.c.record_id == record_id)
 

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.sql.engine import separately
 from services.audit.adapters.tables import records, subtrees
 from services.audit.domain.evidence.model import Leaf, Shard
-from services.audit.domain.merkle.merkle import STORED_LEVELS, CompactRange, Leaves, Node
+from services.audit.domain.merkle.merkle import STORED_LEVELS, CompactRange, LeafRange, Node
 from services.audit.domain.model import Entry
 
 # In order and limited, so that each run is read by the index even while the partition has no statistics.
@@ -70,34 +70,34 @@ _leaves = select(
 Run = tuple[int, range]
 
 
-class PostgresTrees:
+class PostgresTreeStore:
     """Keeps the promises of the port."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def nodes(self, shard: Shard, wanted: Sequence[Node]) -> Mapping[Node, bytes]:
+    async def node_hashes(self, shard: Shard, wanted: Sequence[Node]) -> Mapping[Node, bytes]:
         """Keep the promise of the port."""
         runs = {node: _run(node) for node in wanted}
         stored = await self._hashes(shard, _joined(runs.values()))
         nodes = {}
-        for node, (level, places) in runs.items():
-            hashes = [found for place in places if (found := stored.get((level, place)))]
-            if len(hashes) == len(places):
-                nodes[node] = CompactRange().extended(hashes).root()
+        for node, (level, offsets) in runs.items():
+            hashes = [found for offset in offsets if (found := stored.get((level, offset)))]
+            if len(hashes) == len(offsets):
+                nodes[node] = CompactRange().extend(hashes).root()
         return nodes
 
-    async def stored(self, shard: Shard, level: int, places: range) -> Mapping[int, bytes]:
+    async def stored_hashes(self, shard: Shard, level: int, offsets: range) -> Mapping[int, bytes]:
         """Keep the promise of the port."""
         statement = select(subtrees.c.place, subtrees.c.hash).where(
             subtrees.c.shard == shard.number,
             subtrees.c.level == level,
-            subtrees.c.place >= places.start,
-            subtrees.c.place < places.stop,
+            subtrees.c.place >= offsets.start,
+            subtrees.c.place < offsets.stop,
         )
-        return {place: bytes(found) for place, found in await self._rows(statement)}
+        return {offset: bytes(found) for offset, found in await self._rows(statement)}
 
-    async def leaves(self, shard: Shard, span: Leaves) -> list[Leaf]:
+    async def read_leaves(self, shard: Shard, span: LeafRange) -> list[Leaf]:
         """Keep the promise of the port."""
         first, end = shard.first_sequence + span.first, shard.first_sequence + span.end
         statement = _leaves.where(
@@ -105,29 +105,29 @@ class PostgresTrees:
         ).order_by(records.c.sequence)
         return [_leaf(*row) for row in await self._rows(statement)]
 
-    async def extremes(self, shard: int) -> tuple[int, int] | None:
+    async def sequence_bounds(self, shard: int) -> tuple[int, int] | None:
         """Keep the promise of the port."""
         statement = select(func.min(records.c.sequence), func.max(records.c.sequence)).where(records.c.shard == shard)
         [(lowest, highest)] = await self._rows(statement)
         return None if lowest is None else (lowest, highest)
 
     async def _hashes(self, shard: Shard, runs: Sequence[Run]) -> dict[tuple[int, int], bytes]:
-        """Return hashes of stored levels, level 0 being the leaves, by level and place."""
-        leaves = [places for level, places in runs if level == 0]
-        higher = [(level, places) for level, places in runs if level]
+        """Return hashes of stored levels, level 0 being the leaves, by level and offset."""
+        leaves = [offsets for level, offsets in runs if level == 0]
+        higher = [(level, offsets) for level, offsets in runs if level]
         found: dict[tuple[int, int], bytes] = {}
         if leaves:
-            bounds = {"firsts": [places.start for places in leaves], "ends": [places.stop for places in leaves]}
+            bounds = {"firsts": [offsets.start for offsets in leaves], "ends": [offsets.stop for offsets in leaves]}
             rows = await self._rows(_LEAF_HASHES, shard=shard.number, first_sequence=shard.first_sequence, **bounds)
-            found.update(((0, place), bytes(leaf)) for place, leaf in rows)
+            found.update(((0, offset), bytes(leaf)) for offset, leaf in rows)
         if higher:
             bounds = {
                 "levels": [level for level, _ in higher],
-                "firsts": [places.start for _, places in higher],
-                "ends": [places.stop for _, places in higher],
+                "firsts": [offsets.start for _, offsets in higher],
+                "ends": [offsets.stop for _, offsets in higher],
             }
             rows = await self._rows(_SUBTREE_HASHES, shard=shard.number, **bounds)
-            found.update(((level, place), bytes(node)) for level, place, node in rows)
+            found.update(((level, offset), bytes(node)) for level, offset, node in rows)
         return found
 
     async def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
@@ -138,25 +138,25 @@ class PostgresTrees:
 def _leaf(
     sequence: int, leaf: bytes, log_time: datetime | None, event_time: datetime | None, form: bytes, *columns: str
 ) -> Leaf:
-    canonical, (record_id, *found_by) = bytes(form), columns
-    entry = None if event_time is None else Entry(record_id, canonical, event_time, *found_by)
+    canonical, (record_id, *index_entry) = bytes(form), columns
+    entry = None if event_time is None else Entry(record_id, canonical, event_time, *index_entry)
     return Leaf(sequence, canonical, bytes(leaf), log_time, entry)
 
 
 def _run(node: Node) -> Run:
     """Return the hashes of the next stored level that a node consists of; it may be one of them."""
     height = node.level % STORED_LEVELS
-    first = node.place << height
+    first = node.offset << height
     return node.level - height, range(first, first + (1 << height))
 
 
 def _joined(runs: Iterable[Run]) -> list[Run]:
     """Return the same hashes as few runs, none of them twice."""
     joined: list[Run] = []
-    for level, places in sorted(runs, key=lambda run: (run[0], run[1].start)):
-        if joined and joined[-1][0] == level and places.start <= joined[-1][1].stop:
+    for level, offsets in sorted(runs, key=lambda run: (run[0], run[1].start)):
+        if joined and joined[-1][0] == level and offsets.start <= joined[-1][1].stop:
             before = joined[-1][1]
-            joined[-1] = (level, range(before.start, max(before.stop, places.stop)))
+            joined[-1] = (level, range(before.start, max(before.stop, offsets.stop)))
         else:
-            joined.append((level, places))
+            joined.append((level, offsets))
     return joined

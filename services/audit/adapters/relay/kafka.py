@@ -23,10 +23,10 @@ from confluent_kafka import KafkaException, Producer
 from services.audit.domain.errors import SinkError
 from services.audit.domain.relay.cloudevent import CONTENT_TYPE, CloudEvent
 
-PATIENCE_SECONDS = 20.0
-_SLICE_SECONDS = 0.1
+ACK_TIMEOUT_SECONDS = 20.0
+_FLUSH_SECONDS = 0.1
 _HEADERS: list[tuple[str, str | bytes | None]] = [("content-type", CONTENT_TYPE.encode())]
-_GUARANTEES: dict[str, Any] = {
+_DELIVERY_GUARANTEES: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
     "message.timeout.ms": 0,
@@ -37,7 +37,7 @@ _GUARANTEES: dict[str, Any] = {
     "partitioner": "murmur2_random",
 }
 # How to reach the brokers, and nothing that decides what is sent, kept or given up.
-_ALLOWED = (
+_ALLOWED_PREFIXES = (
     "security.",
     "sasl.",
     "ssl.",
@@ -62,17 +62,22 @@ class KafkaSink:
     """Keeps the promise of the port with one topic. The client library works in threads; one of ours waits for it."""
 
     def __init__(
-        self, brokers: str, topic: str, extra: Mapping[str, str] | None = None, *, patience: float = PATIENCE_SECONDS
+        self,
+        brokers: str,
+        topic: str,
+        extra: Mapping[str, str] | None = None,
+        *,
+        ack_timeout: float = ACK_TIMEOUT_SECONDS,
     ) -> None:
-        refused = sorted(name for name in extra or {} if not name.startswith(_ALLOWED))
-        if refused:
-            raise ValueError(f"not for the relay's configuration: {', '.join(refused)}")
-        place = {"bootstrap.servers": brokers, "error_cb": self._note, "logger": _silent()}
-        self._configuration = {**_TUNING, **(extra or {}), **_GUARANTEES, **place}
-        self._topic, self._patience = topic, patience
+        forbidden = sorted(name for name in extra or {} if not name.startswith(_ALLOWED_PREFIXES))
+        if forbidden:
+            raise ValueError(f"not for the relay's configuration: {', '.join(forbidden)}")
+        connection = {"bootstrap.servers": brokers, "error_cb": self._remember_error, "logger": _silent_logger()}
+        self._configuration = {**_TUNING, **(extra or {}), **_DELIVERY_GUARANTEES, **connection}
+        self._topic, self._ack_timeout = topic, ack_timeout
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="relay-kafka")
         self._producer: Producer | None = None
-        self._trouble = ""
+        self._last_error = ""
         """What the client library last complained about."""
 
     @property
@@ -82,7 +87,7 @@ class KafkaSink:
 
     async def open(self, log_id: str, position: int) -> int:
         """Keep the promise of the port. A topic keeps what it has acknowledged, so the position holds."""
-        self._producer, self._trouble = Producer(self._configuration), ""
+        self._producer, self._last_error = Producer(self._configuration), ""
         return position
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
@@ -97,8 +102,8 @@ class KafkaSink:
         if producer is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, _discard, producer)
 
-    def _note(self, error: Any) -> None:
-        self._trouble = f"{error.name()} {error.str()}"
+    def _remember_error(self, error: Any) -> None:
+        self._last_error = f"{error.name()} {error.str()}"
 
     def _send(self, producer: Producer, events: Sequence[CloudEvent]) -> None:
         failures: list[str] = []
@@ -107,14 +112,14 @@ class KafkaSink:
             if error is not None:
                 failures.append(error.name())
 
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._ack_timeout
         try:
             for event in events:
                 producer.produce(self._topic, event.body, event.key, on_delivery=delivered, headers=_HEADERS)
-            while producer.flush(_SLICE_SECONDS) and not failures:
+            while producer.flush(_FLUSH_SECONDS) and not failures:
                 # Closed meanwhile means that the process ends.
                 if time.monotonic() > end or self._producer is not producer:
-                    raise SinkError(f"the brokers did not acknowledge in time: {self._trouble or 'no error'}")
+                    raise SinkError(f"the brokers did not acknowledge in time: {self._last_error or 'no error'}")
         except (KafkaException, BufferError) as error:
             raise SinkError(f"the producer took no more: {error}") from error
         if failures:
@@ -128,7 +133,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _silent() -> logging.Logger:
+def _silent_logger() -> logging.Logger:
     """What goes wrong is told by the relay, in the form of all other lines, and not by the library in its own."""
     logger = logging.getLogger("toolmesh.relay.kafka")
     logger.disabled = True
@@ -141,4 +146,4 @@ def _discard(producer: Producer) -> None:
     with contextlib.suppress(KafkaException):
         producer.purge(in_queue=True, in_flight=True, blocking=True)
     with contextlib.suppress(KafkaException):
-        producer.flush(_SLICE_SECONDS)
+        producer.flush(_FLUSH_SECONDS)

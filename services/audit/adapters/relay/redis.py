@@ -18,18 +18,18 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from services.audit.domain.errors import SinkError
-from services.audit.domain.log.yield_every import in_slices
+from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.relay.cloudevent import CloudEvent
 
 PREFIX = "toolmesh:audit:"
-LENGTH = 10_000
+STREAM_LENGTH = 10_000
 _CONNECT_SECONDS = 2.0
-_PATIENCE_SECONDS = 10.0
+_RESPONSE_TIMEOUT_SECONDS = 10.0
 # One command for all entries, and one answer: the places of those that the stream refused. A command and an answer for each
 # entry cost this process several times as much. The entries are one argument, because the client takes as long to write three
 # for each of them as everything else takes, and lets nobody else have a turn meanwhile. A stream that no longer reaches as far
 # as it did, because it was evicted or another server took over, takes nothing: it would have a gap that nobody fills.
-_ADD = """
+_ADD_SCRIPT = """
 local reached, known = -1, redis.pcall('XINFO', 'STREAM', KEYS[1])
 for field = 1, #known, 2 do
     if known[field] == 'last-generated-id' then
@@ -57,7 +57,7 @@ _length = Struct(">I").pack
 class RedisSink:
     """Keeps the promise of the port with one stream for each log."""
 
-    def __init__(self, url: str, *, length: int = LENGTH) -> None:
+    def __init__(self, url: str, *, length: int = STREAM_LENGTH) -> None:
         self._url, self._length = url, length
         self._client: redis.asyncio.Redis | None = None
         self._add: Any = None
@@ -77,13 +77,13 @@ class RedisSink:
         self._client = redis.asyncio.Redis.from_url(
             self._url,
             socket_connect_timeout=_CONNECT_SECONDS,
-            socket_timeout=_PATIENCE_SECONDS,
+            socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
             # A repeat within a transaction of unknown outcome is for the relay to decide.
             retry=Retry(NoBackoff(), 0),
         )
-        self._add = self._client.register_script(_ADD)
+        self._add = self._client.register_script(_ADD_SCRIPT)
         with _as_sink_error():
-            self._reached = await self._end(self._client)
+            self._reached = await self._end_of_stream(self._client)
         return min(position, max(self._reached, position - self._length))
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
@@ -91,13 +91,13 @@ class RedisSink:
         what it had fails, and is filled up when it is opened again."""
         if self._client is None or self._add is None:
             raise SinkError("the sink is closed")
-        arguments = [self._length, await _packed(events), self._reached]
+        arguments = [self._length, await _pack_entries(events), self._reached]
         with _as_sink_error():
-            places = await self._add(keys=[self._stream], args=arguments)
-            if places is None:
+            refused_indexes = await self._add(keys=[self._stream], args=arguments)
+            if refused_indexes is None:
                 raise SinkError("the stream lost what it had acknowledged")
-            if places:
-                await self._require_there(self._client, [events[place] for place in places])
+            if refused_indexes:
+                await self._require_repeats(self._client, [events[place] for place in refused_indexes])
         self._reached = max(self._reached, events[-1].sequence + 1)
 
     async def close(self) -> None:
@@ -107,16 +107,16 @@ class RedisSink:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
 
-    async def _end(self, client: redis.asyncio.Redis) -> int:
+    async def _end_of_stream(self, client: redis.asyncio.Redis) -> int:
         """Return the sequence after the last one that the stream has ever held."""
         if not await client.exists(self._stream):
             return 0
         found: Any = await client.xinfo_stream(self._stream)
         return int(found["last-generated-id"].partition(b"-")[0]) + 1
 
-    async def _require_there(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
+    async def _require_repeats(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
         """Tell a repeat, which is no failure, from anything else that a stream refuses."""
-        if await self._end(client) <= refused[-1].sequence:
+        if await self._end_of_stream(client) <= refused[-1].sequence:
             raise SinkError("the stream refused an entry that it does not hold")
         first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
         held: Any = dict(await client.xrange(self._stream, first, last) or [])
@@ -129,10 +129,10 @@ class RedisSink:
                 )
 
 
-async def _packed(events: Sequence[CloudEvent]) -> bytes:
+async def _pack_entries(events: Sequence[CloudEvent]) -> bytes:
     """Return the entries one after another, each value behind its length."""
     parts: list[bytes] = []
-    async for event in in_slices(events):
+    async for event in yield_every(events):
         name, leaf, body = _entry_id(event.sequence).encode(), event.leaf_hash, event.body
         parts += (_length(len(name)), name, _length(len(leaf)), leaf, _length(len(body)), body)
     return b"".join(parts)

@@ -14,12 +14,12 @@ from libs.common.errors import MeshError, Reason
 from libs.common.records import fact
 from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
-from services.audit.domain.usage.sketch import MOST
+from services.audit.domain.usage.sketch import MAX_MICROSECONDS
 
 # Stands for everything that was not kept apart. No tool has this name, and no DID does.
 OTHER = "*"
 INVALID_RESULT = int(Reason.RESULT_INVALID)
-_ENDINGS = frozenset(
+_FINAL_EVENTS = frozenset(
     {
         "invocation_succeeded",
         "invocation_failed",
@@ -53,7 +53,7 @@ class _Caller(TypedDict, total=False):
     tenant: str
 
 
-class Form(TypedDict, total=False):
+class CallFields(TypedDict, total=False):
     """A record's canonical form, as far as counting looks at it."""
 
     event_class: str
@@ -72,25 +72,25 @@ class Form(TypedDict, total=False):
 
 
 # Passes over everything else, which is most of a record and most of the reading.
-read_form = msgspec.json.Decoder(Form).decode
+decode_fields = msgspec.json.Decoder(CallFields).decode
 
 
 @fact(frozen=True, slots=True)
-class Evidence:
+class DecodedRecord:
     """A record at its place in the log: its canonical form, read. None where its payload was erased."""
 
     sequence: int
-    form: Form | None
+    form: CallFields | None
     log_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogSegment:
     """A part of the log from `first` to just before `end`, in its order. Records that cannot end a call are left out."""
 
     first: int
     end: int
-    evidence: list[Evidence]
+    records: list[DecodedRecord]
     more: bool = False
 
 
@@ -109,9 +109,9 @@ class Call(NamedTuple):
     cost_micros: int = 0
 
 
-def call_of(evidence: Evidence) -> Call | None:
+def call_of(records: DecodedRecord) -> Call | None:
     """Return the call that a record ends; None for every other step, and for a payload that was erased."""
-    form = evidence.form
+    form = records.form
     outcome = _outcome(form) if form else None
     if form is None or outcome is None:
         return None
@@ -127,19 +127,19 @@ def call_of(evidence: Evidence) -> Call | None:
         task=searchable(form.get("task_id", "")),
         outcome=outcome,
         # A clock that is ahead would otherwise open days that have not begun.
-        moment=min(datetime.fromisoformat(form["event_time"]), evidence.log_time).astimezone(UTC),
+        moment=min(datetime.fromisoformat(form["event_time"]), records.log_time).astimezone(UTC),
         reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(form),
         latency_us=_latency(form) if outcome in COMPLETED else None,
         cost_micros=form.get("cost_micros", 0),
     )
 
 
-def _outcome(form: Form) -> Outcome | None:
+def _outcome(form: CallFields) -> Outcome | None:
     event = form.get("event_class")
     if event == "permission_decided":
         # Where policy said yes, the outcome follows; where it did not, this record is the end.
         return Outcome.REFUSED if form.get("status") == "error" else None
-    if event not in _ENDINGS:
+    if event not in _FINAL_EVENTS:
         return None
     if form.get("replayed"):
         return Outcome.REPLAYED
@@ -163,11 +163,11 @@ def _tool(name: str) -> tuple[str, str]:
     return tool.qualified, version
 
 
-def _reason(form: Form) -> int:
+def _reason(form: CallFields) -> int:
     code = str(form.get("error_reason", "")).partition(" ")[0].removeprefix("E")
     return int(code) if code.isascii() and code.isdigit() else 0
 
 
-def _latency(form: Form) -> int | None:
+def _latency(form: CallFields) -> int | None:
     microseconds = form.get("latency_us")
-    return None if microseconds is None else max(0, min(microseconds, MOST))
+    return None if microseconds is None else max(0, min(microseconds, MAX_MICROSECONDS))

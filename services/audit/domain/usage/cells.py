@@ -49,7 +49,7 @@ class Cell(NamedTuple):
     task: str = ""
 
     @property
-    def page(self) -> tuple[Rollup, date]:
+    def rollup_day(self) -> tuple[Rollup, date]:
         """The day of a rollup that it is on."""
         return self.rollup, self.day
 

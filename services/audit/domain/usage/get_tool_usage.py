@@ -8,12 +8,12 @@ from datetime import datetime
 
 from libs.common.tool_names import ToolName, split_version_name
 from services.audit.domain.usage.days import days_between
-from services.audit.domain.usage.model import Days, ToolFound, Wanted
+from services.audit.domain.usage.model import DayRange, ToolUsage, UsageQuery
 from services.audit.domain.usage.ports import UsageReader
 
 
 @dataclass(frozen=True, slots=True)
-class ToolQuestion:
+class ToolUsageRequest:
     """Which tool or version, by resource name; which days; which latency was declared, if any."""
 
     name: str
@@ -25,29 +25,31 @@ class ToolQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class ToolUsageReport:
     """What was found, and how much of it kept the declared latency."""
 
-    found: ToolFound
-    range: Days
+    usage: ToolUsage
+    range: DayRange
     within_rate: float | None
 
 
-async def get_tool_usage(counts: UsageReader, asked: Sequence[ToolQuestion], now: datetime) -> list[ToolAnswer]:
+async def get_tool_usage(
+    counts: UsageReader, requests: Sequence[ToolUsageRequest], now: datetime
+) -> list[ToolUsageReport]:
     """Return how each tool or version is used; as never called, if it never was."""
-    wanted = [Wanted(days_between(each.from_time, each.to_time, now), _terms(each)) for each in asked]
-    found = await counts.of_tools(wanted)
-    return [_answer(*each) for each in zip(asked, wanted, found, strict=True)]
+    queries = [UsageQuery(days_between(each.from_time, each.to_time, now), _terms(each)) for each in requests]
+    usages = await counts.get_tool_usages(queries)
+    return [_answer(*each) for each in zip(requests, queries, usages, strict=True)]
 
 
-def _answer(asked: ToolQuestion, wanted: Wanted, found: ToolFound) -> ToolAnswer:
-    within = None if asked.declared_us is None else found.tally.within_rate(asked.declared_us)
-    return ToolAnswer(found, wanted.days, within)
+def _answer(requests: ToolUsageRequest, queries: UsageQuery, usages: ToolUsage) -> ToolUsageReport:
+    within = None if requests.declared_us is None else usages.tally.within_rate(requests.declared_us)
+    return ToolUsageReport(usages, queries.days, within)
 
 
-def _terms(asked: ToolQuestion) -> dict[str, str]:
-    confined = {"tenant": asked.tenant} if asked.tenant else {}
-    if "/versions/" not in asked.name:
-        return {"tool": ToolName.parse(asked.name).qualified, **confined}
-    tool, version = split_version_name(asked.name)
+def _terms(requests: ToolUsageRequest) -> dict[str, str]:
+    confined = {"tenant": requests.tenant} if requests.tenant else {}
+    if "/versions/" not in requests.name:
+        return {"tool": ToolName.parse(requests.name).qualified, **confined}
+    tool, version = split_version_name(requests.name)
     return {"tool": tool.qualified, "version": version, **confined}

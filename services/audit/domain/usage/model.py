@@ -32,7 +32,7 @@ class UsageFilter:
         return {name: value for name, value in named.items() if value}
 
 
-class Days(NamedTuple):
+class DayRange(NamedTuple):
     """A range of days, up to just before `end`."""
 
     first: date
@@ -40,10 +40,10 @@ class Days(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UsageQuery:
     """A question as the counts can answer it."""
 
-    days: Days
+    days: DayRange
     terms: dict[str, str]
     apart: frozenset[str] = frozenset()
     """What must be told apart beside what narrows."""
@@ -54,7 +54,7 @@ class Wanted:
         return rollup_for(self.apart | self.terms.keys())
 
 
-class Group(StrEnum):
+class UsageGroup(StrEnum):
     """What a ranking lists."""
 
     TOOL = "tool"
@@ -63,7 +63,7 @@ class Group(StrEnum):
     TASK = "task"
 
 
-class Order(StrEnum):
+class UsageOrder(StrEnum):
     """What a ranking is ordered by."""
 
     CALLS = "calls"
@@ -72,20 +72,20 @@ class Order(StrEnum):
     LATENCY = "latency"
 
 
-GROUPED_BY: dict[Group, tuple[str, ...]] = {
-    Group.TOOL: ("tool",),
-    Group.VERSION: ("tool", "version"),
-    Group.CALLER: ("subject",),
-    Group.TASK: ("task",),
+GROUPED_BY: dict[UsageGroup, tuple[str, ...]] = {
+    UsageGroup.TOOL: ("tool",),
+    UsageGroup.VERSION: ("tool", "version"),
+    UsageGroup.CALLER: ("subject",),
+    UsageGroup.TASK: ("task",),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankingWindow:
     """Which part of which ranking."""
 
-    group: Group
-    order: Order
+    group: UsageGroup
+    order: UsageOrder
     offset: int
     limit: int
 
@@ -100,7 +100,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class DaysFound:
+class DailyUsage:
     """Totals by day."""
 
     days: list[tuple[date, Tally]]
@@ -108,7 +108,7 @@ class DaysFound:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFound:
+class ToolUsage:
     """What is known of a tool or a version: since ever, and in a range."""
 
     first: datetime | None
@@ -128,7 +128,7 @@ class DayCounts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedEntry:
     """One place of a ranking: what it is, as the values that it was grouped by, and its calls."""
 
     key: tuple[str, ...]
@@ -137,9 +137,9 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class RankingFound:
+class RankingPage:
     """A part of a ranking, and whether there is more of it."""
 
-    entries: list[Ranked]
+    entries: list[RankedEntry]
     more: bool
     progress: Progress

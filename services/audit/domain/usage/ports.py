@@ -7,39 +7,39 @@ from contextlib import AbstractAsyncContextManager
 from datetime import date
 from typing import Protocol
 
-from services.audit.domain.usage.call import Stretch
+from services.audit.domain.usage.call import LogSegment
 from services.audit.domain.usage.cells import Cell, Rollup
-from services.audit.domain.usage.model import DaysFound, Ranking, RankingFound, ToolFound, Wanted
+from services.audit.domain.usage.model import DailyUsage, RankingPage, RankingWindow, ToolUsage, UsageQuery
 from services.audit.domain.usage.tally import Tally
 
 
-class Turn(Protocol):
+class CountingTransaction(Protocol):
     """The exclusive right to count what comes next. Whatever is kept in it becomes true when it ends well, all of it
     at once, or never."""
 
-    async def stretch(self) -> Stretch:
+    async def read_segment(self) -> LogSegment:
         """Return the next records that were not counted, as many as one turn should take."""
         ...
 
-    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+    async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
         """Return those of the cells that exist."""
         ...
 
-    async def sizes(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
+    async def count_cells(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
         """Return how many cells each page holds; a page without any may be left out."""
         ...
 
-    async def keep(
+    async def save(
         self, tallies: Mapping[Cell, Tally], sizes: Mapping[tuple[Rollup, date], int], position: int
     ) -> None:
         """Replace these cells and sizes, and the place where counting stands."""
         ...
 
 
-class UsageBook(Protocol):
+class UsageStore(Protocol):
     """The counts, as whoever counts sees them."""
 
-    def turn(self) -> AbstractAsyncContextManager[Turn | None]:
+    def begin(self) -> AbstractAsyncContextManager[CountingTransaction | None]:
         """Take a turn; None while another replica has one. A turn whose process ends has kept nothing."""
         ...
 
@@ -47,14 +47,14 @@ class UsageBook(Protocol):
 class UsageReader(Protocol):
     """The counts, as whoever asks sees them. Each answer shows them as they were at one moment, between two turns."""
 
-    async def by_day(self, wanted: Wanted) -> DaysFound:
+    async def get_daily_usage(self, query: UsageQuery) -> DailyUsage:
         """Return the total of each day that had calls, the oldest first."""
         ...
 
-    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
+    async def get_tool_usages(self, query: Sequence[UsageQuery]) -> list[ToolUsage]:
         """Return what is known of tools or versions, each of which a `Wanted` names; all of it as of one moment."""
         ...
 
-    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
+    async def get_ranking(self, query: UsageQuery, ranking: RankingWindow) -> RankingPage:
         """Return a part of a ranking, the largest first and equals by name."""
         ...

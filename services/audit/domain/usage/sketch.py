@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from ddsketch.mapping import LogarithmicMapping
 
 RELATIVE_ACCURACY = 0.01
-MOST = 30 * 86_400 * 1_000_000
+MAX_MICROSECONDS = 30 * 86_400 * 1_000_000
 
 _MAPPING = LogarithmicMapping(RELATIVE_ACCURACY)
 _VERSION = 1
@@ -67,12 +67,12 @@ class Sketch:
                 return float(_MAPPING.value(bucket - 1)) if bucket else 0.0
         raise ValueError("no latency was counted")
 
-    def within(self, microseconds: int) -> int:
+    def count_within(self, microseconds: int) -> int:
         """Return how many latencies were no longer than this, with those in its own bucket: up to 2.1 % longer."""
-        last = _bucket(min(microseconds, MOST))
+        last = _bucket(min(microseconds, MAX_MICROSECONDS))
         return sum(count for bucket, count in self._buckets.items() if bucket <= last)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the stored form."""
         buckets = sorted(self._buckets)
         counts = [self._buckets[bucket] for bucket in buckets]
@@ -81,7 +81,7 @@ class Sketch:
         return struct.pack(f"<BBH{len(buckets)}H{len(buckets)}{code}", _VERSION, width, len(buckets), *buckets, *counts)
 
     @classmethod
-    def decoded(cls, stored: bytes) -> Sketch:
+    def decode(cls, stored: bytes) -> Sketch:
         """Return the sketch that a stored form describes; raises ValueError for another form."""
         version, width, length = struct.unpack_from("<BBH", stored)
         if version != _VERSION or len(stored) != 4 + length * (2 + width):

@@ -35,7 +35,7 @@ class Tally:
             self.timed += 1
             self.latency_sum_us += call.latency_us
             self.latency_max_us = max(self.latency_max_us, call.latency_us)
-        self._span(call.moment, call.moment)
+        self._widen_span(call.moment, call.moment)
 
     def merge(self, other: Tally) -> None:
         """Count everything that the other one has counted."""
@@ -47,7 +47,7 @@ class Tally:
         self.latency_sum_us += other.latency_sum_us
         self.latency_max_us = max(self.latency_max_us, other.latency_max_us)
         if other.first is not None and other.last is not None:
-            self._span(other.first, other.last)
+            self._widen_span(other.first, other.last)
 
     @property
     def calls(self) -> int:
@@ -66,23 +66,23 @@ class Tally:
 
     def success_rate(self) -> float | None:
         """Return the part of the completed calls that succeeded; None without any."""
-        return self._of_completed(self.outcomes[Outcome.SUCCEEDED])
+        return self._share_of_completed(self.outcomes[Outcome.SUCCEEDED])
 
     def invalid_result_rate(self) -> float | None:
         """Return the part of the completed calls whose result broke its schema; None without any."""
-        return self._of_completed(self.reasons[INVALID_RESULT])
+        return self._share_of_completed(self.reasons[INVALID_RESULT])
 
     def within_rate(self, microseconds: int) -> float | None:
         """Return the part of the timed calls that took no longer; None without any. See Sketch.within for its error."""
-        return self.latency.within(microseconds) / self.timed if self.timed else None
+        return self.latency.count_within(microseconds) / self.timed if self.timed else None
 
     def percentile_us(self, percent: int) -> float:
         """Return a percentile of the timed calls, at most 1 % off; never beyond the longest of them."""
         return min(self.latency.percentile(percent), float(self.latency_max_us))
 
-    def _of_completed(self, count: int) -> float | None:
+    def _share_of_completed(self, count: int) -> float | None:
         return count / self.completed if self.completed else None
 
-    def _span(self, first: datetime, last: datetime) -> None:
+    def _widen_span(self, first: datetime, last: datetime) -> None:
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)

@@ -14,7 +14,7 @@ from services.audit.adapters.relay.redis import PREFIX
 from services.audit.tests.database import sql
 from services.audit.tests.replicas import Replica, Start
 from services.audit.tests.sample import a_record
-from services.audit.tests.sinks import PARTITIONS, TOPIC, in_order_at_first_sight
+from services.audit.tests.sinks import PARTITIONS, TOPIC, first_deliveries_in_order
 from tests.harness.kafka import KafkaCluster, running_kafka
 from tests.harness.stores import free_port
 
@@ -148,4 +148,4 @@ def check_topic(cluster: KafkaCluster, record_ids: list[str], first: int = 0) ->
     told = {int(event["sequence"]): event["id"] for lane in lanes for event in lane}
     assert [told[first + n] for n in range(len(record_ids))] == record_ids
     assert len(told) == len(record_ids)
-    assert all(in_order_at_first_sight([int(event["sequence"]) for event in lane]) for lane in lanes)
+    assert all(first_deliveries_in_order([int(event["sequence"]) for event in lane]) for lane in lanes)

@@ -14,7 +14,7 @@ from toolmesh.audit.v1 import shard_pb2 as shard_pb
 from libs.common import page_tokens
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
-from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.reader import PostgresReader
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
@@ -197,7 +197,7 @@ async def test_a_watch_that_is_behind_ends_when_what_it_has_not_seen_is_dropped(
 ) -> None:
     await dropped(audit, superuser)
     engine = engine_for(audit.url, schema="audit")
-    watch = WatchRecords(PostgresReader(engine), PostgresShards(engine), Tail())
+    watch = WatchRecords(PostgresReader(engine), PostgresShardStore(engine), Tail())
     # It began before the shard was dropped, and has come as far as this.
     with pytest.raises(MeshError) as caught:
         await anext(watch.follow(1, RecordFilter()))

@@ -14,7 +14,7 @@ from toolmesh.audit.v1 import log_service_pb2 as log_pb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
-from services.audit.domain.export.export_records import Asked, ExportRecords
+from services.audit.domain.export.export_records import ExportRecords, ExportRequest
 from services.audit.tests.replicas import Replica
 from services.audit.tests.sample import a_record, stamp
 
@@ -115,10 +115,10 @@ async def test_what_cannot_be_exported_is_refused(filled: Replica) -> None:
 
 async def test_a_shard_whose_records_were_dropped_is_in_its_archive() -> None:
     class Shards:
-        async def shard(self, number: int) -> Any:
+        async def get(self, number: int) -> Any:
             return SimpleNamespace(number=number, drop_time=BEGIN)
 
     export = ExportRecords(*([None, Shards()] + [None] * 3))  # type: ignore[arg-type, list-item]
     with pytest.raises(MeshError) as caught:
-        _ = [part async for part in export(Asked(shard=0))]
+        _ = [part async for part in export.stream(ExportRequest(shard=0))]
     assert caught.value.reason is Reason.FAILED_PRECONDITION
