@@ -1,4 +1,4 @@
-"""The tables of usage, and a tally as a row of them; migrations/ makes them."""
+"""Tables of usage for SQLAlchemy, and conversion of tallies; migrations/ creates the tables."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ TALLY_COLUMNS = [
 
 
 def cell_digest(cell: Cell) -> bytes:
-    """Return the key of a cell beside its day. Its texts hold no zero byte, so no two cells look the same here."""
+    """Return the key of a cell within its day. Dimension values contain no NUL, so the key is unambiguous."""
     key_text = "\0".join((cell.rollup, cell.day.isoformat(), *cell[2:]))
     return hashlib.blake2b(key_text.encode(), digest_size=16).digest()
 
 
 def cell_row(cell: Cell, tally: Tally) -> dict[str, Any]:
-    """Return a cell as the values of its row, as JSON can say them."""
+    """Return the row of a cell as JSON values."""
     return {
         "day": cell.day,
         "cell": b64encode(cell_digest(cell)).decode(),
@@ -67,7 +67,7 @@ def cell_row(cell: Cell, tally: Tally) -> dict[str, Any]:
         **dict(zip(DIMENSION_COLUMNS, cell[2:], strict=True)),
         **{name: tally.outcomes[outcome] for outcome, name in _OUTCOMES},
         "reasons": {str(reason): count for reason, count in tally.reasons.items()},
-        # Sums may be wider than a number of JSON.
+        # Sums may exceed the range of JSON numbers.
         "cost_micros": str(tally.cost_micros),
         "timed": tally.timed,
         "latency_sum_us": str(tally.latency_sum_us),
@@ -79,7 +79,7 @@ def cell_row(cell: Cell, tally: Tally) -> dict[str, Any]:
 
 
 def row_to_tally(row: Any) -> Tally:
-    """Return the tally that a row holds."""
+    """Return the tally of a row."""
     return Tally(
         outcomes=Counter({outcome: count for outcome, name in _OUTCOMES if (count := getattr(row, name))}),
         reasons=Counter({int(reason): count for reason, count in row.reasons.items()}),

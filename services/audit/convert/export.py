@@ -1,4 +1,4 @@
-"""An export's request to the domain, and its parts back."""
+"""Converts requests and parts of an export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.audit.domain.model import LoggedRecord, SignedCheckpoint
 
 
 def export_request(request: pb.ExportRecordsRequest) -> ExportRequest:
-    """Return what a request asks for; a moment outside the calendar raises INVALID_REQUEST."""
+    """Return the export that a request describes; a time outside the calendar raises INVALID_REQUEST."""
     times = pb.RecordFilter(
         from_time=request.from_time if request.HasField("from_time") else None,
         to_time=request.to_time if request.HasField("to_time") else None,
@@ -35,7 +35,7 @@ def export_request(request: pb.ExportRecordsRequest) -> ExportRequest:
 
 
 def part_message(part: ExportPart, origin: Origin) -> pb.ExportRecordsResponse:
-    """Return one part of an export as its reader receives it."""
+    """Return a part of an export as a message."""
     if isinstance(part, ExportHeader):
         return pb.ExportRecordsResponse(header=_header(part, origin))
     if isinstance(part, SignedCheckpoint):

@@ -1,8 +1,7 @@
-"""Records that arrive in their canonical form: held against the contract, and taken as they are.
+"""Validates records that arrive in canonical form, and takes them as they are.
 
-The form is derived from the contract itself, field by field (convert/audit.py says what it looks like), so there is one
-place where a limit is written down. A record is read into that form and written again: only what comes out byte for byte as
-it came in is canonical, whatever was wrong with it.
+The form is derived from the contract's descriptors and field rules (convert/audit.py describes it). A record is decoded
+and encoded again: only identical bytes are canonical.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 
 _MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
 MAX_LATENCY_US = 315_576_000_000 * 1_000_000
-# May be a number that is not whole, or a part of a text.
+# A fractional number, or part of a text.
 _FRACTION = re.compile(rb"[0-9][.eE]")
 _REASONS = {f"E{n} {name.removeprefix('ERROR_REASON_')}" for name, n in error_reason_pb2.ErrorReason.items() if n}
 _REASON_NUMBERS = {text.partition(" ")[0] for text in _REASONS}
 _REQUIRED = frozenset({"record_id", "event_class", "event_time", "writer"})
-# What only the log itself writes: these fields, and every class from the first of its own on.
+# Only the log itself writes these fields, and every event class from this one on.
 _OWN_FIELDS = frozenset({"previous_shard", "erasure", "hold", "archival"})
 _FIRST_OWN_CLASS = record_pb.EVENT_CLASS_SHARD_OPENED
 _NO_SUMMARY = Raw(b"")
@@ -42,7 +41,7 @@ _INT_BOUNDS = {FieldDescriptor.TYPE_INT32: 2**31, FieldDescriptor.TYPE_INT64: 2*
 
 
 def _struct(message: Descriptor) -> type[msgspec.Struct]:
-    """Return the form of a message, its fields in the order of RFC 8785. What is not set is left out."""
+    """Return the struct type of a message, with its fields in the order of RFC 8785. Unset fields are omitted."""
     fields = sorted(_field(field) for field in message.fields if field.name not in _OWN_FIELDS)
     return msgspec.defstruct(
         message.name,
@@ -55,7 +54,7 @@ def _struct(message: Descriptor) -> type[msgspec.Struct]:
 
 
 def _field(field: FieldDescriptor) -> tuple[str, Any, Any]:
-    """Return a field's name in the form, its type, and what stands for a field that is not set; None if it must be."""
+    """Return the name of a field in the form, its type, and its default; None if the field is required."""
     name, kind, unset = field.name, *_value(field)
     if name == "latency":
         name = "latency_us"
@@ -86,7 +85,7 @@ def _message(message: Descriptor) -> Any:
     if message.full_name == "google.protobuf.Timestamp":
         return _MOMENT | UnsetType
     if message.full_name == "google.protobuf.Duration":
-        # As long as a Duration can be: what readers could not be told of again is refused.
+        # The range of Duration: a longer one could not be returned to readers.
         return Annotated[int, Meta(ge=-MAX_LATENCY_US, le=MAX_LATENCY_US)] | UnsetType
     return _struct(message) | UnsetType
 
@@ -103,7 +102,7 @@ def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
 def _text(rules: validate_pb2.StringRules) -> Any:
     longest = rules.max_len if rules.HasField("max_len") else None
     shortest = rules.min_len if rules.HasField("min_len") else None
-    # The contract's `$` is the end of the text, and not also a place before a line's end.
+    # In the contract `$` matches only the end of the text, not before a final newline.
     pattern = re.sub(r"\$$", r"\\Z", rules.pattern) or None
     return Annotated[str, Meta(max_length=longest, min_length=shortest, pattern=pattern)]
 
@@ -116,7 +115,7 @@ _SUMMARY_BYTES = int(
 )
 _decoder: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR))
 _encoder = msgspec.json.Encoder()
-# A call's arguments come twice, with its decision and with its outcome: so many are known to be good the second time.
+# Arguments appear twice, with the decision and the outcome, so recently validated ones are cached.
 _REMEMBERED_SUMMARIES = 256
 _NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -127,8 +126,8 @@ class _InvalidFormError(Exception):
 
 
 def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
-    """Return a batch of canonical forms as entries. One that is none, or that claims another writer, raises
-    AUDIT_RECORD_INVALID for the whole batch."""
+    """Return canonical forms as entries. One that is not canonical, or has another writer, raises AUDIT_RECORD_INVALID
+    for the whole batch."""
     payloads = list(forms)
     records = _decode_batch(payloads)
     entries = []
@@ -142,8 +141,8 @@ def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
 
 
 def _decode_batch(payloads: Sequence[bytes]) -> list[Any]:
-    """Return the records of a whole batch, if all of them are written again as they came, and nothing otherwise. No canonical
-    form holds a line end, so forms without one, a line each, are as many lines as they are records."""
+    """Decode a whole batch at once if all its forms are canonical; otherwise return an empty list. Canonical forms
+    contain no newline, so they can be joined as lines."""
     lines = b"\n".join([*payloads, b""])
     if lines.count(b"\n") != len(payloads):
         return []
@@ -155,11 +154,11 @@ def _decode_batch(payloads: Sequence[bytes]) -> list[Any]:
 
 
 def _decode_one(payload: bytes) -> Any:
-    """Return the record of one form, or say what is wrong with it."""
+    """Decode one form, or raise what is wrong with it."""
     try:
         record = _decoder.decode(payload)
     except msgspec.ValidationError as error:
-        # It names the place at its end, unless that is the record itself; what it says before that may hold a value.
+        # msgspec names the path at the end of its message; the text before it may contain a value.
         _, found, index = str(error).rpartition(" - at `$.")
         raise _InvalidFormError(index.removesuffix("`") if found else "", "record.form") from None
     except _NOT_DECODED:
@@ -203,7 +202,7 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
 
 
 def _moment(text: str, path: str, record_id: str) -> datetime:
-    """Return the moment that a text names in the one form that the contract has: 2026-11-15T08:00:00.000000Z."""
+    """Return the time of a text in the contract's form: 2026-11-15T08:00:00.000000Z."""
     if (
         text[10] == "T"
         and text[4] == text[7] == "-"
@@ -219,7 +218,7 @@ def _moment(text: str, path: str, record_id: str) -> datetime:
 
 
 def _check_reason(record: Any) -> None:
-    """The code is the number and the name beside it is for the reader. A reason newer than this build has no name yet."""
+    """Check code and name of an error reason. A reason newer than this build is a code without a name."""
     reason: str = record.error_reason
     if reason not in _REASONS:
         code = reason[1:]
@@ -245,8 +244,8 @@ def _is_canonical(payload: bytes) -> bool:
 
 
 def _plainly_canonical(payload: bytes) -> bool:
-    """Say whether a value is canonical, where that is quickly told: without fractions and without letters whose order or
-    form could be in doubt, what is written again as it was read held nothing twice, nothing rounded, nothing out of order."""
+    """Return whether a value is canonical, by a fast check that never accepts wrongly: for ASCII without fractions,
+    identical bytes after decoding and encoding exclude duplicates, rounding and wrong order."""
     return (
         payload.isascii()
         and payload.count(b"{") + payload.count(b"[") < MAX_DEPTH

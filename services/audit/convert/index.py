@@ -1,7 +1,7 @@
-"""What a record is found by, read from its canonical form once more.
+"""Rebuilds the index columns of a record from its canonical form.
 
-Every record that the log holds has the columns that this says, whichever way it came: as a message, as a form, or from the
-log itself. Only the members that are columns are read, so that a whole log can be compared with its index.
+Every stored record has exactly these columns, however it was appended. Only the columns are decoded, so that a whole
+log can be compared with its index.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(_Columns)
 
 
 def decode_entry(canonical: bytes) -> Entry | None:
-    """Return the entry as which a record with these bytes was appended; None for bytes that are no record."""
+    """Return the entry that was appended with these bytes; None if they are not a record."""
     try:
         columns = _decoder.decode(canonical)
         event_time = datetime.fromisoformat(columns.event_time)
@@ -50,7 +50,7 @@ def decode_entry(canonical: bytes) -> Entry | None:
         columns.invocation_id,
         columns.ticket,
     )
-    # Asked once for all of them: nearly always each is searchable as it is.
+    # One check for all columns: nearly always each is searchable as it is.
     if b"\\u0000" in canonical or max(map(len, index_texts)) > SEARCHABLE_CHARACTERS:
         index_texts = tuple(map(searchable, index_texts))
     subject, tool, trace, invocation, ticket = index_texts

@@ -1,4 +1,4 @@
-"""Questions about usage and their answers, as messages and as the domain has them."""
+"""Converts messages of UsageService."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _INT64 = 2**63 - 1
 
 
 def filter_of(message: pb.UsageFilter, tenant: str) -> UsageFilter:
-    """Return the filter that a message describes, of a reader of this tenant, or of none; a moment outside the calendar raises
-    INVALID_REQUEST. Nobody is told of another tenant's calls, whichever they ask for."""
+    """Return the filter of a message by a reader of this tenant (empty: no tenant). A time outside the calendar raises
+    INVALID_REQUEST. A reader with a tenant sees only its own calls, whatever the message asks for."""
     return UsageFilter(
         tool=message.tool,
         version=message.version,
@@ -44,7 +44,7 @@ def filter_of(message: pb.UsageFilter, tenant: str) -> UsageFilter:
 
 
 def tool_usage_request(request: pb.GetToolUsageRequest, tenant: str) -> ToolUsageRequest:
-    """Return the question that a request asks, of a reader of this tenant, or of none."""
+    """Return the request of a reader of this tenant (empty: no tenant)."""
     declared = request.declared_latency.ToMicroseconds() if request.HasField("declared_latency") else None
     return ToolUsageRequest(
         request.name,
@@ -56,7 +56,7 @@ def tool_usage_request(request: pb.GetToolUsageRequest, tenant: str) -> ToolUsag
 
 
 def top_usage_request(request: pb.ListTopUsageRequest, tenant: str) -> TopUsageRequest:
-    """Return the question that a request asks, of a reader of this tenant, or of none."""
+    """Return the request of a reader of this tenant (empty: no tenant)."""
     order = _ORDERS.get(request.order, UsageOrder.CALLS)
     return TopUsageRequest(
         _GROUPS[request.group], order, filter_of(request.filter, tenant), request.page_size, request.page_token
@@ -77,7 +77,7 @@ def _moment(message: Any, name: str, path: str) -> datetime | None:
 
 
 def usage_message(report: UsageReport) -> pb.GetUsageResponse:
-    """Return an answer as its reader receives it."""
+    """Return a usage report as a message."""
     return pb.GetUsageResponse(
         total=_usage(report.total),
         days=[usage_pb.DayUsage(day=_midnight(day), usage=_usage(tally)) for day, tally in report.days],
@@ -86,7 +86,7 @@ def usage_message(report: UsageReport) -> pb.GetUsageResponse:
 
 
 def tool_message(name: str, report: ToolUsageReport) -> pb.GetToolUsageResponse:
-    """Return an answer as its reader receives it."""
+    """Return the usage of a tool as a message."""
     usage = report.usage
     return pb.GetToolUsageResponse(
         name=name,
@@ -102,7 +102,7 @@ def tool_message(name: str, report: ToolUsageReport) -> pb.GetToolUsageResponse:
 
 
 def top_message(group: UsageGroup, page: TopUsagePage) -> pb.ListTopUsageResponse:
-    """Return a page as its reader receives it."""
+    """Return a page of a ranking as a message."""
     return pb.ListTopUsageResponse(
         entries=[_ranked(group, ranked) for ranked in page.entries],
         next_page_token=page.next_page_token,
@@ -160,7 +160,7 @@ def _coverage(days: DayRange, progress: Progress) -> usage_pb.UsageCoverage:
 
 
 def _duration(microseconds: float) -> Duration:
-    # In nanoseconds: whole microseconds would be more than 1 % off where latencies are a few of them.
+    # In nanoseconds: rounding to microseconds would exceed 1 % for latencies of a few microseconds.
     seconds, nanos = divmod(round(microseconds * 1000), 1_000_000_000)
     return Duration(seconds=seconds, nanos=nanos)
 

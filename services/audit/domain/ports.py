@@ -50,7 +50,7 @@ class LogReader(Protocol):
         """Return the record with this id."""
         ...
 
-    async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
+    async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
         """Return the first matching records of a span: at least one if there is any, at most `limit`, and fewer if they
         would not fit into one message."""
         ...
@@ -111,7 +111,7 @@ class RelayLease(Protocol):
         ...
 
     async def position(self) -> int:
-        """Return the stored position, whoever holds the lease."""
+        """Return the stored position, with or without the lease."""
         ...
 
     async def release(self) -> None:

@@ -25,23 +25,23 @@ class UsageHandlers(rpc.UsageServiceServicer):
     clock: Clock
 
     async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
-        query = convert.filter_of(request.filter, serving().tenant)
-        return convert.usage_message(await get_usage(self.counts, query, self.clock.now()))
+        usage_filter = convert.filter_of(request.filter, serving().tenant)
+        return convert.usage_message(await get_usage(self.counts, usage_filter, self.clock.now()))
 
     async def GetToolUsage(self, request: pb.GetToolUsageRequest, context: Any) -> pb.GetToolUsageResponse:
-        [answer] = await get_tool_usage(
+        [report] = await get_tool_usage(
             self.counts, [convert.tool_usage_request(request, serving().tenant)], self.clock.now()
         )
-        return convert.tool_message(request.name, answer)
+        return convert.tool_message(request.name, report)
 
     async def BatchGetToolUsage(
         self, request: pb.BatchGetToolUsageRequest, context: Any
     ) -> pb.BatchGetToolUsageResponse:
-        query = [convert.tool_usage_request(each, serving().tenant) for each in request.requests]
-        answers = await get_tool_usage(self.counts, query, self.clock.now())
-        found = [convert.tool_message(each.name, answer) for each, answer in zip(query, answers, strict=True)]
-        return pb.BatchGetToolUsageResponse(usages=found)
+        requests = [convert.tool_usage_request(item, serving().tenant) for item in request.requests]
+        reports = await get_tool_usage(self.counts, requests, self.clock.now())
+        usages = [convert.tool_message(item.name, report) for item, report in zip(requests, reports, strict=True)]
+        return pb.BatchGetToolUsageResponse(usages=usages)
 
     async def ListTopUsage(self, request: pb.ListTopUsageRequest, context: Any) -> pb.ListTopUsageResponse:
-        query = convert.top_usage_request(request, serving().tenant)
-        return convert.top_message(query.group, await list_top_usage(self.counts, query, self.clock.now()))
+        top = convert.top_usage_request(request, serving().tenant)
+        return convert.top_message(top.group, await list_top_usage(self.counts, top, self.clock.now()))

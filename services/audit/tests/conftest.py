@@ -34,7 +34,7 @@ NEVER = ShardLimits(10**9, 10**9)
 
 
 def a_writer(url: str, limits: ShardLimits = NEVER, clock: Clock | None = None) -> PostgresWriter:
-    """Return a writer whose shards are as large as they get unless the test says otherwise."""
+    """Return a writer that never closes a shard unless the test sets limits."""
     clock = clock or SystemClock()
     return PostgresWriter(
         url, QUIET, recorder=ProtoSelfRecorder(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
@@ -59,7 +59,7 @@ def checkpoint_key_file(checkpoint_key: Ed25519PrivateKey, tmp_path: Path) -> Pa
 
 @pytest.fixture
 async def authz_port(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[int]:
-    """The port of something that answers GetJwks as authz does."""
+    """The port of a fake authz that answers GetJwks."""
     server = grpc.aio.server()
     authz_rpc.add_AuthzServiceServicer_to_server(Keys(signer), server)  # type: ignore[abstract]
     Invalidations().add(server)
@@ -119,7 +119,7 @@ async def log_url(database: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def superuser(postgres_server: str) -> Callable[..., list[Any]]:
-    """Return a function that runs statements on a database as whoever may do everything, as a thief of the disk could."""
+    """Return a function that runs statements as superuser, as an attacker with access to the disk could."""
 
     def run(url: str, *statements: str) -> list[Any]:
         name = url.rsplit("/", 1)[1]
@@ -134,7 +134,7 @@ def superuser(postgres_server: str) -> Callable[..., list[Any]]:
 
 @pytest.fixture
 def audit_waiter() -> Callable[..., Awaitable[None]]:
-    """Return a function that waits for something that the event loop is about to do."""
+    """Return a function that polls a condition."""
 
     async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         async with asyncio.timeout(seconds):

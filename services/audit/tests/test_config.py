@@ -1,4 +1,4 @@
-"""The settings of the process."""
+"""Settings of the audit service."""
 
 from __future__ import annotations
 

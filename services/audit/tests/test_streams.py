@@ -1,4 +1,4 @@
-"""How streams end when the process does."""
+"""How streams end at shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and the records that end them, a book in memory, and counts made the plain way, without the code under test."""
+"""Sample calls and their final records, and an in-memory usage store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Page = tuple[Rollup, date]
 
 
 def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **changes: Any) -> dict[str, Any]:
-    """Return the canonical form of the record that ends a call, as far as counting looks at it."""
+    """Return the canonical form of a final record, with the fields that counting reads."""
     subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
     return {
         "event_class": event,
@@ -39,13 +39,13 @@ def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **change
 
 
 def decoded_records(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[DecodedRecord]:
-    """Return the forms in their places, each received a moment after it happened."""
+    """Return the forms as decoded records, each logged `late` after its event time."""
     times = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
     return [DecodedRecord(sequence, form, times[sequence] + late) for sequence, form in enumerate(forms)]
 
 
 def an_ending(**changes: Any) -> record_pb.AuditRecord:
-    """Return the record that ends a call, as the executor writes it; a success unless `changes` say otherwise."""
+    """Return a final record as the executor writes it; a success unless changed."""
     subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
     latency_us, at = changes.pop("latency_us", 1000), changes.pop("at", datetime.now(UTC))
     fields: dict[str, Any] = {
@@ -63,7 +63,7 @@ def an_ending(**changes: Any) -> record_pb.AuditRecord:
 
 
 def a_failure(reason: str = "EXECUTION_FAILED", **changes: Any) -> record_pb.AuditRecord:
-    """Return the record of a call that ran and failed."""
+    """Return the record of a failed call."""
     return an_ending(
         event_class=record_pb.EVENT_CLASS_INVOCATION_FAILED,
         status=record_pb.RECORD_STATUS_ERROR,
@@ -73,14 +73,14 @@ def a_failure(reason: str = "EXECUTION_FAILED", **changes: Any) -> record_pb.Aud
 
 
 def a_decision(**changes: Any) -> record_pb.AuditRecord:
-    """Return the record of a decision that lets a call run."""
+    """Return the record of a permit."""
     return an_ending(
         event_class=record_pb.EVENT_CLASS_PERMISSION_DECIDED, status=record_pb.RECORD_STATUS_UNSPECIFIED, **changes
     )
 
 
 class InMemoryUsageStore:
-    """Counts in memory. What a turn keeps is true when the turn ends well."""
+    """Counts in memory. A transaction takes effect when it ends without an error."""
 
     def __init__(self, log: Iterable[DecodedRecord] = (), *, segment_size: int = 7) -> None:
         self.log, self._segment_size = list(log), segment_size
@@ -89,7 +89,7 @@ class InMemoryUsageStore:
         self.position = 0
         self.taken = False
         self.cuts: list[int] = []
-        """Places that a turn fails to reach, once each: after everything was kept, before it became true."""
+        """Positions whose transaction fails once, after saving and before taking effect."""
         self.done = asyncio.Event()
 
     @asynccontextmanager
@@ -108,7 +108,7 @@ class InMemoryUsageStore:
 
 
 class InMemoryCountingTransaction:
-    """A turn over copies of everything."""
+    """A transaction on copies of all counts."""
 
     def __init__(self, store: InMemoryUsageStore, segment_size: int) -> None:
         self.cells, self.pages = copy.deepcopy(store.cells), dict(store.pages)

@@ -1,4 +1,4 @@
-"""Ed25519 signatures, verified."""
+"""Verifies Ed25519 signatures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
 def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> bool:
-    """Say whether the key made the signature."""
+    """Return whether the key made the signature."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -1,7 +1,7 @@
-"""Prepared statements on the event loop.
+"""Runs prepared statements on the event loop with non-blocking libpq.
 
-A thread that waits for the database costs a change of threads for every commit, twice, and the lock of the interpreter with
-each. libpq itself can be told to wait for nothing; what is left to do is to watch its socket.
+A thread per commit would cost two thread switches and the interpreter lock each time. libpq can work without blocking;
+only its socket has to be watched.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import pq
 
-# So long at most nobody looks at a connection by itself: of one that was reset, the loop may never tell that it can be read.
+# Interval for checking the connection without an event: after a reset, the loop may never report it as readable.
 RECHECK_SECONDS = 0.2
 
 
 class PreparedConnection:
-    """A connection to PostgreSQL as the event loop uses it. Its socket is watched from one statement to the next, because
-    beginning and ending that costs more than the statement: whoever else uses the connection must `leave` it first."""
+    """Runs prepared statements of a PostgreSQL connection on the event loop. The socket stays registered between
+    statements, because registering costs more than the statement. Other users of the connection must call
+    `stop_watching` first."""
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         self._pgconn, self._socket = pgconn, pgconn.socket
@@ -27,8 +28,8 @@ class PreparedConnection:
         self._watching = False
 
     async def execute_prepared(self, statement: bytes, parameters: Sequence[bytes]) -> pq.abc.PGresult:
-        """Run a prepared statement with parameters in binary format; return its result, which may be an error. Raises
-        OperationalError when the connection broke. If it is left before it returned, the connection is of no more use."""
+        """Run a prepared statement with binary parameters; return its result, which may be an error. Raises
+        OperationalError if the connection breaks. After a cancellation the connection is unusable."""
         pgconn, last = self._pgconn, None
         pgconn.send_query_prepared(statement, parameters, [pq.Format.BINARY] * len(parameters), pq.Format.BINARY)
         while pgconn.flush():
@@ -46,7 +47,7 @@ class PreparedConnection:
         return last
 
     def stop_watching(self) -> None:
-        """Stop watching the socket, until the next statement."""
+        """Unregister the socket until the next statement."""
         if self._watching:
             self._loop.remove_reader(self._socket)
             self._watching = False
@@ -65,13 +66,14 @@ class PreparedConnection:
 
     def _on_readable(self) -> None:
         if self._waiter is None:
-            # Nobody asked: the server says goodbye. The next statement finds out; until then this would go on and on.
+            # Unsolicited input: the server closes the connection. The next statement reports it; watching on would
+            # spin.
             self.stop_watching()
         else:
             _resolve(self._waiter)
 
     async def _wait_writable(self) -> None:
-        # What does not fit into the socket goes as the server takes it, which it does before it has answered anything.
+        # The rest of the query is sent as the server reads it, before it answers.
         room = self._loop.create_future()
         self._loop.add_writer(self._socket, _resolve, room)
         recheck = self._loop.call_later(RECHECK_SECONDS, _resolve, room)

@@ -1,11 +1,11 @@
-"""One commit of the log: a statement for a whole group of batches, which calls a function of the log's owner.
+"""One commit of the log: a single statement for a group of batches, which calls a function of the log's owner.
 
-It moves the tree head from the size that the process knows to the next one and inserts only if it could, so replicas may
-append at the same time: whoever comes second stores nothing, learns the new head and goes again. Head and rows move
-together there or not at all, whoever calls it; the service's role has no other way to either.
+The function moves the tree head from the size that this process knows, and inserts only if that succeeded. So replicas
+may append concurrently: the second one stores nothing, reads the new head and tries again. Head and rows change
+together or not at all; the service's role has no other access to them.
 
-The statement is prepared with the connection, and its parameters are packed for the wire: the log makes one commit after
-another all its life, and what a cursor does for any statement costs more than this one does.
+The statement is prepared once per connection and its parameters are packed in binary format, because a cursor would
+cost more than the statement itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from services.audit.domain.model import Commit, Entry, TreeHead
 APPLICATION_NAME = "toolmesh-audit-writer"
 Connection = psycopg.Connection[Any]
 
-# Most commits complete no subtree that is stored; those are spared the arrays of them.
+# Most commits complete no stored subtree and omit these arrays.
 _PARAMETERS = ("known_size", "size", "hashes", "leaf_hash", *Entry._fields)
 _COMPLETED = ("levels", "places", "nodes")
 
@@ -48,8 +48,8 @@ _READ_HEAD = "select log_id, shard, first_sequence, size, hashes, open_time from
 
 
 def connect(url: str) -> Connection:
-    """Open the writer's connection. What it commits is on disk when it returns, whatever the role's or server's default.
-    A statement or a network that hangs ends in an error, and a process that freezes with the head in its hand loses it."""
+    """Open the writer's connection. Commits are durable when they return, whatever the defaults of role and server.
+    Statement, network and idle timeouts end a hanging connection and release the head."""
     connection = psycopg.connect(
         url,
         autocommit=True,
@@ -61,7 +61,7 @@ def connect(url: str) -> Connection:
         keepalives_interval=2,
         keepalives_count=3,
         tcp_user_timeout=8000,
-        # With a statement that it had prepared by itself, psycopg would give up ours as well after a rollback.
+        # Statements that psycopg prepared by itself would make it deallocate ours after a rollback.
         prepare_threshold=None,
     )
     try:
@@ -74,7 +74,7 @@ def connect(url: str) -> Connection:
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
-    """Return the head; with `lock`, keep it for the rest of the transaction."""
+    """Return the head; with `lock`, locked until the end of the transaction."""
     row = connection.execute(_READ_HEAD + (" for update" if lock else "")).fetchone()
     if row is None:
         raise psycopg.DataError("the log has no head")
@@ -84,7 +84,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
 
 @fact(frozen=True, slots=True)
 class CommitDraft:
-    """A commit that was not made yet: the statement and what it would do."""
+    """A prepared commit: the statement and its effect."""
 
     head: TreeHead
     new_head: TreeHead
@@ -95,18 +95,17 @@ class CommitDraft:
     parameters: Sequence[bytes]
 
     def parse_result(self, result: pq.abc.PGresult) -> tuple[TreeHead, Commit] | None:
-        """Return the grown head and what was stored; None if the log was no longer as the head says, and nothing was."""
-        moment = _raise_on_error(result).get_value(0, 0)
-        if moment is None:
+        """Return the new head and the commit; None if the head had moved and nothing was stored."""
+        log_time = _raise_on_error(result).get_value(0, 0)
+        if log_time is None:
             return None
-        head, at = self.head, unpack_timestamptz(moment)
-        return self.new_head, Commit(
-            head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.payload_bytes
-        )
+        head, at = self.head, unpack_timestamptz(log_time)
+        commit = Commit(head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.payload_bytes)
+        return self.new_head, commit
 
 
 def prepare_commit(head: TreeHead, entries: Sequence[Entry]) -> CommitDraft:
-    """Return the commit that stores the entries behind the head."""
+    """Return the commit that stores the entries after the head."""
     leaves = [leaf_hash(entry.canonical) for entry in entries]
     tree, completed = head.tree.grow(leaves)
     ids, forms, times, subjects, tools, traces, invocations, *words = zip(*entries, strict=True)
@@ -134,8 +133,8 @@ def prepare_commit(head: TreeHead, entries: Sequence[Entry]) -> CommitDraft:
 
 
 def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Commit] | None:
-    """Store the entries behind the head, waiting for it; return the grown one and what was stored. None if the log is no
-    longer as the head says, and nothing was stored."""
+    """Store the entries after the head, blocking; return the new head and the commit. None if the head had moved and
+    nothing was stored."""
     draft = prepare_commit(head, entries)
     formats = [pq.Format.BINARY] * len(draft.parameters)
     result = connection.pgconn.exec_prepared(draft.statement, draft.parameters, formats, pq.Format.BINARY)

@@ -1,4 +1,4 @@
-"""The end of the log, measured."""
+"""Measures commits of the log."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from services.audit.domain.ports import LogWriter
 
 
 class MeteredWriter:
-    """Counts and times the commits of another writer."""
+    """Decorates a writer with metrics of its commits."""
 
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
 
     async def append(self, entries: Sequence[Entry]) -> AppendResult:
-        """Keep the promise of the port."""
+        """Implement `LogWriter.append`."""
         started = time.monotonic()
         try:
             appended = await self._writer.append(entries)
         except RecordIdTakenError:
-            # Refused rather than failed: what was right with it is given again.
+            # Not a failure: the valid batches are appended again.
             raise
         except Exception:
             metrics.commits_failed_total.inc()
@@ -35,5 +35,5 @@ class MeteredWriter:
         return appended
 
     def prepare_next(self, entries: Sequence[Entry]) -> None:
-        """Keep the promise of the port."""
+        """Implement `LogWriter.prepare_next`."""
         self._writer.prepare_next(entries)

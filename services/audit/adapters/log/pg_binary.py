@@ -1,7 +1,7 @@
-"""Values as PostgreSQL's binary format has them, packed for the wire.
+"""Packs values in PostgreSQL's binary format.
 
-psycopg finds out the type of every element of every list. The columns of the log have fixed types, so they are packed
-directly, at less than half the cost, on every commit.
+psycopg determines the type of every list element. The columns of the log have fixed types, so packing them directly
+costs less than half, on every commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pack_bigint(value: int) -> bytes:
 
 
 def unpack_timestamptz(packed: bytes) -> datetime:
-    """Return the moment that a packed timestamptz is."""
+    """Return the time of a packed timestamptz."""
     return _POSTGRES_EPOCH + timedelta(microseconds=_NUMBER.unpack(packed)[0])
 
 
@@ -37,10 +37,10 @@ def pack_bytea_array(column: Sequence[bytes]) -> bytes:
 
 
 def pack_text_array(column: Sequence[str]) -> bytes:
-    """Pack a column as text[]. Ids are mostly of one length and of plain letters; these are packed all at once."""
+    """Pack a column as text[]. ASCII texts of equal length, such as ids, are packed all at once."""
     length = len(column[0]) if column else 0
     if 0 < length < 128 and len(set(map(len, column))) == 1:
-        # Below 128, a length is made of plain characters as well.
+        # Below 128 the length prefix is ASCII as well.
         packed = f"\0\0\0{chr(length)}".join(("", *column)).encode()
         if len(packed) == (length + 4) * len(column):
             return _header(_TEXT, len(column)) + packed
@@ -48,7 +48,7 @@ def pack_text_array(column: Sequence[str]) -> bytes:
 
 
 def pack_repetitive_text_array(column: Sequence[str]) -> bytes:
-    """Pack a column as text[] whose values are mostly the same few, or all the same."""
+    """Pack a column as text[] whose values are mostly the same few."""
     if column and column.count(column[0]) == len(column):
         return _header(_TEXT, len(column)) + _pack_text(column[0]) * len(column)
     return _header(_TEXT, len(column)) + b"".join(map(_pack_text, column))
@@ -83,5 +83,5 @@ def _pack_array(element_type: int, items: Sequence[bytes]) -> bytes:
 
 
 def _header(element_type: int, size: int) -> bytes:
-    # One dimension that counts from 1, and no element that is null; each element follows behind its length.
+    # One dimension with lower bound 1 and no nulls; each element follows its length.
     return _ARRAY.pack(1, 0, element_type, size, 1)

@@ -1,8 +1,7 @@
-"""The end of the log in PostgreSQL, on a connection of its own.
+"""Appends to the log in PostgreSQL over a dedicated connection.
 
-A commit is one statement (commit.py), which the event loop waits for (quick.py). Only what is rare takes more: another
-replica came first, a shard is full, a record came twice, or is so old that a closed shard may hold it already. All of that
-happens in a thread, where it may take its time.
+A normal commit is one statement (commit.py) on the event loop (async_pq.py). The rare cases run in a thread: another
+replica committed first, a shard is full, a record is repeated or so old that a closed shard may have it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ T = TypeVar("T")
 
 
 class PostgresWriter:
-    """Appends to the log and keeps it. What it knows of the head is replaced only by what the database has committed."""
+    """Appends to the log and applies retention. The cached head is replaced only after a successful commit."""
 
     def __init__(
         self, url: str, log: Log, *, recorder: SelfRecorder, clock: Clock, limits: ShardLimits, origin: Origin
@@ -56,29 +55,29 @@ class PostgresWriter:
         self._prepared: PreparedConnection | None = None
         self._head: TreeHead | None = None
         self._draft: CommitDraft | None = None
-        """The commit under way, or the one made ready to follow it."""
+        """The running commit, or the prepared one to follow it."""
 
     async def start(self) -> None:
-        """Connect and learn the head."""
+        """Connect and read the head."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._ensure_connected)
 
     async def stop(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._run_exclusive(self._disconnect)
         self._thread.shutdown(wait=False)
 
     # ---- appending
 
     async def append(self, entries: Sequence[Entry]) -> AppendResult:
-        """Keep the promise of the port."""
+        """Implement `LogWriter.append`."""
         async with self._lock:
-            done = await self._append_fast(entries)
-        if done is not None:
-            return done
+            result = await self._append_fast(entries)
+        if result is not None:
+            return result
         return await self._run_exclusive(lambda: self._append_slow(entries))
 
     async def _append_fast(self, entries: Sequence[Entry]) -> AppendResult | None:
-        """Commit with one statement, if that is all it takes; None if it takes more, and nothing was stored."""
+        """Commit with one statement if that is possible; None if it is not, and nothing was stored."""
         connection, head = self._connection, self._head
         if connection is None or head is None or self._is_full(head) or possibly_in_closed_shards(head, entries):
             return None
@@ -89,31 +88,31 @@ class PostgresWriter:
             if self._prepared is None:
                 self._prepared = PreparedConnection(connection.pgconn)
             result = await self._prepared.execute_prepared(draft.statement, draft.parameters)
-            parse_result = draft.parse_result(result)
+            committed = draft.parse_result(result)
         except UniqueViolation:
             return None
         except psycopg.Error as error:
             self._release_prepared()
             raise self._to_mesh_error(error) from error
         except BaseException:
-            # What becomes of the statement is not known, nor is what the connection would say next.
+            # The outcome of the statement is unknown, and so is the state of the connection.
             self._release_prepared()
             self._disconnect()
             raise
         if self._draft is draft:
             self._draft = None
-        # Without a result, another replica came first; the head is read anew.
-        self._head, stored = parse_result or (None, None)
-        return build_append_result(entries, {}, stored, self._head.size) if self._head else None
+        # No result: another replica committed first, so the head is read again.
+        self._head, commit = committed or (None, None)
+        return build_append_result(entries, {}, commit, self._head.size) if self._head else None
 
     def prepare_next(self, entries: Sequence[Entry]) -> None:
-        """Keep the promise of the port: draft the next commit as if the one under way succeeded, which it nearly always does."""
+        """Implement `LogWriter.prepare_next`: prepare the next commit as if the running one succeeded."""
         if self._draft is not None:
             self._draft = prepare_commit(self._draft.new_head, entries)
 
     def _draft_for(self, head: TreeHead, entries: Sequence[Entry]) -> CommitDraft:
-        """Return the commit of the entries, and remember it as the one under way. What was foreseen holds only behind the head
-        that it was foreseen for."""
+        """Return the commit of the entries and remember it as the running one. A prepared commit is valid only for the
+        head that it was prepared for."""
         draft = self._draft
         if draft is None or draft.entries is not entries or draft.head != head:
             draft = self._draft = prepare_commit(head, entries)
@@ -122,40 +121,40 @@ class PostgresWriter:
     def _append_slow(self, entries: Sequence[Entry]) -> AppendResult:
         fresh: Mapping[str, Entry] = index_by_id(entries)
         sequences: dict[str, int] = {}
-        stored: Commit | None = None
+        commit: Commit | None = None
         while fresh:
             try:
-                known, stored = self._commit(fresh)
+                known, commit = self._commit(fresh)
                 sequences.update(known)
                 break
             except UniqueViolation as error:
-                # Somebody sent these before. That is rare, so nobody looks for it until it shows.
-                twice = str(error.diag.constraint_name).endswith(_RECORD_ID_CONSTRAINT)
-                found = find_sequences(self._ensure_connected()[0], fresh) if twice else {}
-                if not found:
+                # Repeated records are rare, so they are looked up only after a conflict.
+                repeated = str(error.diag.constraint_name).endswith(_RECORD_ID_CONSTRAINT)
+                known = find_sequences(self._ensure_connected()[0], fresh) if repeated else {}
+                if not known:
                     raise
-                sequences.update(found)
-                fresh = exclude(fresh, found)
-        return build_append_result(entries, sequences, stored, self._ensure_connected()[1].size)
+                sequences.update(known)
+                fresh = exclude(fresh, known)
+        return build_append_result(entries, sequences, commit, self._ensure_connected()[1].size)
 
     def _commit(self, fresh: Mapping[str, Entry]) -> tuple[dict[str, int], Commit | None]:
-        """Store what is new; return the places of what older shards hold, and what was stored."""
+        """Store the new entries; return the sequences of those in closed shards, and the commit."""
         connection, head = self._ensure_connected()
         if not self._is_full(head):
             known = find_in_closed_shards(connection, head, fresh)
-            stored = _insert_new(connection, head, exclude(fresh, known))
-            if stored is not None:
-                self._head = stored[0]
-                return known, stored[1]
-        # A busy replica would win every race against one that first has to read the head; the lock gives it its turn.
+            inserted = _insert_new(connection, head, exclude(fresh, known))
+            if inserted is not None:
+                self._head = inserted[0]
+                return known, inserted[1]
+        # Without the lock, a busy replica would win every race against one that reads the head first.
         with connection.transaction():
             head = read_head(connection, lock=True)
             if self._is_full(head):
                 head = self._open_next_shard(connection, head)
             known = find_in_closed_shards(connection, head, fresh)
-            grown, new = _require_inserted(_insert_new(connection, head, exclude(fresh, known)))
-        self._head = grown
-        return known, new
+            new_head, commit = _require_inserted(_insert_new(connection, head, exclude(fresh, known)))
+        self._head = new_head
+        return known, commit
 
     # ---- shards
 
@@ -166,39 +165,40 @@ class PostgresWriter:
         return head.tree.size >= self._limits.records or age >= self._limits.seconds
 
     def _open_next_shard(self, connection: Connection, head: TreeHead) -> TreeHead:
-        """Close the shard of a locked head; return the head of the next, whose first record names the one before."""
+        """Close the shard of a locked head; return the head of the next, whose first record links to the previous
+        one."""
         origin, root = self._origin.of_shard(head.log_id, head.shard), head.tree.root()
         link = ShardLink(head.shard, head.first_sequence, head.tree.size, root, origin)
         row = connection.execute("select open_shard(%s, %s, %s)", (head.shard, head.size, root)).fetchone()
         if row is None:
             raise psycopg.DataError("the shard was not opened")
-        begun = TreeHead(head.log_id, CompactRange(), head.shard + 1, head.size, row[0])
-        return _require_inserted(insert(connection, begun, [self._recorder.record_shard_opened(link)]))[0]
+        empty_head = TreeHead(head.log_id, CompactRange(), head.shard + 1, head.size, row[0])
+        return _require_inserted(insert(connection, empty_head, [self._recorder.record_shard_opened(link)]))[0]
 
-    # ---- keeping
+    # ---- retention
 
     async def close_shard(self, number: int) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.close_shard`."""
         return await self._run_exclusive(lambda: self._close_shard(number))
 
     async def place_hold(self, entry: Entry) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.place_hold`."""
         return await self._change(entry, "select place_hold(%s)")
 
     async def release_hold(self, entry: Entry) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.release_hold`."""
         return await self._change(entry, "select release_hold(%s)")
 
     async def erase_payload(self, entry: Entry) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.erase_payload`."""
         return await self._change(entry, "select erase_payload(%s)")
 
     async def archive_shard(self, entry: Entry) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.archive_shard`."""
         return await self._change(entry, "select archive_shard(%s)")
 
     async def drop_shard(self, entry: Entry, *, years: int) -> int:
-        """Keep the promise of the port."""
+        """Implement `RetentionWriter.drop_shard`."""
         return await self._change(entry, f"select drop_shard(%s, {years:d})", before="select lock_for_drop()")
 
     def _close_shard(self, number: int) -> int:
@@ -209,34 +209,35 @@ class PostgresWriter:
                 raise condition_error("shard_moved")
             if not head.tree.size:
                 raise condition_error("shard_empty")
-            grown = self._open_next_shard(connection, head)
-        self._head = grown
-        return grown.first_sequence
+            new_head = self._open_next_shard(connection, head)
+        self._head = new_head
+        return new_head.first_sequence
 
     async def _change(self, entry: Entry, statement: str, before: str = "") -> int:
         return await self._run_exclusive(lambda: self._apply_change(entry, statement, before))
 
     def _apply_change(self, entry: Entry, statement: str, before: str) -> int:
-        """Append the entry and make the change that it records, which finds it by its place."""
+        """Append the entry and apply the change that it records, which finds the entry by its sequence."""
         connection, _ = self._ensure_connected()
         with connection.transaction():
             if before:
                 connection.execute(before)
             head = read_head(connection, lock=True)
-            grown, _ = _require_inserted(insert(connection, head, [entry]))
+            new_head, _ = _require_inserted(insert(connection, head, [entry]))
             connection.execute(statement, (head.size,))
-        self._head = grown
+        self._head = new_head
         return head.size
 
     # ---- the connection
 
     async def _run_exclusive(self, work: Callable[[], T]) -> T:
-        """Work in the thread, with the connection to itself until the work is done, whether or not somebody still waits."""
+        """Run work in the thread with exclusive use of the connection until it is done, even if the caller is
+        canceled."""
         await self._lock.acquire()
         self._release_prepared()
-        working = asyncio.get_running_loop().run_in_executor(self._thread, self._map_errors, work)
-        working.add_done_callback(self._finish_exclusive)
-        return await asyncio.shield(working)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._map_errors, work)
+        future.add_done_callback(self._finish_exclusive)
+        return await asyncio.shield(future)
 
     def _release_prepared(self) -> None:
         if self._prepared is not None:
@@ -244,7 +245,7 @@ class PostgresWriter:
         self._prepared = None
 
     def _finish_exclusive(self, work: asyncio.Future[T]) -> None:
-        # Asked for, so that a failure that nobody waits for any more is not taken for one that was forgotten.
+        # Retrieved, so that asyncio does not report a failure without a waiter.
         work.exception()
         self._lock.release()
 
@@ -257,7 +258,7 @@ class PostgresWriter:
     def _to_mesh_error(self, error: psycopg.Error) -> MeshError:
         if error.sqlstate == _REFUSED_SQLSTATE:
             return condition_error(error.diag.message_detail or "")
-        # The statement may have been committed or not; only the database knows, so it is asked before the next one.
+        # It is unknown whether the statement was committed, so the head is read again before the next one.
         self._disconnect()
         self._log.error("commit failed", cause=error)
         return log_unavailable()
@@ -281,7 +282,7 @@ def _insert_new(
     return insert(connection, head, list(fresh.values())) if fresh else (head, None)
 
 
-def _require_inserted(stored: T | None) -> T:
-    if stored is None:
-        raise psycopg.DataError("the head of the tree moved under its lock")
-    return stored
+def _require_inserted(inserted: T | None) -> T:
+    if inserted is None:
+        raise psycopg.DataError("the tree head moved while it was locked")
+    return inserted

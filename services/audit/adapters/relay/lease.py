@@ -1,8 +1,8 @@
-"""The relay's seat and position in PostgreSQL.
+"""Relay lease and position in PostgreSQL.
 
-The seat is an advisory lock of one session, and the position is written on that same session: a process that has lost the
-session, and with it the lock, can no longer move the position. The server ends the session when the process is gone, when
-its machine no longer answers, or when it has not said anything for half a minute, as a frozen one.
+The lease is a session-level advisory lock, and the position is written in the same session: a process that lost the
+session, and with it the lock, can no longer move the position. The server ends the session when the process exits, when
+its machine is unreachable, or after 30 s without a statement.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import psycopg
 from services.audit.domain.errors import LeaseLostError
 
 APPLICATION_NAME = "toolmesh-audit-relay"
-# The position may lag behind the sink but not run ahead of it, so it need not wait for the disk: what a crash of the
-# database takes back is relayed again.
+# The position may lag behind the sink but never run ahead, so it need not wait for the disk: after a crash of the
+# database, records are relayed again.
 _OPTIONS = (
     "-c search_path=audit -c synchronous_commit=off -c statement_timeout=5000 -c idle_session_timeout=30000"
     " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
@@ -35,7 +35,7 @@ _UNLOCK_TIMEOUT_SECONDS = 1.0
 
 
 class PostgresRelayLease:
-    """Keeps the promise of the port for the sink of a name, among all processes on one database."""
+    """Implements RelayLease for one sink, among all processes on one database."""
 
     def __init__(self, url: str, sink: str, *, holder: str) -> None:
         self._url, self._sink, self._holder = url, sink, holder
@@ -45,31 +45,31 @@ class PostgresRelayLease:
         self._connection: Connection | None = None
 
     async def acquire(self) -> int | None:
-        """Keep the promise of the port."""
+        """Implement `RelayLease.acquire`."""
         if not (await self._fetch_one(_ACQUIRE, self._key))[0]:
             return None
         await self._run(_INSERT_POSITION, self._sink)
         return await self.position()
 
     async def renew(self) -> None:
-        """Keep the promise of the port: the seat is held for as long as its session answers."""
+        """Implement `RelayLease.renew`: the lease is held while its session answers."""
         await self._run_with_lease("select 1")
 
     async def advance(self, position: int) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelayLease.advance`."""
         await self._run_with_lease(_ADVANCE, position, self._holder, self._sink)
 
     async def position(self) -> int:
-        """Keep the promise of the port."""
+        """Implement `RelayLease.position`."""
         cursor = await self._run(_POSITION, self._sink)
         row = await cursor.fetchone()
         return int(row[0]) if row else 0
 
     async def release(self) -> None:
-        """Keep the promise of the port: the lock goes with the session."""
+        """Implement `RelayLease.release`: the lock ends with the session."""
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
-                # At once, where the server answers: by itself it ends a session some time after its client has left.
+                # Unlocks at once; the server notices a closed connection only later.
                 async with asyncio.timeout(_UNLOCK_TIMEOUT_SECONDS):
                     await self._connection.execute("select pg_advisory_unlock_all()")
             with contextlib.suppress(psycopg.Error, OSError):

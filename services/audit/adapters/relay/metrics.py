@@ -1,4 +1,4 @@
-"""How the relay is doing, in metrics, in the log and on the operator's port."""
+"""Reports the state of the relay in metrics, in the log and on the operations port."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from libs.common.telemetry.log import Log
 from services.audit import metrics
 from services.audit.domain.model import RelayStatus
 
-# Behind by more than this, the log says so once, and once more when it is over.
+# A lag above this is logged once, and once more when it is over.
 LATE_SECONDS = 60.0
 
 
 class RelayMetrics:
-    """Keeps the promise of the port RelayWatch."""
+    """Implements RelayObserver."""
 
     def __init__(self, log: Log, sink: str, *, late: float = LATE_SECONDS) -> None:
         self._log, self._sink, self._late_after = log, sink, late
@@ -19,7 +19,7 @@ class RelayMetrics:
         self._late = self._failing = False
 
     def report_status(self, status: RelayStatus) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelayObserver.report_status`."""
         if self._status is None or self._status.leads != status.leads:
             self._log.info("relay", sink=self._sink, leads=status.leads, records_behind=status.records_behind)
         self._status = status
@@ -33,26 +33,26 @@ class RelayMetrics:
         self._late = late
 
     def report_relayed(self, records: int) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelayObserver.report_relayed`."""
         metrics.relay_records_total.inc(records)
         if self._failing:
             self._failing = False
             self._log.info("relay goes on", sink=self._sink)
 
     def report_missed(self, records: int) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelayObserver.report_missed`."""
         metrics.relay_missed_total.inc(records)
         self._log.error("relay found records archived before it came", sink=self._sink, records=records)
 
     def report_failure(self, error: Exception, pause: float) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelayObserver.report_failure`."""
         metrics.relay_failures_total.inc()
         if not self._failing:
             self._log.error("relay failed and tries again", cause=error, sink=self._sink, pause=pause)
         self._failing = True
 
     def describe(self) -> str:
-        """Return a line for the operator's port."""
+        """Return a line for the operations port."""
         if self._status is None:
             return f"relay {self._sink}: starting\n"
         role = "leads" if self._status.leads else "stands by"

@@ -1,8 +1,7 @@
-"""The relay's sink in a Redis stream, for a laptop and for small meshes.
+"""Relays to a Redis stream, for development and small meshes.
 
-An entry's id is made from the record's sequence, and a stream takes ids in rising order only: what comes twice is refused
-by the stream itself, so readers see every record once. The stream is bounded; whoever needs more than its length reads the
-log.
+The entry id is the record's sequence, and a stream accepts only rising ids: it refuses repeated events itself, so
+readers see every record once. The stream has a bounded length; older records are read from the log.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ PREFIX = "toolmesh:audit:"
 STREAM_LENGTH = 10_000
 _CONNECT_SECONDS = 2.0
 _RESPONSE_TIMEOUT_SECONDS = 10.0
-# One command for all entries, and one answer: the places of those that the stream refused. A command and an answer for each
-# entry cost this process several times as much. The entries are one argument, because the client takes as long to write three
-# for each of them as everything else takes, and lets nobody else have a turn meanwhile. A stream that no longer reaches as far
-# as it did, because it was evicted or another server took over, takes nothing: it would have a gap that nobody fills.
+# One command for all entries returns the indexes of refused ones; a command per entry would cost several times as much.
+# The entries are one packed argument, because redis-py encodes many arguments slowly and blocks the event loop
+# meanwhile. A stream that lost its end, by eviction or failover, accepts nothing: the gap would never be filled.
 _ADD_SCRIPT = """
 local reached, known = -1, redis.pcall('XINFO', 'STREAM', KEYS[1])
 for field = 1, #known, 2 do
@@ -55,7 +53,7 @@ _length = Struct(">I").pack
 
 
 class RedisSink:
-    """Keeps the promise of the port with one stream for each log."""
+    """Implements RelaySink with one stream per log."""
 
     def __init__(self, url: str, *, length: int = STREAM_LENGTH) -> None:
         self._url, self._length = url, length
@@ -67,18 +65,17 @@ class RedisSink:
 
     @property
     def name(self) -> str:
-        """The name under which the position is kept."""
+        """The name under which the position is stored."""
         return "redis"
 
     async def open(self, log_id: str, position: int) -> int:
-        """Keep the promise of the port. A stream that lost its end, as a server that was killed may, is filled up again, as
-        far as it is long."""
+        """Implement `RelaySink.open`. A stream that lost its end is refilled, up to its length."""
         self._stream = PREFIX + log_id
         self._client = redis.asyncio.Redis.from_url(
             self._url,
             socket_connect_timeout=_CONNECT_SECONDS,
             socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
-            # A repeat within a transaction of unknown outcome is for the relay to decide.
+            # Retries of unknown outcome are decided by the relay.
             retry=Retry(NoBackoff(), 0),
         )
         self._add = self._client.register_script(_ADD_SCRIPT)
@@ -87,8 +84,8 @@ class RedisSink:
         return min(position, max(self._reached, position - self._length))
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
-        """Keep the promise of the port. All entries are added by one script, so none can overtake another. A stream that lost
-        what it had fails, and is filled up when it is opened again."""
+        """Implement `RelaySink.publish`. One script adds all entries, so none overtakes another. It fails if the stream
+        lost entries; opening it again refills it."""
         if self._client is None or self._add is None:
             raise SinkError("the sink is closed")
         arguments = [self._length, await _pack_entries(events), self._reached]
@@ -101,28 +98,28 @@ class RedisSink:
         self._reached = max(self._reached, events[-1].sequence + 1)
 
     async def close(self) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelaySink.close`."""
         client, self._client, self._add = self._client, None, None
         if client is not None:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
 
     async def _end_of_stream(self, client: redis.asyncio.Redis) -> int:
-        """Return the sequence after the last one that the stream has ever held."""
+        """Return the sequence after the last one that the stream ever had."""
         if not await client.exists(self._stream):
             return 0
         found: Any = await client.xinfo_stream(self._stream)
         return int(found["last-generated-id"].partition(b"-")[0]) + 1
 
     async def _require_repeats(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
-        """Tell a repeat, which is no failure, from anything else that a stream refuses."""
+        """Raise unless the refused events are repeats of stored ones."""
         if await self._end_of_stream(client) <= refused[-1].sequence:
             raise SinkError("the stream refused an entry that it does not hold")
         first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
         held: Any = dict(await client.xrange(self._stream, first, last) or [])
         for event in refused:
             entry = held.get(_entry_id(event.sequence).encode())
-            # What is no longer there was trimmed; what is there under the same place must be the same record.
+            # Missing entries were trimmed; existing ones must be the same record.
             if entry is not None and entry[b"leaf"] != event.leaf_hash:
                 raise SinkError(
                     f"the stream holds another record at sequence {event.sequence}: its log was restored or forked"
@@ -130,7 +127,7 @@ class RedisSink:
 
 
 async def _pack_entries(events: Sequence[CloudEvent]) -> bytes:
-    """Return the entries one after another, each value behind its length."""
+    """Return the entries concatenated, each value after its length."""
     parts: list[bytes] = []
     async for event in yield_every(events):
         name, leaf, body = _entry_id(event.sequence).encode(), event.leaf_hash, event.body

@@ -1,4 +1,4 @@
-"""Asking about usage in PostgreSQL. Every answer is read from one snapshot, together with how far the counts are."""
+"""Queries usage in PostgreSQL. Every result and its progress come from one snapshot."""
 
 from __future__ import annotations
 
@@ -50,38 +50,38 @@ _Key = tuple[str, ...]
 
 
 class _ToolQueryKind(NamedTuple):
-    """What questions about tools have in common: the days, and by what each is named."""
+    """Tool queries with the same days and the same naming dimensions, answered together."""
 
     days: DayRange
     named: tuple[str, ...]
 
 
 class PostgresUsageReader:
-    """Reads the counts of one database."""
+    """Implements UsageReader."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def get_daily_usage(self, query: UsageQuery) -> DailyUsage:
-        """Keep the promise of the port."""
+        """Implement `UsageReader.get_daily_usage`."""
         async with self._snapshot() as snapshot:
             merged = await _merge_tallies(await snapshot.rows(query), lambda row: row.day)
             return DailyUsage(sorted(merged.items()), await snapshot.progress(query))
 
-    async def get_tool_usages(self, query: Sequence[UsageQuery]) -> list[ToolUsage]:
-        """Keep the promise of the port."""
-        found: dict[tuple[_ToolQueryKind, _Key], ToolUsage] = {}
+    async def get_tool_usages(self, queries: Sequence[UsageQuery]) -> list[ToolUsage]:
+        """Implement `UsageReader.get_tool_usages`."""
+        usages: dict[tuple[_ToolQueryKind, _Key], ToolUsage] = {}
         async with self._snapshot() as snapshot:
-            for kind, keys in _group_by_kind(query).items():
-                found |= {(kind, key): of_it for key, of_it in (await snapshot.tools(kind, keys)).items()}
-        return [found[_kind_of(each), _key_of(each)] for each in query]
+            for kind, keys in _group_by_kind(queries).items():
+                usages |= {(kind, key): usage for key, usage in (await snapshot.tools(kind, keys)).items()}
+        return [usages[_kind_of(query), _key_of(query)] for query in queries]
 
-    async def get_ranking(self, query: UsageQuery, ranking: RankingWindow) -> RankingPage:
-        """Keep the promise of the port."""
-        columns = GROUPED_BY[ranking.group]
+    async def get_ranking(self, query: UsageQuery, window: RankingWindow) -> RankingPage:
+        """Implement `UsageReader.get_ranking`."""
+        columns = GROUPED_BY[window.group]
         async with self._snapshot() as snapshot:
-            keys = await snapshot.ranking(query, ranking)
-            page, more = keys[: ranking.limit], len(keys) > ranking.limit
+            keys = await snapshot.ranking(query, window)
+            page, more = keys[: window.limit], len(keys) > window.limit
             rows = await snapshot.rows(query, _key_in(columns, page)) if page else []
             merged = await _merge_tallies(rows, lambda row: tuple(getattr(row, name) for name in columns))
             days = _daily_counts(rows, columns)
@@ -95,7 +95,7 @@ class PostgresUsageReader:
 
 
 class _Snapshot:
-    """The counts as they were at one moment."""
+    """The counts in one transaction."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -107,7 +107,8 @@ class _Snapshot:
         return await self._all(statement if also is None else statement.where(also))
 
     async def tools(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, ToolUsage]:
-        """Return what is known of tools, or of versions, in the same days. Most of many were never called, which is soon known."""
+        """Return the usage of tools or versions in the same days. Those that were never called are found first and
+        skipped."""
         spans = await self._spans(kind, keys)
         called = set(spans)
         rows = await self.rows(_query_of_kind(kind), _key_in(kind.named, called)) if called else []
@@ -133,13 +134,13 @@ class _Snapshot:
     async def _callers(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, tuple[int, bool]]:
         columns, distinct_caller = [_cells[name] for name in kind.named], _cells.subject != OTHER
         counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(distinct_caller)
-        within = _in_days(UsageQuery(kind.days, {}, apart=frozenset({*kind.named, "subject"})))
+        within = _in_days(UsageQuery(kind.days, {}, group_by=frozenset({*kind.named, "subject"})))
         statement = select(*columns, counted, func.coalesce(func.bool_or(~distinct_caller), False)).group_by(*columns)
         rows = await self._all(statement.where(*within, _key_in(kind.named, keys)))
         return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
 
     async def _progress_of(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, Progress]:
-        """How far the counts are, and for each how many calls that may be its own were not kept apart."""
+        """Return the progress, and for each key the number of folded calls that may be its own."""
         columns = [_cells[name] for name in kind.named]
         maybe = [column.in_([OTHER, *values]) for column, values in zip(columns, zip(*keys, strict=True), strict=True)]
         folded = select(*columns, func.sum(_calls)).group_by(*columns).where(*_in_days(_query_of_kind(kind)), *maybe)
@@ -147,17 +148,17 @@ class _Snapshot:
         [(counted, size)] = await self._all(select(_counted, _log_size))
         return {key: Progress(counted, size, sum(int(row[-1]) for row in rows if _covers(row, key))) for key in keys}
 
-    async def ranking(self, query: UsageQuery, ranking: RankingWindow) -> list[tuple[str, ...]]:
-        columns = [_cells[name] for name in GROUPED_BY[ranking.group]]
+    async def ranking(self, query: UsageQuery, window: RankingWindow) -> list[tuple[str, ...]]:
+        columns = [_cells[name] for name in GROUPED_BY[window.group]]
         statement = (
             select(*columns)
             .where(*_matching_cells(query), columns[0] != OTHER)
             .group_by(*columns)
-            .order_by(desc(_ORDERS[ranking.order]), *columns)
-            .offset(ranking.offset)
-            .limit(ranking.limit + 1)
+            .order_by(desc(_ORDERS[window.order]), *columns)
+            .offset(window.offset)
+            .limit(window.limit + 1)
         )
-        if ranking.group is UsageGroup.TASK:
+        if window.group is UsageGroup.TASK:
             statement = statement.where(_cells.task != "")
         return [tuple(row) for row in await self._all(statement)]
 
@@ -178,21 +179,21 @@ def _key_of(query: UsageQuery) -> _Key:
     return tuple(query.terms.values())
 
 
-def _group_by_kind(query: Iterable[UsageQuery]) -> dict[_ToolQueryKind, set[_Key]]:
+def _group_by_kind(queries: Iterable[UsageQuery]) -> dict[_ToolQueryKind, set[_Key]]:
     kinds: defaultdict[_ToolQueryKind, set[_Key]] = defaultdict(set)
-    for each in query:
-        kinds[_kind_of(each)].add(_key_of(each))
+    for query in queries:
+        kinds[_kind_of(query)].add(_key_of(query))
     return dict(kinds)
 
 
 def _query_of_kind(kind: _ToolQueryKind) -> UsageQuery:
-    """Everything of a kind, whatever its name."""
-    return UsageQuery(kind.days, {}, apart=frozenset(kind.named))
+    """Return the query of a kind without its keys."""
+    return UsageQuery(kind.days, {}, group_by=frozenset(kind.named))
 
 
 def _covers(row: Any, key: _Key) -> bool:
-    """Say whether calls of a cell may be those of a tool or version."""
-    return all(value in (query, OTHER) for value, query in zip(row[:-1], key, strict=True))
+    """Return whether calls of a row may belong to a key."""
+    return all(value in (expected, OTHER) for value, expected in zip(row[:-1], key, strict=True))
 
 
 def _matching_cells(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
@@ -201,11 +202,11 @@ def _matching_cells(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _folded_cells(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
-    """Cells that may hold calls which match but were not kept apart: in something that the question depends on."""
-    depends = query.apart | query.terms.keys()
+    """Select cells with folded calls that may match the query."""
+    dimensions = query.group_by | query.terms.keys()
     yield from _in_days(query)
     yield from (_cells[name].in_([value, OTHER]) for name, value in query.terms.items())
-    yield or_(false(), *(_cells[name] == OTHER for name in depends))
+    yield or_(false(), *(_cells[name] == OTHER for name in dimensions))
 
 
 def _in_days(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
@@ -214,7 +215,7 @@ def _in_days(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _in_rollup(rollup: Rollup) -> ColumnElement[bool]:
-    # Written into the statement: the planner may use an index over a part of the table only if it sees which part.
+    # A literal, because the planner uses a partial index only if it sees the value.
     return _cells.rollup == bindparam(None, rollup.value, literal_execute=True)
 
 
@@ -224,7 +225,7 @@ def _equal_terms(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
 
 def _key_in(columns: tuple[str, ...], keys: Iterable[_Key]) -> ColumnElement[bool]:
     if len(columns) == 1:
-        # Not as a tuple of one, which no index is looked up by.
+        # A one-column tuple would not use the index.
         return _cells[columns[0]].in_([value for (value,) in keys])
     return tuple_(*(_cells[name] for name in columns)).in_(list(keys))
 
@@ -239,9 +240,9 @@ async def _merge_tallies(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:
 def _daily_counts(rows: Iterable[Any], columns: tuple[str, ...]) -> dict[tuple[str, ...], list[DayCounts]]:
     counts: defaultdict[tuple[str, ...], dict[date, DayCounts]] = defaultdict(dict)
     for row in rows:
-        of_key = counts[tuple(getattr(row, name) for name in columns)]
-        before = of_key.get(row.day, DayCounts(row.day, 0, 0))
+        by_day = counts[tuple(getattr(row, name) for name in columns)]
+        before = by_day.get(row.day, DayCounts(row.day, 0, 0))
         calls = sum(getattr(row, outcome.value) for outcome in Outcome)
         errors = sum(getattr(row, outcome.value) for outcome in ERRORS)
-        of_key[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
-    return {key: list(of_key.values()) for key, of_key in counts.items()}
+        by_day[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
+    return {key: list(by_day.values()) for key, by_day in counts.items()}

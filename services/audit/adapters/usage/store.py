@@ -1,9 +1,9 @@
-"""Counting in PostgreSQL. A turn is a transaction that holds the row of the position: the counts and the position move
-together or not at all, and whoever does not get the row waits for another turn.
+"""Counts usage in PostgreSQL. A counting transaction locks the row of the position: counts and position change
+together, and other replicas skip the locked row.
 
-Turns are taken for as long as the log grows, so their statements are written out and given to the driver itself: what
-SQLAlchemy does around a statement costs several times as much as one that finds five cells. Cells are written as one JSON text
-a few hundred at a time, which costs this process a fifth of what as many rows of parameters would.
+Transactions follow each other while the log grows, so their statements go to the driver directly: SQLAlchemy costs
+several times as much as a statement that finds five cells. Cells are written as JSON, a few hundred at a time, for a
+fifth of the cost of row parameters.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 
 _CHUNK = 400
 _TALLY_NAMES = [column.name for column in TALLY_COLUMNS]
-# What a crash of the database takes back is counted again, so no append needs to share its disk with this. The size is not
-# younger than the lock: whatever is below it can be seen by everything that is asked afterwards.
+# A crash of the database may undo a commit; its records are then counted again, so the commit need not wait for the
+# disk. The size is read before the lock is taken, so everything below it is visible to later statements.
 _LOCK_POSITION = """
 select counted, (select size from tree_head), set_config('synchronous_commit', 'off', true)
 from usage_position for update skip locked
 """
 _FIRST_SEQUENCE = "select min(sequence) from records where sequence >= %s and sequence < %s"
-# Records that may end a call, which all have a status, up to the weight that one turn may hold in memory.
+# Records that may end a call all have a status. Limited by the bytes that one segment may hold in memory.
 _READ_RECORDS = """
 select sequence, canonical, log_time, matching
 from (
@@ -60,12 +60,12 @@ select rollup, day, cells from usage_pages where (rollup, day) in (select unnest
 """
 _UPSERT_CELLS = f"""
 insert into usage_cells (day, cell, rollup, {", ".join((*DIMENSION_COLUMNS, *_TALLY_NAMES))})
-select day, decode(cell, 'base64'), rollup, {", ".join(DIMENSION_COLUMNS)}, {", ".join(Outcome)}, reasons, cost_micros, timed,
-    latency_sum_us, latency_max_us, decode(latency, 'base64'), first_time, last_time
+select day, decode(cell, 'base64'), rollup, {", ".join(DIMENSION_COLUMNS)}, {", ".join(Outcome)},
+    reasons, cost_micros, timed, latency_sum_us, latency_max_us, decode(latency, 'base64'), first_time, last_time
 from json_to_recordset(%s::json) as row (
-    day date, cell text, rollup text, {" text, ".join(DIMENSION_COLUMNS)} text, {" bigint, ".join(Outcome)} bigint, reasons jsonb,
-    cost_micros numeric, timed bigint, latency_sum_us numeric, latency_max_us bigint, latency text,
-    first_time timestamptz, last_time timestamptz
+    day date, cell text, rollup text, {" text, ".join(DIMENSION_COLUMNS)} text,
+    {" bigint, ".join(Outcome)} bigint, reasons jsonb, cost_micros numeric, timed bigint,
+    latency_sum_us numeric, latency_max_us bigint, latency text, first_time timestamptz, last_time timestamptz
 )
 on conflict (day, cell) do update set {", ".join(f"{name} = excluded.{name}" for name in _TALLY_NAMES)}
 """  # noqa: S608  (names of this module)
@@ -77,7 +77,7 @@ _MOVE_POSITION = "update usage_position set counted = %s"
 
 
 class PostgresUsageStore:
-    """The counts of one database."""
+    """Implements UsageStore."""
 
     def __init__(
         self, engine: AsyncEngine, *, buffer: AppendBuffer | None = None, records: int = SEGMENT_RECORDS
@@ -86,12 +86,10 @@ class PostgresUsageStore:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[PostgresCountingTransaction | None]:
-        """Keep the promise of the port."""
+        """Implement `UsageStore.begin`."""
         async with _transaction(self._engine) as cursor:
-            held = await (await cursor.execute(_LOCK_POSITION)).fetchone()
-            counting = held and PostgresCountingTransaction(
-                cursor, self._buffer, held.counted, held.size, self._records
-            )
+            row = await (await cursor.execute(_LOCK_POSITION)).fetchone()
+            counting = row and PostgresCountingTransaction(cursor, self._buffer, row.counted, row.size, self._records)
             yield counting
         if counting is not None:
             metrics.usage_records_total.inc(counting.counted)
@@ -99,18 +97,19 @@ class PostgresUsageStore:
 
 
 class PostgresCountingTransaction:
-    """One transaction of counting."""
+    """Implements CountingTransaction."""
 
     def __init__(
         self, cursor: psycopg.AsyncCursor[Any], buffer: AppendBuffer, position: int, size: int, limit: int
     ) -> None:
         self._cursor, self._buffer, self._position, self._limit = cursor, buffer, position, limit
-        # Another replica may have counted beyond the size between the look at it and the lock.
+        # Another replica may have counted past the size between reading it and taking the lock.
         self._size = max(size, position)
         self.counted = self.behind = 0
 
     async def read_segment(self) -> LogSegment:
-        """Keep the promise of the port. What lies in a shard that was archived before it was counted is passed over."""
+        """Implement `CountingTransaction.read_segment`. Records of shards that were archived before counting are
+        skipped."""
         if self._buffer.covers(self._position, self._size):
             end = min(self._position + self._limit, self._size)
             records = await self._read_buffered(end)
@@ -120,9 +119,9 @@ class PostgresCountingTransaction:
         return LogSegment(self._position, end, records, more=end < self._size)
 
     async def _read_buffered(self, end: int) -> list[DecodedRecord]:
-        """Return the next records from memory, where all of them still are."""
+        """Return the next records from the append buffer."""
         slices = self._buffer.slices(self._position, end)
-        # Those that may end a call have a status.
+        # Records that may end a call have a status.
         final = ((commit, index) for commit, indexes in slices for index in indexes if commit.entries[index].status)
         return [
             DecodedRecord(
@@ -132,7 +131,7 @@ class PostgresCountingTransaction:
         ]
 
     async def _read_log(self) -> tuple[int, list[DecodedRecord]]:
-        """Return the next records from the log, and the place behind them."""
+        """Return the next records from the log, and the sequence after them."""
         await self._cursor.execute(_FIRST_SEQUENCE, (self._position, self._size))
         first = (await self._cursor.fetchall())[0].min
         if first is None:
@@ -144,23 +143,23 @@ class PostgresCountingTransaction:
         return end, [_decode_row(row) async for row in yield_every(rows)]
 
     async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
-        """Keep the promise of the port."""
-        found: dict[Cell, Tally] = {}
+        """Implement `CountingTransaction.find_tallies`."""
+        tallies: dict[Cell, Tally] = {}
         for chunk in _chunks(cells):
             digests = [cell_digest(cell) async for cell in yield_every(chunk)]
             async for row in yield_every(await self._rows(_FIND_CELLS, [cell.day for cell in chunk], digests)):
-                found[Cell(Rollup(row.rollup), row.day, *row[2:7])] = row_to_tally(row)
-        return found
+                tallies[Cell(Rollup(row.rollup), row.day, *row[2:7])] = row_to_tally(row)
+        return tallies
 
-    async def count_cells(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
-        """Keep the promise of the port."""
-        rollups, days = _columns(pages)
+    async def count_cells(self, rollup_days: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
+        """Implement `CountingTransaction.count_cells`."""
+        rollups, days = _columns(rollup_days)
         return {(Rollup(row.rollup), row.day): row.cells for row in await self._rows(_FIND_SIZES, rollups, days)}
 
     async def save(
         self, tallies: Mapping[Cell, Tally], sizes: Mapping[tuple[Rollup, date], int], position: int
     ) -> None:
-        """Keep the promise of the port."""
+        """Implement `CountingTransaction.save`."""
         for chunk in _chunks(tallies.items()):
             rows = [cell_row(cell, tally) async for cell, tally in yield_every(chunk)]
             await self._cursor.execute(_UPSERT_CELLS, (orjson.dumps(rows).decode(),))
@@ -175,11 +174,11 @@ class PostgresCountingTransaction:
 
 @asynccontextmanager
 async def _transaction(engine: AsyncEngine) -> AsyncIterator[psycopg.AsyncCursor[Any]]:
-    """Run a block in one transaction of the driver; fail as those of libs.common.sql do."""
+    """Run a block in a transaction of the driver, with the errors of libs.common.sql."""
     async with separately(engine) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         try:
-            # Binary, because bytes would travel as twice as many digits otherwise.
+            # Binary, because text format doubles the size of bytes.
             async with driver.transaction(), driver.cursor(binary=True, row_factory=namedtuple_row) as cursor:
                 yield cursor
         except psycopg.OperationalError as error:
@@ -190,9 +189,9 @@ def _decode_row(row: Any) -> DecodedRecord:
     return DecodedRecord(row.sequence, None if row.canonical is None else decode_fields(row.canonical), row.log_time)
 
 
-def _columns(pages: Iterable[tuple[Rollup, date]]) -> tuple[list[str], list[date]]:
-    listed = list(pages)
-    return [rollup.value for rollup, _ in listed], [day for _, day in listed]
+def _columns(rollup_days: Iterable[tuple[Rollup, date]]) -> tuple[list[str], list[date]]:
+    pairs = list(rollup_days)
+    return [rollup.value for rollup, _ in pairs], [day for _, day in pairs]
 
 
 def _chunks(items: Iterable[Any]) -> Iterable[Sequence[Any]]:

@@ -42,7 +42,8 @@ class CheckpointSigner:
         return await self._store.find(number, shard.size) or await self._sign(shard)
 
     async def add_cosignature(self, witnesses: Witnesses, shard: int, size: int, line: str) -> SignedCheckpoint:
-        """Add the signature line of a known witness to a stored checkpoint, and return the checkpoint with all lines."""
+        """Add the signature line of a known witness to a stored checkpoint, and return the checkpoint with all
+        lines."""
         checkpoint = await self._store.find(shard, size)
         if checkpoint is None:
             raise checkpoint_not_found()

@@ -56,7 +56,8 @@ class CheckpointIssuer:
         self._running = asyncio.create_task(self._run(), name="checkpoints")
 
     async def stop(self) -> None:
-        """Stop. Signed checkpoints that were not anchored are anchored, or covered by a newer one, by the next process."""
+        """Stop. Signed checkpoints that were not anchored are anchored, or covered by a newer one, by the next
+        process."""
         if self._running is None:
             return
         # Canceling a running step may leave a connection half open, which the database keeps for a minute.

@@ -103,7 +103,7 @@ class ShardStore(Protocol):
 class TreeStore(Protocol):
     """Reads hashes and leaves of the log."""
 
-    async def node_hashes(self, shard: Shard, wanted: Sequence[Node]) -> Mapping[Node, bytes]:
+    async def node_hashes(self, shard: Shard, nodes: Sequence[Node]) -> Mapping[Node, bytes]:
         """Return the hashes of perfect subtrees, computed from the nearest stored hashes. Nodes with missing hashes are
         omitted."""
         ...

@@ -1,4 +1,5 @@
-"""Retention: closing and archiving shards, legal holds and erasure. Each change is recorded in the log and idempotent."""
+"""Retention: closing and archiving shards, legal holds and erasure. Each change is recorded in the log and
+idempotent."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ EARLIER_CHECKPOINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """The part of the log to export: a shard, or a range of sequences (`end` 0: no end), optionally narrowed by time."""
+    """The part of the log to export: a shard, or a range of sequences (`end` 0: no end), optionally narrowed by
+    time."""
 
     shard: int | None = None
     first: int = 0

@@ -1,4 +1,5 @@
-"""Decides which records a reader may see: callers of a tenant only those of their tenant, all other readers everything."""
+"""Decides which records a reader may see: callers of a tenant only those of their tenant, all other readers
+everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call, as the record that ends it tells of it."""
+"""Derives a call from the record that ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
 from services.audit.domain.usage.sketch import MAX_MICROSECONDS
 
-# Stands for everything that was not kept apart. No tool has this name, and no DID does.
+# Value of a dimension in cells of folded calls. No tool and no DID has this name.
 OTHER = "*"
 INVALID_RESULT = int(Reason.RESULT_INVALID)
 _FINAL_EVENTS = frozenset(
@@ -31,7 +31,7 @@ _FINAL_EVENTS = frozenset(
 
 
 class Outcome(StrEnum):
-    """What became of a call; each call has one. The words are the names of the contract's counts."""
+    """Outcome of a call. The values are the names of the contract's counters."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -42,9 +42,9 @@ class Outcome(StrEnum):
     REPLAYED = "replayed"
 
 
-# These came to an end of their own: what they took is the tool's latency, and they are what a success rate is a rate of.
+# Completed calls have a latency and are the base of the success rate.
 COMPLETED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT})
-# These were answered with an error.
+# Outcomes that returned an error to the caller.
 ERRORS = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.NOT_STARTED, Outcome.REFUSED)
 
 
@@ -54,7 +54,7 @@ class _Caller(TypedDict, total=False):
 
 
 class CallFields(TypedDict, total=False):
-    """A record's canonical form, as far as counting looks at it."""
+    """The fields of a record's canonical form that counting reads."""
 
     event_class: str
     event_time: str
@@ -71,13 +71,13 @@ class CallFields(TypedDict, total=False):
     cost_micros: int
 
 
-# Passes over everything else, which is most of a record and most of the reading.
+# Skipping the other fields saves most of the decoding.
 decode_fields = msgspec.json.Decoder(CallFields).decode
 
 
 @fact(frozen=True, slots=True)
 class DecodedRecord:
-    """A record at its place in the log: its canonical form, read. None where its payload was erased."""
+    """A record with its decoded fields; None if its payload was erased."""
 
     sequence: int
     form: CallFields | None
@@ -86,7 +86,7 @@ class DecodedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """A part of the log from `first` to just before `end`, in its order. Records that cannot end a call are left out."""
+    """The records from `first` to `end` (exclusive) in log order, without those that cannot end a call."""
 
     first: int
     end: int
@@ -95,7 +95,7 @@ class LogSegment:
 
 
 class Call(NamedTuple):
-    """What is counted of a call. `tool` and `version` are empty if it named nothing that the mesh has."""
+    """The counted attributes of a call. `tool` and `version` are empty if the requested tool does not exist."""
 
     tool: str
     version: str
@@ -110,13 +110,13 @@ class Call(NamedTuple):
 
 
 def call_of(records: DecodedRecord) -> Call | None:
-    """Return the call that a record ends; None for every other step, and for a payload that was erased."""
+    """Return the call that a record ends; None for any other record and for an erased payload."""
     form = records.form
     outcome = _outcome(form) if form else None
     if form is None or outcome is None:
         return None
-    # Without a digest none was found, and what was asked for is any text a caller likes, also one in the form of a version's name:
-    # counting each would let callers fill the tables, and leave no room for what is really used.
+    # Without a digest no tool was found, and the name is arbitrary text of the caller. Counting such names would let
+    # callers fill the tables.
     tool, version = _tool(form.get("tool_version", "")) if form.get("tool_digest") else ("", "")
     caller = form.get("caller", {})
     return Call(
@@ -126,7 +126,7 @@ def call_of(records: DecodedRecord) -> Call | None:
         subject=searchable(caller.get("subject", "")),
         task=searchable(form.get("task_id", "")),
         outcome=outcome,
-        # A clock that is ahead would otherwise open days that have not begun.
+        # A writer's clock that is ahead must not create cells of future days.
         moment=min(datetime.fromisoformat(form["event_time"]), records.log_time).astimezone(UTC),
         reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(form),
         latency_us=_latency(form) if outcome in COMPLETED else None,
@@ -137,7 +137,7 @@ def call_of(records: DecodedRecord) -> Call | None:
 def _outcome(form: CallFields) -> Outcome | None:
     event = form.get("event_class")
     if event == "permission_decided":
-        # Where policy said yes, the outcome follows; where it did not, this record is the end.
+        # After a permit the final record follows; a refusal is itself the end of the call.
         return Outcome.REFUSED if form.get("status") == "error" else None
     if event not in _FINAL_EVENTS:
         return None

@@ -1,4 +1,4 @@
-"""Counting the log, turn by turn, in the background."""
+"""Counts the log in the background, one segment per transaction."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _RollupDay = tuple[Rollup, date]
 
 
 class _CallGroup(NamedTuple):
-    """Calls of one stretch that belong into the same cells: one of them, and all of them counted. Most calls of a busy log
-    are like others, and each is counted once here instead of once in every rollup."""
+    """Calls of a segment with the same cells: one of them, and the tally of all. Calls of a busy log are mostly alike,
+    so each is counted once here instead of once per rollup."""
 
     call: Call
     tally: Tally
 
 
 class CountRecords:
-    """Follows the log and counts each record once, whichever replica does it and whenever one of them ends.
+    """Follows the log and counts each record exactly once, across replicas and restarts.
 
-    It rests many times as long as it works (throttle.py), so that a busy machine makes it take fewer and larger turns. When it is far
-    behind it goes on without waiting for more: the log is caught up with, and not at the cost of whoever appends to it.
+    It is throttled (throttle.py), so a busy machine makes it count fewer and larger segments. While it is behind, it
+    continues without the polling interval.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class CountRecords:
     ) -> None:
         self._store, self._failed, self._limits, self._poll = store, failed, limits, poll
         self._clock, self._pause = clock or SystemClock(), pause
-        self._behind = 0.0
+        self._lag_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._task = asyncio.create_task(self._count_forever(), name="count-usage")
 
     async def stop(self) -> None:
-        """Stop counting. A turn that is under way keeps nothing; the next process takes it again."""
+        """Stop counting. A running transaction is rolled back; the next process repeats it."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
     async def run_once(self) -> bool:
-        """Take one turn, if no other replica has it. Return whether the log is known to hold more."""
+        """Count one segment, unless another replica is counting. Return whether the log is known to have more."""
         async with self._store.begin() as transaction:
             return transaction is not None and await self._count_segment(transaction)
 
@@ -77,13 +77,13 @@ class CountRecords:
                 self._failed(error)
                 more = False
             worked = self._clock.monotonic() - began
-            rest = rest_seconds(worked, self._behind)
+            rest = rest_seconds(worked, self._lag_seconds)
             rest = rest if more else max(self._poll, rest)
             await self._pause(min(rest, MAX_REST_SECONDS))
 
     async def _count_segment(self, transaction: CountingTransaction) -> bool:
         segment = await transaction.read_segment()
-        self._behind = self._age(segment)
+        self._lag_seconds = self._age(segment)
         if segment.first == segment.end:
             return False
         groups = await _group_calls(segment.records)
@@ -93,31 +93,31 @@ class CountRecords:
         return segment.more
 
     def _age(self, segment: LogSegment) -> float:
-        """Return for how many seconds the first of what is counted has been in the log."""
+        """Return how long the first record of the segment has been in the log, in seconds."""
         if not segment.records:
             return 0.0
         return max(0.0, (self._clock.now() - segment.records[0].log_time).total_seconds())
 
     async def _allocate_cells(self, transaction: CountingTransaction, groups: Sequence[_CallGroup]) -> _CellAllocator:
-        wanted = {cell async for group in yield_every(groups) for cell in cells_of(group.call)}
-        known = await transaction.find_tallies(wanted)
-        arriving = Counter(cell.rollup_day for cell in wanted if cell not in known)
+        cells = {cell async for group in yield_every(groups) for cell in cells_of(group.call)}
+        known = await transaction.find_tallies(cells)
+        arriving = Counter(cell.rollup_day for cell in cells if cell not in known)
         if not arriving:
-            # Nothing is added to any page, so it does not matter how large they are.
+            # No cell is added, so the number of cells does not matter.
             return _CellAllocator(known, {}, self._limits)
-        sizes = await transaction.count_cells({cell.rollup_day for cell in wanted})
+        sizes = await transaction.count_cells({cell.rollup_day for cell in cells})
         crowded = {
             rollup_day
             for rollup_day, count in arriving.items()
             if sizes.get(rollup_day, 0) + count > self._limits[rollup_day[0]]
         }
         if crowded:
-            known |= await transaction.find_tallies(set(_overflow_cells(wanted, crowded)))
+            known |= await transaction.find_tallies(set(_overflow_cells(cells, crowded)))
         return _CellAllocator(known, sizes, self._limits)
 
 
 class _CellAllocator:
-    """The cells that calls are counted in: their own while the day has room, then the one of all others."""
+    """Assigns calls to cells: their own while the day has room, then the overflow cell."""
 
     def __init__(
         self, known: Mapping[Cell, Tally], sizes: Mapping[_RollupDay, int], limits: Mapping[Rollup, int]
@@ -126,7 +126,7 @@ class _CellAllocator:
         self.sizes = dict(sizes)
 
     async def count(self, groups: Sequence[_CallGroup]) -> dict[Cell, Tally]:
-        """Count the calls and return every cell that they changed."""
+        """Count the calls and return every changed cell."""
         changed: dict[Cell, Tally] = {}
         async for group in yield_every(groups):
             for cell in self._cells(group.call):
@@ -142,7 +142,7 @@ class _CellAllocator:
         for own in cells_of(call):
             cell = self._allocate(own.of_tool(tool, version))
             if cell.rollup is Rollup.TOOL:
-                # What is too much for the tools' own rollup is too much for the others as well.
+                # A tool that is folded in the tool rollup is folded in the finer ones too.
                 tool, version = cell.tool, cell.version
             yield cell
 
@@ -156,22 +156,22 @@ class _CellAllocator:
 
 
 async def _group_calls(records: Iterable[DecodedRecord]) -> list[_CallGroup]:
-    """Return the calls that records end, those that are alike together, in the order in which the first of each came."""
+    """Return the calls that the records end, grouped by cells, in order of first appearance."""
     groups: dict[tuple[date, str, str, str, str, str], _CallGroup] = {}
-    async for each in yield_every(records):
-        call = call_of(each)
+    async for record in yield_every(records):
+        call = call_of(record)
         if call is not None:
-            alike = (call.moment.date(), call.tool, call.version, call.tenant, call.subject, call.task)
-            group = groups.get(alike)
+            key = (call.moment.date(), call.tool, call.version, call.tenant, call.subject, call.task)
+            group = groups.get(key)
             if group is None:
-                group = groups[alike] = _CallGroup(call, Tally())
+                group = groups[key] = _CallGroup(call, Tally())
             group.tally.add(call)
     return list(groups.values())
 
 
-def _overflow_cells(wanted: Iterable[Cell], crowded: set[_RollupDay]) -> Iterable[Cell]:
-    """Yield every cell that may have to take calls of a crowded page."""
-    for cell in wanted:
+def _overflow_cells(cells: Iterable[Cell], crowded: set[_RollupDay]) -> Iterable[Cell]:
+    """Yield every cell that may receive calls of a crowded day."""
+    for cell in cells:
         of_any_tool = cell.of_tool(OTHER, "")
         if cell.rollup_day in crowded:
             yield cell.folded()

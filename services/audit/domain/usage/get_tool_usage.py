@@ -1,4 +1,4 @@
-"""What decisions about tools or versions need to know."""
+"""Usage of single tools or versions, as decisions about them need it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from services.audit.domain.usage.ports import UsageReader
 
 @dataclass(frozen=True, slots=True)
 class ToolUsageRequest:
-    """Which tool or version, by resource name; which days; which latency was declared, if any."""
+    """A tool or version by resource name, a time range, and the declared latency, if any."""
 
     name: str
     from_time: datetime | None = None
     to_time: datetime | None = None
     declared_us: int | None = None
     tenant: str = ""
-    """Whose calls alone are told of; empty for everybody's."""
+    """Counts only the calls of this tenant; empty: of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUsageReport:
-    """What was found, and how much of it kept the declared latency."""
+    """The usage, and the share of calls within the declared latency."""
 
     usage: ToolUsage
     range: DayRange
@@ -36,20 +36,22 @@ class ToolUsageReport:
 async def get_tool_usage(
     counts: UsageReader, requests: Sequence[ToolUsageRequest], now: datetime
 ) -> list[ToolUsageReport]:
-    """Return how each tool or version is used; as never called, if it never was."""
-    queries = [UsageQuery(days_between(each.from_time, each.to_time, now), _terms(each)) for each in requests]
+    """Return the usage of each tool or version; without calls it is zero."""
+    queries = [
+        UsageQuery(days_between(request.from_time, request.to_time, now), _terms(request)) for request in requests
+    ]
     usages = await counts.get_tool_usages(queries)
-    return [_answer(*each) for each in zip(requests, queries, usages, strict=True)]
+    return [_report(*parts) for parts in zip(requests, queries, usages, strict=True)]
 
 
-def _answer(requests: ToolUsageRequest, queries: UsageQuery, usages: ToolUsage) -> ToolUsageReport:
-    within = None if requests.declared_us is None else usages.tally.within_rate(requests.declared_us)
-    return ToolUsageReport(usages, queries.days, within)
+def _report(request: ToolUsageRequest, query: UsageQuery, usage: ToolUsage) -> ToolUsageReport:
+    within = None if request.declared_us is None else usage.tally.within_rate(request.declared_us)
+    return ToolUsageReport(usage, query.days, within)
 
 
-def _terms(requests: ToolUsageRequest) -> dict[str, str]:
-    confined = {"tenant": requests.tenant} if requests.tenant else {}
-    if "/versions/" not in requests.name:
-        return {"tool": ToolName.parse(requests.name).qualified, **confined}
-    tool, version = split_version_name(requests.name)
+def _terms(request: ToolUsageRequest) -> dict[str, str]:
+    confined = {"tenant": request.tenant} if request.tenant else {}
+    if "/versions/" not in request.name:
+        return {"tool": ToolName.parse(request.name).qualified, **confined}
+    tool, version = split_version_name(request.name)
     return {"tool": tool.qualified, "version": version, **confined}

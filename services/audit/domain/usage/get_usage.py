@@ -1,4 +1,4 @@
-"""The usage of something, in total and by day."""
+"""Usage in total and by day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.audit.domain.usage.tally import Tally
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """A total and the days that it is the sum of."""
+    """A total and its days."""
 
     total: Tally
     days: list[tuple[date, Tally]]
@@ -22,7 +22,7 @@ class UsageReport:
 
 
 async def get_usage(counts: UsageReader, usage_filter: UsageFilter, now: datetime) -> UsageReport:
-    """Return the usage of what was asked for; of nothing, if it was never called."""
+    """Return the usage that matches a filter; without calls it is zero."""
     days = days_between(usage_filter.from_time, usage_filter.to_time, now)
     daily = await counts.get_daily_usage(UsageQuery(days, usage_filter.terms()))
     total = Tally()

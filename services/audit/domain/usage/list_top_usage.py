@@ -1,4 +1,4 @@
-"""Who and what is used most."""
+"""Rankings of tools, callers and tasks by usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_OFFSET = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TopUsageRequest:
-    """One request for a page of a ranking."""
+    """A request for one page of a ranking."""
 
     group: UsageGroup
     order: UsageOrder
@@ -39,7 +39,7 @@ class TopUsageRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopUsagePage:
-    """A page, and the token of the next; empty after the last."""
+    """A page and the token of the next one; the token is empty on the last page."""
 
     entries: list[RankedEntry]
     next_page_token: str
@@ -48,7 +48,7 @@ class TopUsagePage:
 
 
 async def list_top_usage(counts: UsageReader, request: TopUsageRequest, now: datetime) -> TopUsagePage:
-    """Return one page. The first page fixes the days of all of them; the ranking itself is the present one each time."""
+    """Return one page. The first page fixes the days of all pages; the ranking itself is read again for each page."""
     terms = request.filter.terms()
     times = [str(moment or "") for moment in (request.filter.from_time, request.filter.to_time)]
     identity = {"group": request.group, "order": request.order, "terms": terms, "times": times}
@@ -58,7 +58,7 @@ async def list_top_usage(counts: UsageReader, request: TopUsageRequest, now: dat
     else:
         offset, days = _parse_cursor(cursor)
     limit = request.page_size or DEFAULT_PAGE_SIZE
-    query = UsageQuery(days, terms, apart=frozenset(GROUPED_BY[request.group]))
+    query = UsageQuery(days, terms, group_by=frozenset(GROUPED_BY[request.group]))
     ranking = await counts.get_ranking(query, RankingWindow(request.group, request.order, offset, limit))
     token = ""
     if ranking.more:
@@ -67,8 +67,8 @@ async def list_top_usage(counts: UsageReader, request: TopUsageRequest, now: dat
 
 
 def _parse_cursor(cursor: list[Any]) -> tuple[int, DayRange]:
-    # The token is opaque but not secret: whoever makes one up gets a refusal, not an error of the database.
-    if len(cursor) != 3 or not all(type(each) is int for each in cursor):
+    # Tokens are opaque but not signed: a forged one must be refused here, not by the database.
+    if len(cursor) != 3 or not all(type(value) is int for value in cursor):
         raise page_token_invalid()
     offset, first, end = cursor
     if not (0 <= offset <= _MAX_OFFSET and 0 < first < end <= date.max.toordinal()):

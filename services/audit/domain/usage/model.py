@@ -1,4 +1,4 @@
-"""Questions about usage and what is found."""
+"""Queries and results of usage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.audit.domain.usage.tally import Tally
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """What to count, as it was asked for; what is empty does not narrow."""
+    """Criteria of a request. Empty fields do not filter."""
 
     tool: str = ""
     version: str = ""
@@ -25,7 +25,7 @@ class UsageFilter:
     to_time: datetime | None = None
 
     def terms(self) -> dict[str, str]:
-        """Return what narrows, by dimension. A text that cannot be a tool's name raises TOOL_NOT_FOUND."""
+        """Return the criteria by dimension. A text that cannot be a tool name raises TOOL_NOT_FOUND."""
         tool = ToolName.parse(self.tool).qualified if self.tool else ""
         named = {"tool": tool, "version": self.version if tool else ""}
         named |= {"subject": self.subject, "task": self.task, "tenant": self.tenant}
@@ -33,7 +33,7 @@ class UsageFilter:
 
 
 class DayRange(NamedTuple):
-    """A range of days, up to just before `end`."""
+    """Days from `first` to `end` (exclusive)."""
 
     first: date
     end: date
@@ -41,17 +41,17 @@ class DayRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """A question as the counts can answer it."""
+    """A query of the cells: days, equality terms by dimension, and dimensions to group by."""
 
     days: DayRange
     terms: dict[str, str]
-    apart: frozenset[str] = frozenset()
-    """What must be told apart beside what narrows."""
+    group_by: frozenset[str] = frozenset()
+    """Dimensions that the result distinguishes, beside the terms."""
 
     @property
     def rollup(self) -> Rollup:
-        """The coarsest rollup that can answer."""
-        return rollup_for(self.apart | self.terms.keys())
+        """The coarsest rollup that can answer the query."""
+        return rollup_for(self.group_by | self.terms.keys())
 
 
 class UsageGroup(StrEnum):
@@ -82,7 +82,7 @@ GROUPED_BY: dict[UsageGroup, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RankingWindow:
-    """Which part of which ranking."""
+    """A part of a ranking."""
 
     group: UsageGroup
     order: UsageOrder
@@ -92,7 +92,7 @@ class RankingWindow:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the counts are, and what they could not keep apart."""
+    """How far counting is, and how many calls were folded."""
 
     counted: int
     log_records: int
@@ -109,7 +109,7 @@ class DailyUsage:
 
 @dataclass(frozen=True, slots=True)
 class ToolUsage:
-    """What is known of a tool or a version: since ever, and in a range."""
+    """Usage of a tool or version: first and last call ever, the rest within the queried days."""
 
     first: datetime | None
     last: datetime | None
@@ -120,7 +120,7 @@ class ToolUsage:
 
 
 class DayCounts(NamedTuple):
-    """A day of a ranked entry."""
+    """One day of a ranked entry."""
 
     day: date
     calls: int
@@ -129,7 +129,7 @@ class DayCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankedEntry:
-    """One place of a ranking: what it is, as the values that it was grouped by, and its calls."""
+    """An entry of a ranking: the values of its grouping dimensions, its tally and its days."""
 
     key: tuple[str, ...]
     tally: Tally
@@ -138,7 +138,7 @@ class RankedEntry:
 
 @dataclass(frozen=True, slots=True)
 class RankingPage:
-    """A part of a ranking, and whether there is more of it."""
+    """A part of a ranking, and whether there is more."""
 
     entries: list[RankedEntry]
     more: bool

@@ -1,4 +1,4 @@
-"""The canonical form of a record: everything is in it, and everything comes back out of it."""
+"""The canonical form of a record is complete and reversible."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ records = st.builds(
     determining_policies=st.lists(texts, max_size=3),
     replayed=st.booleans(),
     error_reason=st.sampled_from([0, 3000, 3801, 3999]),
-    latency=st.none() | st.builds(Duration, seconds=st.integers(0, 10**6), nanos=st.integers(0, 999_999).map(lambda u: u * 1000)),
+    latency=st.none()
+    | st.builds(Duration, seconds=st.integers(0, 10**6), nanos=st.integers(0, 999_999).map(lambda u: u * 1000)),
     cost_micros=st.integers(-(2**53) + 1, 2**53 - 1),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Records that arrive in their canonical form: taken exactly when the log would have written them down the same way."""
+"""Canonical forms are accepted exactly if the log would have written the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The relay inside the running service: replicas that take turns, sinks that are away, and appends that never notice."""
+"""The relay in running replicas: takeover, unavailable sinks, and appends that never wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object], seconds: float = 30) -> None:
 def to_redis(audit_environment: dict[str, str], valkey_url: str) -> Iterator[redis.Redis]:
     audit_environment |= {"TOOLMESH_RELAY": "redis", "TOOLMESH_REDIS_URL": valkey_url}
     with redis.Redis.from_url(valkey_url) as client:
-        # Databases of tests are copies of one, and so are their logs: what an earlier test left would be another history.
+        # Test databases are copies with the same log id: the stream of an earlier test would be another history.
         client.flushdb()
         yield client
 
@@ -85,7 +85,7 @@ async def test_another_replica_takes_over_and_tells_of_everything_once(start: St
 
 
 async def test_a_stream_that_is_lost_between_two_records_is_filled_up(start: Start, to_redis: redis.Redis) -> None:
-    """Evicted, flushed, or behind a proxy that found another server: nothing fails, so only the stream itself can tell."""
+    """Eviction, flush or failover: no command fails, so only the stream itself shows the loss."""
     audit = await start()
     await audit.append(*(a_record() for _ in range(30)))
     await until(lambda: position(audit) == 30)

@@ -1,4 +1,4 @@
-"""A statement that the event loop waits for."""
+"""Prepared statements on the event loop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_connection_that_breaks_is_an_error(
     await asyncio.sleep(0)
     with psycopg.connect(log_url, autocommit=True) as other:
         other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
-    # As a result or as an exception: what the server said last, if it could still say it.
+    # As a result or an exception, depending on what the server could still send.
     with pytest.raises(psycopg.Error):
         raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 20))
 
@@ -60,14 +60,14 @@ async def test_a_connection_that_breaks_is_an_error(
 def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
     connection: Connection, log_url: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """The loop of the services tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
+    """uvloop does not report a socket in error to its reader; without the recheck the statement would wait forever."""
 
     async def asked_after_it_broke() -> None:
         prepared = PreparedConnection(connection.pgconn)
         await prepared.execute_prepared(b"length", [b""])
         with psycopg.connect(log_url, autocommit=True) as other:
             other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
-        # The loop sees that the socket has something to say, and must not be kept busy by it.
+        # The loop sees input on the socket and must not spin on it.
         async with asyncio.timeout(20):
             while prepared._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What the log tells about its commits."""
+"""Metrics of commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = (
 
 
 class OneKnownWriter:
-    """A log that holds the first entry of every batch already."""
+    """A log that already has the first entry of every batch."""
 
     async def append(self, entries: Sequence[Entry]) -> AppendResult:
         return AppendResult([0] * len(entries), len(entries) - 1, 10)
@@ -40,7 +40,7 @@ class BrokenWriter(OneKnownWriter):
 
 
 class RefusingWriter(OneKnownWriter):
-    """A log that holds other records by the same ids."""
+    """A log with other records of the same ids."""
 
     async def append(self, entries: Sequence[Entry]) -> AppendResult:
         raise RecordIdTakenError({})

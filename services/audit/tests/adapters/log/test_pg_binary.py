@@ -1,4 +1,4 @@
-"""Packed arrays, as PostgreSQL reads them."""
+"""Packed arrays as PostgreSQL decodes them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from services.audit.adapters.log.pg_binary import (
     unpack_timestamptz,
 )
 
+UTC_TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # noqa: DTZ001
 whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -27,7 +28,7 @@ whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 @given(
     st.lists(st.binary(max_size=50), min_size=1, max_size=20),
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20),
-    st.lists(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)), min_size=1),  # noqa: DTZ001
+    st.lists(UTC_TIMES, min_size=1),
 )
 def test_an_array_arrives_as_it_was_sent(log_url: str, a: list[bytes], b: list[str], c: list[datetime]) -> None:
     statement = b"select $1::bytea[], $2::text[], array(select t::text from unnest($3::timestamptz[]) t)"
@@ -81,7 +82,7 @@ def test_numbers_arrive_as_they_were_sent(log_url: str, a: list[int], b: list[in
 
 
 @whole
-@given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
+@given(UTC_TIMES)
 def test_a_moment_comes_back_as_it_was_sent(log_url: str, moment: datetime) -> None:
     packed = pack_timestamptz_array([moment])
     with connect(log_url) as connection:

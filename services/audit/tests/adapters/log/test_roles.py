@@ -1,4 +1,4 @@
-"""What the service's own role can do to its log, with raw SQL: append, and nothing else."""
+"""The service's role can append with raw SQL, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def writer(log_url: str) -> AsyncIterator[PostgresWriter]:
 
 @pytest.fixture(scope="module")
 def history(shared_database: Callable[[str], str]) -> str:
-    """A log of two shards that nobody can change, and so one for all who try."""
+    """A log of two shards shared by all tests, as none can change it."""
     url = shared_database("audit")
 
     async def fill() -> None:
@@ -68,7 +68,8 @@ FORBIDDEN = [
     "select * from records for update",
     "select * from records_0",
     # adding where the tree does not reach, which would be in the way of whoever appends next
-    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 5, 'x', '{}', '', now())",
+    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time)"
+    " values (1, 5, 'x', '{}', '', now())",
     "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 1000000, 'x',"
     """ '{"event_class":"payload_erased","writer":"audit","erasure":{"sequence":1}}', '', now())""",
     "insert into subtrees values (1, 8, 0, '')",
@@ -234,7 +235,7 @@ OTHER = leaf_hash(b"other")
 
 
 def appended(url: str, form: bytes, **changes: Any) -> list[Any]:
-    """Append one record to the two of the open shard with raw SQL, as `changes` would have it done."""
+    """Append one record to the two of the open shard with raw SQL, with these changes."""
     [(size, hashes)] = sql(url, "select size, hashes from tree_head")
     parts = {
         "known_size": size,

@@ -1,4 +1,4 @@
-"""The end of the log, on a real PostgreSQL."""
+"""The writer on a real PostgreSQL."""
 
 from __future__ import annotations
 

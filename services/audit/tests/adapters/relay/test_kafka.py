@@ -1,6 +1,6 @@
-"""The relay's topic in Kafka while brokers fail. The cluster is in another process and speaks the real protocol.
+"""The Kafka sink with failing brokers, on a mock cluster in another process.
 
-Delivery is at least once: an event may come twice, but for the first time always behind all that are before it.
+Delivery is at least once: an event may arrive twice, but its first delivery is in order.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ async def test_brokers_that_stay_away_are_a_failure_and_the_next_session_goes_on
         kafka.order("up", broker=broker)
     await sink_harness.sink.open("", 100)
     await sink_harness.sink.publish([an_event(n) for n in range(100, 300)])
-    # What the first session had queued was given up with it: it does not turn up behind the second's.
+    # The queue of the first session was discarded, so it does not arrive after the second's events.
     check(sink_harness, 300, once=False)
     await sink_harness.sink.close()
 
 
 @pytest.mark.parametrize("refusal", [MESSAGE_TOO_LARGE, NOT_AUTHORIZED])
 async def test_an_event_that_is_refused_for_good_is_not_passed_by_later_ones(kafka: KafkaCluster, refusal: int) -> None:
-    """Several requests are under way when the first is refused; what comes behind it must not be stored before it."""
+    """Several requests are in flight when the first is refused; later ones must not be stored before it."""
     sink_harness = KafkaSinkHarness(kafka)
     await sink_harness.sink.open("", 0)
     events = [replace(an_event(n, key="call-1"), body=an_event(n).body + b" " * 3000) for n in range(1500)]

@@ -1,4 +1,4 @@
-"""The relay's one lease among replicas, in PostgreSQL."""
+"""The relay lease in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_database_that_is_away_is_found_again(lease: Leases, log_url: st
 
 
 async def test_a_frozen_process_loses_its_lease(lease: Leases, log_url: str) -> None:
-    """The server ends the session of a process that says nothing; the limit is the session's own."""
+    """The server ends idle sessions; the timeout is set per session."""
     one = lease()
     await one.acquire()
     row = await one._fetch_one("show idle_session_timeout")

@@ -1,4 +1,4 @@
-"""What the relay says of itself."""
+"""Metrics and log lines of the relay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The relay's stream in Redis: repeats are absorbed, its length is bounded, what it lost is filled up."""
+"""The Redis sink: repeats are absorbed, the length is bounded, lost entries are refilled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_what_comes_twice_is_there_once(valkey_url: str, log_id: str) -> N
 
 
 async def test_another_record_at_the_same_place_is_no_repeat(valkey_url: str, log_id: str) -> None:
-    """A database that was restored from a backup gives old places to new records."""
+    """A database restored from a backup assigns old sequences to new records."""
     sink_harness = RedisSinkHarness(valkey_url)
     await sink_harness.sink.open(log_id, 0)
     await sink_harness.sink.publish([an_event(n) for n in range(5)])
@@ -51,7 +51,7 @@ async def test_a_stream_that_lost_its_end_asks_for_it_again(valkey_url: str, log
     sink_harness = RedisSinkHarness(valkey_url)
     await sink_harness.sink.open(log_id, 0)
     await sink_harness.sink.publish([an_event(n) for n in range(20)])
-    # The position is further than the stream: a server that was killed lost its last second.
+    # The position is ahead of the stream: a killed server lost its last second.
     assert await sink_harness.sink.open(log_id, 50) == 20
     await sink_harness.sink.close()
 
@@ -63,7 +63,7 @@ async def test_a_stream_that_lost_its_end_meanwhile_takes_nothing_behind_the_gap
     sink_harness = RedisSinkHarness(valkey_url)
     await sink_harness.sink.open(log_id, 0)
     await sink_harness.sink.publish([an_event(n) for n in range(20)])
-    # As another server takes over that has not heard of everything.
+    # A failover to a replica that lags.
     sink_harness.client.delete(PREFIX + log_id)
     for event in [an_event(n) for n in range(left)]:
         sink_harness.client.xadd(

@@ -1,4 +1,4 @@
-"""What every sink of the relay promises, against a real Valkey and a real Kafka protocol in another process."""
+"""The contract of every relay sink, against a real Valkey and a Kafka mock cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_events_of_one_key_share_a_lane(sink_harness: SinkHarness) -> None
 
 
 async def test_a_repeat_never_comes_before_what_is_earlier(sink_harness: SinkHarness) -> None:
-    """As after a crash between the acknowledgement and the position: the next session begins where the position is."""
+    """After a crash between acknowledgement and position, the next session begins at the position."""
     log_id = new_id()
     await sink_harness.sink.open(log_id, 0)
     await sink_harness.sink.publish([an_event(n) for n in range(100)])

@@ -1,4 +1,4 @@
-"""Counting in a real PostgreSQL: once each, whatever breaks and whoever else counts."""
+"""Counting on a real PostgreSQL: each record once, despite failures and concurrent replicas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from services.audit.tests.usage_sample import NOON, a_decision, a_failure, an_en
 
 @pytest.fixture
 async def idle(start: Any, monkeypatch: pytest.MonkeyPatch) -> Replica:
-    """A running audit service that does not count by itself."""
+    """A running audit service that does not count."""
 
     async def nothing(self: Any) -> None:
         return None
@@ -49,7 +49,7 @@ async def engine(idle: Replica) -> AsyncIterator[AsyncEngine]:
 
 
 def many(count: int) -> list[Any]:
-    """Return decisions and endings of several tools, callers and tasks on two days."""
+    """Return decisions and final records of several tools, callers and tasks on two days."""
     made: list[Any] = []
     for number in range(count):
         fields = {
@@ -118,7 +118,7 @@ async def test_a_transaction_that_breaks_half_way_leaves_everything_as_it_was(
         return columns(sizes)
 
     async def save(transaction: PostgresCountingTransaction, *given: Any) -> None:
-        # By the time it looks at the sizes, the cells of this transaction are written, and the position is not.
+        # When it reads the sizes, the cells of this transaction are written and the position is not.
         monkeypatch.setattr(usage_store, "_columns", cut)
         await original_save(transaction, *given)
 
@@ -161,7 +161,7 @@ async def test_counting_does_not_wait_for_another_replica(idle: Replica, engine:
 async def test_records_that_another_replica_counted_are_skipped(idle: Replica, engine: AsyncEngine) -> None:
     async with PostgresUsageStore(engine).begin() as held:
         assert held is not None
-        # The lock shows the position as it is now, and the size as it was a moment before.
+        # The lock returns the current position, but an older size.
         transaction = PostgresCountingTransaction(held._cursor, AppendBuffer(), position=5, size=3, limit=10)
         assert await transaction.read_segment() == LogSegment(5, 5, [])
         assert transaction.behind == 0

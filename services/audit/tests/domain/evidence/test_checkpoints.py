@@ -1,4 +1,4 @@
-"""Checkpoints in the background and on demand, anchored and co-signed."""
+"""Checkpoints: issued in the background and on demand, anchored and co-signed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NEVER = CheckpointInterval(10**9, 3600)
 
 
 class RecordingObserver:
-    """Notes what the issuer tells."""
+    """Records what the issuer reports."""
 
     def __init__(self) -> None:
         self.checkpoints: list[SignedCheckpoint] = []
@@ -60,7 +60,7 @@ class RecordingObserver:
 
 
 class Issuing:
-    """What issues checkpoints, on a database."""
+    """A checkpoint issuer on a database."""
 
     def __init__(
         self, url: str, key: Path, anchor: Any = None, interval: CheckpointInterval = NEVER, **options: Any
@@ -229,7 +229,7 @@ async def test_nothing_is_signed_once_history_was_changed(
 async def test_what_cannot_be_signed_is_not_asked_for_without_a_rest(
     log_url: str, issuing: Callable[..., Issuing], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
 ) -> None:
-    """The log has grown by more than a checkpoint's worth, which would be reason enough for the next one at once."""
+    """The log has grown by more than a checkpoint interval, which would otherwise trigger the next attempt at once."""
     rests: list[float] = []
 
     async def rest(seconds: float) -> None:
@@ -353,7 +353,7 @@ def _fields(checkpoint: SignedCheckpoint) -> dict[str, Any]:
 
 
 class Witness:
-    """A witness as C2SP's tlog-cosignature describes it."""
+    """A witness as in C2SP tlog-cosignature."""
 
     def __init__(self, name: str) -> None:
         self.name, self.key = name, Ed25519PrivateKey.generate()

@@ -1,4 +1,4 @@
-"""Proofs, through the service, verified without its code."""
+"""Proofs through the service, verified independently."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_sizes_that_a_shard_never_had_are_refused(audit: Replica) -> None:
 
 
 async def test_a_proof_in_a_large_shard_reads_a_few_hundred_hashes(log_url: str) -> None:
-    """Two levels of stored subtrees, a ragged right side, and proofs at random places and sizes."""
+    """Two levels of stored subtrees, an incomplete right edge, and proofs at random sequences and sizes."""
     writer = a_writer(log_url)
     await writer.start()
     size = 65_536 + 3 * 256 + 77

@@ -1,4 +1,4 @@
-"""Closing, archiving, holding and erasing, through the service: what is done, what is recorded, and every refusal."""
+"""Closing, archiving, holds and erasure through the service: effects, records and refusals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def erase(audit: Replica, sequence: int) -> Awaitable[Any]:
 
 
 async def condition_of(call: Awaitable[Any]) -> str:
-    """Return the rule that forbids a call; it must be one."""
+    """Return the condition that refuses a call."""
     with pytest.raises(MeshError) as caught:
         await call
     assert caught.value.reason is Reason.FAILED_PRECONDITION
@@ -142,7 +142,7 @@ async def test_an_archived_shard_is_dropped_after_its_time(audit: Replica, super
     assert sql(audit.url, "select to_regclass('records_0')") == [(None,)]
     said = [form["archival"]["records_dropped"] for form in forms(audit) if form["event_class"] == "shard_archived"]
     assert said == [False, True]
-    # What is left goes on: reading, appending, proving and verifying.
+    # The remaining log still supports reading, appending, proofs and verification.
     assert await audit.append(a_record()) == 6
     page = await reply(audit.stub("operator").QueryRecords(audit_pb.QueryRecordsRequest(ascending=True)))
     assert [record.sequence for record in page.records] == [3, 4, 5, 6]
@@ -163,7 +163,10 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
     await closed(audit)
     await archive(audit)
     superuser(audit.url, "update shards set close_time = '2000-01-01' where number = 0")
-    evidence = "update records_1 set canonical = convert_to(replace(convert_from(canonical, 'UTF8'), 'dropped\":false', 'dropped\":true'), 'UTF8')"
+    evidence = (
+        "update records_1 set canonical = convert_to("
+        "replace(convert_from(canonical, 'UTF8'), 'dropped\":false', 'dropped\":true'), 'UTF8')"
+    )
     hashed = "update records_1 set leaf_hash = sha256('\\x00'::bytea || canonical)"
     superuser(audit.url, "alter table records_1 disable trigger all", evidence, hashed)
     [(place,)] = sql(audit.url, "select max(sequence) from records")
@@ -173,7 +176,7 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
 
 
 async def dropped(audit: Replica, superuser: Superuser) -> None:
-    """Drop the first shard, which has three records."""
+    """Drop the first shard of three records."""
     await closed(audit)
     await archive(audit)
     superuser(audit.url, "update shards set close_time = now() - interval '7 years 1 minute' where number = 0")
@@ -198,7 +201,7 @@ async def test_a_watch_that_is_behind_ends_when_what_it_has_not_seen_is_dropped(
     await dropped(audit, superuser)
     engine = engine_for(audit.url, schema="audit")
     watch = WatchRecords(PostgresReader(engine), PostgresShardStore(engine), Tail())
-    # It began before the shard was dropped, and has come as far as this.
+    # The watch began before the drop and has reached this position.
     with pytest.raises(MeshError) as caught:
         await anext(watch.follow(1, RecordFilter()))
     assert caught.value.metadata["condition"] == "dropped"
@@ -247,7 +250,7 @@ async def test_a_hold_is_placed_once_recorded_and_listed(audit: Replica) -> None
 
 
 async def test_a_hold_that_was_released_is_not_taken_for_one_that_stands(audit: Replica) -> None:
-    """Whoever places it again must not be told that it holds."""
+    """Placing a released hold again must not report success."""
     await audit.append(a_record())
     await hold(audit, 0, 5)
     await release(audit)
@@ -369,7 +372,7 @@ async def test_a_caller_needs_the_scope_of_administration(audit: Replica, signer
     await audit.append(a_record())
 
     def calls(scope: str) -> Iterator[Awaitable[Any]]:
-        # One after the other: a call begins when it is made, and these would overtake each other.
+        # Lazily, one after the other: concurrent calls could overtake each other.
         metadata = (("authorization", f"Bearer {signer.mint(scope=scope)}"),)
         stub = audit.log("edge")
         yield reply(stub.CloseShard(pb.CloseShardRequest(shard=0), metadata=metadata))

@@ -1,4 +1,4 @@
-"""Verifying the log in place: every kind of tampering is found and its first place named."""
+"""VerifyRange finds every kind of tampering and names the first defect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def verify(audit: Replica, first: int = 0, end: int = 0) -> Any:
 
 
 async def filled(audit: Replica) -> Replica:
-    """Two shards: 700 records in the first, a few in the second, and a checkpoint in the midst of the first."""
+    """Two shards: 700 records in the first with a checkpoint at 600, ten in the second."""
     await audit.append(*(a_record() for _ in range(600)))
     await reply(audit.stub("operator").GetCheckpoint(audit_pb.GetCheckpointRequest()))
     await audit.append(*(a_record() for _ in range(100)))
@@ -82,19 +82,20 @@ async def test_two_records_that_changed_places_are_found(audit: Replica, superus
         from records as o where r.sequence in (400, 401) and o.sequence = 801 - r.sequence
     """
     superuser(audit.url, RECORDS, swap)
-    # Each has its own hash, so only the block that they are in gives them away.
+    # Each record matches its own hash, so only their block reveals the swap.
     assert await first_defect(audit) == ("LEAVES_CHANGED", 256, 512)
 
 
 async def forge(audit: Replica, superuser: Superuser, sequence: int) -> None:
-    """Give a record other bytes and the leaf hash that belongs to them."""
+    """Replace the bytes of a record and its leaf hash."""
     payload = b'{"forged":true}'
     leaf = hashlib.sha256(b"\x00" + payload).hexdigest()
     partition = "records_0" if sequence < 700 else "records_1"
     superuser(
         audit.url,
         f"alter table {partition} disable trigger all",
-        f"update records set canonical = '\\x{payload.hex()}', leaf_hash = '\\x{leaf}' where sequence = {sequence}",  # noqa: S608
+        f"update records set canonical = '\\x{payload.hex()}', leaf_hash = '\\x{leaf}'"  # noqa: S608
+        f" where sequence = {sequence}",
     )
 
 
@@ -148,7 +149,8 @@ async def test_a_changed_root_of_a_closed_shard_is_found(audit: Replica, superus
 @pytest.mark.parametrize(
     "statement",
     [
-        "update checkpoints set note = translate(note, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'BCDEFGHIJKLMNOPQRSTUVWXYZA') where size = 600",
+        "update checkpoints set note = translate(note, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'BCDEFGHIJKLMNOPQRSTUVWXYZA')"
+        " where size = 600",
         "update checkpoints set root_hash = '\\x00' where size = 600",
     ],
 )
@@ -171,7 +173,7 @@ async def test_a_changed_subtree_is_found(audit: Replica, superuser: Superuser) 
         audit.url, "alter table subtrees disable trigger all", "update subtrees set hash = '\\x00' where place = 1"
     )
     assert await first_defect(audit) == ("LEAVES_CHANGED", 256, 512)
-    # A range that does not touch it begins behind it, and cannot tell where the root went wrong.
+    # A range after it cannot tell where the root went wrong.
     assert (await first_defect(audit, 600, 610))[0] in {"ROOT_BROKEN", "CHECKPOINT_BROKEN"}
 
 

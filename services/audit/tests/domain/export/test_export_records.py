@@ -1,4 +1,4 @@
-"""An export as its reader receives it. Whether it proves what it says is tested where the verifier is: tests/evidence."""
+"""ExportRecords through the service. tests/evidence checks the proofs with the verifier."""
 
 from __future__ import annotations
 

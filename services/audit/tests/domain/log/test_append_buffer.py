@@ -1,4 +1,4 @@
-"""What is buffered of the log: the same as the database would say, or nothing."""
+"""The append buffer serves the same records as the database, or none."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_one_commit_that_is_too_much_is_not_held() -> None:
 
 @dataclass
 class CountingReader:
-    """Notes whether it was asked for a page."""
+    """Counts the pages that it is asked for."""
 
     pages: int = 0
 
@@ -136,7 +136,7 @@ async def test_a_page_ends_with_its_limit_and_with_its_weight(monkeypatch: pytes
 
 @dataclass
 class Log:
-    """A log in a real database, with what its writer would remember."""
+    """A log in a real database, with an append buffer."""
 
     writer: PostgresWriter
     reader: PostgresReader
@@ -148,7 +148,7 @@ class Log:
             self.buffer.add(appended.commit)
 
     async def read_both(self, first: int) -> tuple[Page, Page]:
-        """Return the rest of the log, as it is buffered and as it is."""
+        """Return the rest of the log from the buffer and from the database."""
         span = Span(first, (await self.reader.head()).size, ascending=True)
         buffered = await AppendBufferReader(self.reader, self.buffer).page(EVERYTHING, span, 100)
         return buffered, await self.reader.page(EVERYTHING, span, 100)

@@ -1,4 +1,4 @@
-"""Group commit, on a log that the test holds in its hand."""
+"""Group commit, on a log whose commits the test steps through."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.audit.tests.sample import an_entry
 
 
 class SteppedLog:
-    """A log whose commits begin and end when the test says so."""
+    """A log whose commits end when the test releases them."""
 
     def __init__(self) -> None:
         self.commits: list[list[str]] = []
@@ -42,7 +42,7 @@ class SteppedLog:
         self.prepared.append(entries)
 
     async def commit_started(self) -> None:
-        """Return when a commit has begun."""
+        """Return when a commit has started."""
         await asyncio.wait_for(self.begun.acquire(), 5)
 
 
@@ -71,7 +71,7 @@ async def begin(log: SteppedLog) -> AsyncIterator[Begin]:
 
 
 async def sent(append: AppendRecords, *entries: Entry) -> asyncio.Task[int]:
-    """Hand a batch over and return when it is waiting."""
+    """Submit a batch and return when it is queued."""
     task = asyncio.ensure_future(append.append(entries))
     await asyncio.sleep(0)
     return task
@@ -191,7 +191,7 @@ async def test_a_batch_with_the_id_of_another_record_is_refused_and_the_others_o
     await log.commit_started()
     again = await sent(append, an_entry(), known, known)
     taken = await sent(append, own, an_entry(record_id=known.record_id))
-    # Nothing of that batch is stored, so the ids in it are free for whoever comes behind.
+    # Nothing of that batch is stored, so its ids stay free.
     free = await sent(append, an_entry(record_id=own.record_id))
     within = await sent(append, an_entry(record_id="one-for-two"), an_entry(record_id="one-for-two"))
     between = await sent(append, an_entry(), own)

@@ -1,4 +1,4 @@
-"""Who belongs to a tenant sees what its tenant did, however it asks; the log as a whole is for those who belong to none."""
+"""Readers with a tenant see only their tenant's records; the whole log is for readers without a tenant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.audit.tests.usage_sample import an_ending
 Bearer = Callable[[str], Any]
 OURS, THEIRS = "acme", "globex"
 SAYS_SO = b'{"tenant": "acme"}'
-"""Arguments that look like what a form says of its caller."""
+"""Arguments that look like the tenant of a caller."""
 
 
 def caller(tenant: str) -> caller_pb2.Caller:
@@ -38,7 +38,7 @@ def bearer(signer: Any) -> Bearer:
 
 @pytest.fixture
 async def ours(audit: Replica) -> list[str]:
-    """A log of two tenants, and the ids of those records that are ours."""
+    """A log of two tenants, and the ids of our tenant's records."""
     sent = [
         a_record(caller=caller(OURS if place % 2 else THEIRS), arguments_summary=SAYS_SO, trace_id="both")
         for place in range(10)

@@ -1,4 +1,4 @@
-"""Following the log, through the service."""
+"""WatchRecords through the service."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_watch_passes_over_what_does_not_match(audit: Replica) -> None:
 
 
 class ListLog:
-    """A log in a list."""
+    """A log in memory."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""The tree, against the recursive definition of RFC 6962."""
+"""The Merkle tree against the recursive definition of RFC 6962 and its published test vectors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_hashes_that_do_not_fit_the_size_are_refused(size: int, hashes: tuple[by
         CompactRange(size, hashes)
 
 
-# The example tree that implementations of the standard test themselves with.
+# The test vectors of the reference implementations of RFC 6962.
 EXAMPLE = [
     bytes.fromhex(text)
     for text in (
@@ -99,12 +99,12 @@ NODE_6_7 = "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0"
 
 
 def hashes_of(spans: list[LeafRange], contents: list[bytes]) -> list[bytes]:
-    """Return the hash of each span by the recursive definition."""
+    """Return the hash of each range by the recursive definition."""
     return [expected_root(contents[first:end]) for first, end in spans]
 
 
 def nodes_hash(span: LeafRange, contents: list[bytes]) -> bytes:
-    """Return the hash of a span from the perfect subtrees that it is said to consist of."""
+    """Return the hash of a range from its perfect subtrees."""
     parts = [contents[place << level : (place + 1) << level] for level, place in perfect_subtrees(span)]
     return fold_hashes([expected_root(part) for part in parts])
 

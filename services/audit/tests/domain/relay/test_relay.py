@@ -1,4 +1,4 @@
-"""The relay's order, positions and patience, with sinks that misbehave on cue."""
+"""Order, positions and timing of the relay, with sinks that fail on cue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class GrowingLog:
-    """A log in memory that can be grown, and whose old records can be archived away."""
+    """An in-memory log that can grow and drop old records."""
 
     def __init__(self) -> None:
         self.records: list[LoggedRecord] = []
@@ -54,7 +54,7 @@ class GrowingLog:
 
 
 class LeaseTable:
-    """The position that all seats share, and who sits."""
+    """The shared position and the current holder."""
 
     def __init__(self) -> None:
         self.position, self.holder = 0, None
@@ -63,7 +63,7 @@ class LeaseTable:
 
 
 class SharedLease:
-    """One replica's view of the seat."""
+    """One replica's view of the lease."""
 
     def __init__(self, table: LeaseTable) -> None:
         self.table = table
@@ -91,7 +91,7 @@ class SharedLease:
 
 
 class RecordingSink:
-    """Notes what it is told; fails while `failing`, having taken `takes` of the events."""
+    """Records published events; while `failing`, accepts `takes` of them and raises."""
 
     name = "noting"
 
@@ -120,7 +120,7 @@ class RecordingSink:
 
 
 class RecordingObserver:
-    """Notes what the relay says of itself."""
+    """Records what the relay reports."""
 
     def __init__(self) -> None:
         self.statuses: list[RelayStatus] = []
@@ -141,7 +141,7 @@ class RecordingObserver:
 
 
 class Setup:
-    """A log, a table, and relays on them."""
+    """A log, a lease table, and relays on them."""
 
     def __init__(self) -> None:
         self.log, self.tail, self.table = GrowingLog(), Tail(), LeaseTable()
@@ -199,7 +199,7 @@ async def test_the_position_waits_for_the_acknowledgement(setup: Setup) -> None:
     assert setup.table.position == 0
     sink.failing = False
     await until(lambda: setup.table.position == 5)
-    # Told again from the position, so for the first time always in order.
+    # Published again from the position on, so first deliveries are in order.
     assert list(dict.fromkeys(sink.published)) == [0, 1, 2, 3, 4]
     assert sink.opened == sink.closed + 1
 
@@ -316,7 +316,7 @@ async def test_the_relay_survives_an_unexpected_failure(setup: Setup) -> None:
 
 
 class RestRecordingRelay(Relay):
-    """Notes how long it would rest instead of resting."""
+    """Records its rests instead of resting."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -348,13 +348,12 @@ async def test_far_behind_the_relay_rests_only_while_the_log_grows(setup: Setup,
     setup.relays.append(relay)
     await relay.start()
     await until(lambda: len(sink.published) >= 4 * PAGE_SIZE)
-    # The first page is the first that is known of the log at all, so only from the second on it can be seen to have grown.
-    # It is four and eight seconds behind by then.
+    # Growth is known only from the second page on, when the lag is four and eight seconds.
     assert relay.rests[1:3] == ([rest_seconds(4.0, 4.0), rest_seconds(4.0, 8.0)] if grows else [0.0, 0.0])
 
 
 async def test_a_long_rest_does_not_cost_the_lease(setup: Setup) -> None:
-    """A sink that takes seconds for a page earns the relay a rest of more than half a minute, after which a seat is lost."""
+    """A sink that takes seconds for a page causes rests longer than the lifetime of the lease."""
     clock = ManualClock(NOW)
 
     class SlowSink(RecordingSink):

@@ -1,4 +1,4 @@
-"""Which records are a call, and what became of it."""
+"""Which records end a call, and with which outcome."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_the_mesh_does_not_have_is_one_tool(name: str) -> None:
 
 
 def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> None:
-    """A caller may ask for any text; what was found has a digest."""
+    """A caller may ask for any text; only an existing tool has a digest."""
     form = a_form("invocation_failed", tool_version="tools/any.thing/versions/1.0.0", attempt=0)
     form.pop("tool_digest")
     call = only(form)

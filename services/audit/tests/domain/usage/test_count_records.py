@@ -1,4 +1,4 @@
-"""Counting turn by turn, over a book in memory."""
+"""Counting by segments, on an in-memory store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.audit.domain.usage.count_records import CountRecords
 from services.audit.domain.usage.tally import Tally
 from services.audit.tests.usage_sample import NOON, InMemoryUsageStore, a_form, decoded_records
 
-# A machine that has other things to do is slow, not wrong.
+# No deadline: a loaded machine is slow, not wrong.
 UNHURRIED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FORMS = st.lists(
     st.builds(
@@ -80,7 +80,7 @@ async def test_a_crowded_day_is_bounded_and_its_totals_stay_exact(forms: list[An
     own = [cell for cell in store.cells if OTHER not in cell]
     for rollup_day in {cell.rollup_day for cell in own}:
         assert sum(cell.rollup_day == rollup_day for cell in own) <= SMALL[rollup_day[0]]
-    # Where it is cut into turns makes no difference either.
+    # The size of the segments makes no difference.
     assert (await count_all(InMemoryUsageStore(log, segment_size=1), SMALL)).cells == store.cells
 
 
@@ -116,7 +116,7 @@ async def test_a_failed_transaction_counts_nothing_and_is_repeated() -> None:
 
 
 class SlowUsageStore(InMemoryUsageStore):
-    """Takes some seconds for a turn."""
+    """Takes some seconds for each transaction."""
 
     def __init__(self, log: list[DecodedRecord], seconds: float, behind: float) -> None:
         super().__init__(log, segment_size=2)
@@ -152,7 +152,7 @@ async def test_counting_leaves_most_of_the_time_to_others(seconds: float, behind
     await counting.start()
     await asyncio.wait_for(enough.wait(), 20)
     await counting.stop()
-    # While it works, time passes for the records that wait, too.
+    # The lag grows while it works.
     assert rests == pytest.approx(expected, abs=0.01)
 
 

@@ -1,4 +1,4 @@
-"""Quantiles that merge."""
+"""Mergeable quantiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.audit.domain.usage.sketch import MAX_MICROSECONDS, RELATIVE_ACCURACY, Sketch
 
-# A machine that has other things to do is slow, not wrong.
+# No deadline: a loaded machine is slow, not wrong.
 UNHURRIED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LATENCIES = st.lists(st.integers(0, MAX_MICROSECONDS) | st.integers(0, 200), max_size=60)
 SOME = st.lists(st.integers(0, MAX_MICROSECONDS) | st.integers(0, 200), min_size=1, max_size=60)
@@ -44,7 +44,7 @@ def test_percentiles_are_those_of_the_published_implementation(latencies: list[i
     published = DDSketch(RELATIVE_ACCURACY)
     for latency in latencies:
         published.add(latency)
-    # It counts ranks from 0 to the last and takes the one below; half a rank more is safe from rounding.
+    # DDSketch counts ranks from 0 and rounds down; half a rank more is safe from rounding errors.
     rank = (len(latencies) + 1) // 2 - 1
     quantile = min(1.0, (rank + 0.5) / max(1, len(latencies) - 1))
     assert sketch_of(latencies).percentile(50) == pytest.approx(published.get_quantile_value(quantile))

@@ -1,4 +1,4 @@
-"""Totals that come to the same however they are made."""
+"""Totals do not depend on the order of adding and merging."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.audit.domain.usage.call import INVALID_RESULT, Call, Outcome
 from services.audit.domain.usage.tally import Tally
 from services.audit.tests.usage_sample import NOON
 
-# A machine that has other things to do is slow, not wrong.
+# No deadline: a loaded machine is slow, not wrong.
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CALLS = st.lists(
     st.builds(
