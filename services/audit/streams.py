@@ -50,5 +50,5 @@ class OpenStreams:
 def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     if task is None:
-        raise RuntimeError("a stream is served by a task")
+        raise RuntimeError("a stream must run in a task")
     return task

@@ -115,7 +115,7 @@ async def _migrate(settings: Settings, engine: AsyncEngine, log: Log) -> None:
     finally:
         await owner.dispose()
     if await role_owns_log(engine):
-        log.warning("the service's role owns its log and could undo the guards", setting="MIGRATION_DATABASE_URL")
+        log.warning("service role owns the log and could disable its guards", setting="MIGRATION_DATABASE_URL")
 
 
 def _writer(settings: Settings, log: Log) -> PostgresWriter:
@@ -168,7 +168,7 @@ def _stores(
 def _counting(engine: AsyncEngine, tail: Tail, log: Log) -> CountRecords:
     def failed(error: Exception) -> None:
         metrics.usage_failures_total.inc()
-        log.error("usage was not counted", cause=error)
+        log.error("usage counting failed", cause=error)
 
     return CountRecords(PostgresUsageStore(engine, buffer=tail.buffer), failed=failed)
 

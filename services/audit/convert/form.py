@@ -159,8 +159,8 @@ def _decode_one(payload: bytes) -> Any:
         record = _decoder.decode(payload)
     except msgspec.ValidationError as error:
         # msgspec names the path at the end of its message; the text before it may contain a value.
-        _, found, index = str(error).rpartition(" - at `$.")
-        raise _InvalidFormError(index.removesuffix("`") if found else "", "record.form") from None
+        _, separator, path = str(error).rpartition(" - at `$.")
+        raise _InvalidFormError(path.removesuffix("`") if separator else "", "record.form") from None
     except _NOT_DECODED:
         raise _InvalidFormError("", "record.json") from None
     if _encoder.encode(record) != payload:

@@ -111,7 +111,7 @@ def top_message(group: UsageGroup, page: TopUsagePage) -> pb.ListTopUsageRespons
 
 
 def _ranked(group: UsageGroup, ranked: RankedEntry) -> pb.RankedUsage:
-    days = [usage_pb.DayCalls(day=_midnight(each.day), calls=each.calls, errors=each.errors) for each in ranked.days]
+    days = [usage_pb.DayCalls(day=_midnight(day.day), calls=day.calls, errors=day.errors) for day in ranked.days]
     return pb.RankedUsage(name=_name(group, ranked.key), usage=_usage(ranked.tally), days=days)
 
 

@@ -48,13 +48,13 @@ def time_out_of_range(path: str) -> MeshError:
 
 def batch_kind_invalid() -> MeshError:
     """A batch contains either messages or canonical records, not both or neither."""
-    violation = Violation(path="records", rule="batch.kind", message="needs records or canonical_records, and not both")
+    violation = Violation(path="records", rule="batch.kind", message="must contain either records or canonical_records")
     return MeshError(Reason.INVALID_REQUEST, violations=[violation])
 
 
 def batch_out_of_order(expected: int) -> MeshError:
     """The batches of a stream are numbered from 1 without gaps."""
-    violation = Violation(path="batch", rule="batch.next", message="is not the number after that of the last batch")
+    violation = Violation(path="batch", rule="batch.next", message="is not the next batch number")
     return MeshError(Reason.INVALID_REQUEST, violations=[violation], metadata={"expected": str(expected)})
 
 

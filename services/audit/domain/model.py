@@ -130,8 +130,8 @@ class RecordFilter:
 
     def terms(self) -> dict[str, str]:
         """Return the fields that filter, as text; equal filters give equal terms."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: str(value) for name, value in found.items() if value}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ def superuser(postgres_server: str) -> Callable[..., list[Any]]:
 def audit_waiter() -> Callable[..., Awaitable[None]]:
     """Return a function that polls a condition."""
 
-    async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
                 await asyncio.sleep(0.01)

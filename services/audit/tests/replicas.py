@@ -119,7 +119,7 @@ async def reply(call: Any) -> Any:
 async def reason_of(call: Awaitable[Any]) -> Reason:
     """Return the reason of a call that must fail."""
     with pytest.raises(MeshError) as caught:
-        await asyncio.wait_for(call, 10)
+        await asyncio.wait_for(call, 60)
     return caught.value.reason
 
 

@@ -28,10 +28,10 @@ class FolderAnchor:
                 _write(path, note)
             existing = path.read_bytes()
         except OSError as error:
-            raise AnchorError(f"{path.name} cannot be kept: {error.strerror}") from error
+            raise AnchorError(f"{path.name} cannot be written: {error.strerror}") from error
         # After a change of the key the signature may differ, but not the text.
         if existing.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
-            raise AnchorError(f"another checkpoint is kept as {path.name}: the log has forked")
+            raise AnchorError(f"a different checkpoint exists as {path.name}: the log has forked")
 
 
 def _write(path: Path, note: bytes) -> None:

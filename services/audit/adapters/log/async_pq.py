@@ -43,7 +43,7 @@ class PreparedConnection:
                 break
             last = result
         if last is None:
-            raise psycopg.OperationalError("the connection gave no result")
+            raise psycopg.OperationalError("the connection returned no result")
         return last
 
     def stop_watching(self) -> None:

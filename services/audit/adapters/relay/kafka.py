@@ -70,7 +70,7 @@ class KafkaSink:
     ) -> None:
         forbidden = sorted(name for name in extra or {} if not name.startswith(_ALLOWED_PREFIXES))
         if forbidden:
-            raise ValueError(f"not for the relay's configuration: {', '.join(forbidden)}")
+            raise ValueError(f"settings not allowed for the relay: {', '.join(forbidden)}")
         connection = {"bootstrap.servers": brokers, "error_cb": self._remember_error, "logger": _silent_logger()}
         self._configuration = {**_TUNING, **(extra or {}), **_DELIVERY_GUARANTEES, **connection}
         self._topic, self._ack_timeout = topic, ack_timeout
@@ -120,7 +120,7 @@ class KafkaSink:
                 if time.monotonic() > end or self._producer is not producer:
                     raise SinkError(f"the brokers did not acknowledge in time: {self._last_error or 'no error'}")
         except (KafkaException, BufferError) as error:
-            raise SinkError(f"the producer took no more: {error}") from error
+            raise SinkError(f"the producer accepted no more events: {error}") from error
         if failures:
             raise SinkError(f"the brokers refused an event: {failures[0]}")
 

@@ -78,11 +78,11 @@ class PostgresRelayLease:
 
     async def _run_with_lease(self, statement: str, *parameters: Any) -> None:
         if self._connection is None:
-            raise LeaseLostError("the session is gone")
+            raise LeaseLostError("the session of the lease has ended")
         try:
             await self._run(statement, *parameters)
         except psycopg.Error as error:
-            raise LeaseLostError("the session is gone") from error
+            raise LeaseLostError("the session of the lease has ended") from error
 
     async def _fetch_one(self, statement: str, *parameters: Any) -> Any:
         return await (await self._run(statement, *parameters)).fetchone()

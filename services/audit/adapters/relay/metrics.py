@@ -37,18 +37,18 @@ class RelayMetrics:
         metrics.relay_records_total.inc(records)
         if self._failing:
             self._failing = False
-            self._log.info("relay goes on", sink=self._sink)
+            self._log.info("relay recovered", sink=self._sink)
 
     def report_missed(self, records: int) -> None:
         """Implement `RelayObserver.report_missed`."""
         metrics.relay_missed_total.inc(records)
-        self._log.error("relay found records archived before it came", sink=self._sink, records=records)
+        self._log.error("records were archived before they were relayed", sink=self._sink, records=records)
 
     def report_failure(self, error: Exception, pause: float) -> None:
         """Implement `RelayObserver.report_failure`."""
         metrics.relay_failures_total.inc()
         if not self._failing:
-            self._log.error("relay failed and tries again", cause=error, sink=self._sink, pause=pause)
+            self._log.error("relay failed, will retry", cause=error, sink=self._sink, pause=pause)
         self._failing = True
 
     def describe(self) -> str:

@@ -37,12 +37,12 @@ end
 if reached + 1 < tonumber(ARGV[3]) then
     return false
 end
-local entries, place, number, refused = ARGV[2], 1, 0, {}
-while place <= #entries do
+local entries, offset, number, refused = ARGV[2], 1, 0, {}
+while offset <= #entries do
     local id, leaf, event
-    id, leaf, event, place = struct.unpack('>I4c0I4c0I4c0', entries, place)
-    local answer = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'leaf', leaf, 'event', event)
-    if type(answer) == 'table' and answer.err then
+    id, leaf, event, offset = struct.unpack('>I4c0I4c0I4c0', entries, offset)
+    local reply = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'leaf', leaf, 'event', event)
+    if type(reply) == 'table' and reply.err then
         refused[#refused + 1] = number
     end
     number = number + 1
@@ -92,9 +92,9 @@ class RedisSink:
         with _as_sink_error():
             refused_indexes = await self._add(keys=[self._stream], args=arguments)
             if refused_indexes is None:
-                raise SinkError("the stream lost what it had acknowledged")
+                raise SinkError("the stream lost acknowledged entries")
             if refused_indexes:
-                await self._require_repeats(self._client, [events[place] for place in refused_indexes])
+                await self._require_repeats(self._client, [events[index] for index in refused_indexes])
         self._reached = max(self._reached, events[-1].sequence + 1)
 
     async def close(self) -> None:
@@ -108,13 +108,13 @@ class RedisSink:
         """Return the sequence after the last one that the stream ever had."""
         if not await client.exists(self._stream):
             return 0
-        found: Any = await client.xinfo_stream(self._stream)
-        return int(found["last-generated-id"].partition(b"-")[0]) + 1
+        stream: Any = await client.xinfo_stream(self._stream)
+        return int(stream["last-generated-id"].partition(b"-")[0]) + 1
 
     async def _require_repeats(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
         """Raise unless the refused events are repeats of stored ones."""
         if await self._end_of_stream(client) <= refused[-1].sequence:
-            raise SinkError("the stream refused an entry that it does not hold")
+            raise SinkError("the stream refused an entry that it does not have")
         first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
         held: Any = dict(await client.xrange(self._stream, first, last) or [])
         for event in refused:
@@ -122,7 +122,7 @@ class RedisSink:
             # Missing entries were trimmed; existing ones must be the same record.
             if entry is not None and entry[b"leaf"] != event.leaf_hash:
                 raise SinkError(
-                    f"the stream holds another record at sequence {event.sequence}: its log was restored or forked"
+                    f"the stream has another record at sequence {event.sequence}: its log was restored or forked"
                 )
 
 
@@ -144,4 +144,4 @@ def _as_sink_error() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError, TimeoutError) as error:
-        raise SinkError(f"the stream does not answer: {type(error).__name__}") from error
+        raise SinkError(f"the stream is unavailable: {type(error).__name__}") from error

@@ -46,11 +46,11 @@ def _witness_key(line: str) -> WitnessKey:
     match = _KEY.fullmatch(line)
     key = _decoded(match["key"]) if match else b""
     if match is None or len(key) != 33 or key[:1] != _COSIGNATURE_V1:
-        raise ValueError("a witness's key is <name>+<hash>+<key>, the key being one for cosignature/v1")
-    made = WitnessKey(match["name"], key[1:])
-    if made.hash.hex() != match["hash"]:
-        raise ValueError("the hash of a witness's key is not that of its name and key")
-    return made
+        raise ValueError("a witness key has the form <name>+<hash>+<key> with a cosignature/v1 key")
+    witness = WitnessKey(match["name"], key[1:])
+    if witness.hash.hex() != match["hash"]:
+        raise ValueError("the hash of a witness key does not match its name and key")
+    return witness
 
 
 class Witnesses:
@@ -63,16 +63,16 @@ class Witnesses:
     def verify(self, note: str, line: str) -> WitnessKey:
         """Return the key that signed the line for this note; raise INVALID_REQUEST if none did."""
         match = _LINE.fullmatch(line.removesuffix("\n"))
-        content = _decoded(match["signature"]) if match else b""
-        if match is None or len(content) != _HASH + _TIME + _SIGNATURE:
+        signature = _decoded(match["signature"]) if match else b""
+        if match is None or len(signature) != _HASH + _TIME + _SIGNATURE:
             raise cosignature_invalid("cosignature.form")
-        key = self._keys.get((match["name"], content[:_HASH]))
+        key = self._keys.get((match["name"], signature[:_HASH]))
         if key is None:
             raise cosignature_invalid("cosignature.known_witness")
-        moment = int.from_bytes(content[_HASH : _HASH + _TIME], "big")
+        timestamp = int.from_bytes(signature[_HASH : _HASH + _TIME], "big")
         text = note.partition("\n\n")[0]
-        message = f"cosignature/v1\ntime {moment}\n{text}\n".encode()
-        if not self._verify_signature(key.public_key, content[_HASH + _TIME :], message):
+        message = f"cosignature/v1\ntime {timestamp}\n{text}\n".encode()
+        if not self._verify_signature(key.public_key, signature[_HASH + _TIME :], message):
             raise cosignature_invalid("cosignature.signature")
         return key
 

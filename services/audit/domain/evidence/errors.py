@@ -48,5 +48,7 @@ def cosignature_invalid(rule: str) -> MeshError:
 
 def range_empty() -> MeshError:
     """A hold covers no record."""
-    violation = Violation(path="end_sequence", rule="range.not_empty", message="is not behind the first sequence")
+    violation = Violation(
+        path="end_sequence", rule="range.not_empty", message="must be greater than the first sequence"
+    )
     return MeshError(Reason.INVALID_REQUEST, violations=[violation])

@@ -60,15 +60,15 @@ async def list_shards(shards: ShardStore, paging: PageRequest) -> ListPage[Shard
     """Return shards by number."""
     query = {"list": "shards"}
     first = min(paging.decode_cursor(query, int, 0), LAST_SHARD)
-    found = await shards.list_from(first, paging.limit + 1)
-    return paging.build_page(query, found, first + paging.limit)
+    page = await shards.list_from(first, paging.limit + 1)
+    return paging.build_page(query, page, first + paging.limit)
 
 
 async def list_holds(shards: ShardStore, paging: PageRequest) -> ListPage[LegalHold]:
     """Return holds by id."""
     query = {"list": "holds"}
-    found = await shards.list_holds(paging.decode_cursor(query, str, ""), paging.limit + 1)
-    return paging.build_page(query, found, found[paging.limit - 1].hold_id if len(found) > paging.limit else "")
+    holds = await shards.list_holds(paging.decode_cursor(query, str, ""), paging.limit + 1)
+    return paging.build_page(query, holds, holds[paging.limit - 1].hold_id if len(holds) > paging.limit else "")
 
 
 async def list_checkpoints(
@@ -79,6 +79,6 @@ async def list_checkpoints(
     query = {"list": "checkpoints", "shard": shard, "ascending": ascending}
     bound = paging.decode_cursor(query, int, 0 if ascending else LAST_SEQUENCE)
     sizes = range(bound, LAST_SEQUENCE) if ascending else range(bound)
-    found = await store.page(shard, sizes, paging.limit + 1, ascending=ascending)
-    last = found[paging.limit - 1].size if len(found) > paging.limit else 0
-    return paging.build_page(query, found, last + 1 if ascending else last)
+    checkpoints = await store.page(shard, sizes, paging.limit + 1, ascending=ascending)
+    last = checkpoints[paging.limit - 1].size if len(checkpoints) > paging.limit else 0
+    return paging.build_page(query, checkpoints, last + 1 if ascending else last)

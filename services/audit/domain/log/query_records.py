@@ -52,6 +52,6 @@ async def _whole_log(log: LogReader, query: RecordQuery) -> Span:
 
 def _span_from_cursor(cursor: list[Any], query: RecordQuery) -> Span:
     # Tokens are opaque but not signed: a forged one must be refused here, not by the database.
-    if len(cursor) != 2 or not all(type(place) is int and 0 <= place <= LAST_SEQUENCE for place in cursor):
+    if len(cursor) != 2 or not all(type(bound) is int and 0 <= bound <= LAST_SEQUENCE for bound in cursor):
         raise page_token_invalid()
     return Span(cursor[0], cursor[1], query.ascending)

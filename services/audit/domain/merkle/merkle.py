@@ -50,7 +50,7 @@ class CompactRange:
 
     def __post_init__(self) -> None:
         if self.size < 0 or len(self.hashes) != self.size.bit_count():
-            raise ValueError("a tree has one perfect subtree for each bit of its size")
+            raise ValueError("a tree has one hash per bit of its size")
 
     def extend(self, leaves: Iterable[bytes]) -> CompactRange:
         """Return the tree with these leaf hashes appended."""
@@ -102,7 +102,7 @@ def perfect_subtrees(leaves: LeafRange) -> list[Node]:
 def inclusion_ranges(leaf: int, size: int) -> list[LeafRange]:
     """Return the audit path of RFC 6962, section 2.1.1: the leaf ranges of the siblings from the leaf upwards."""
     if not 0 <= leaf < size:
-        raise ValueError("the leaf is not in the tree")
+        raise ValueError("leaf index out of range")
     path, first, end = [], 0, size
     while end - first > 1:
         middle = first + _left_size(end - first)
@@ -116,7 +116,7 @@ def consistency_ranges(smaller: int, size: int) -> list[LeafRange]:
     """Return the consistency proof of RFC 6962, section 2.1.2, between the first `smaller` leaves and the tree. It is
     empty for equal sizes and for an empty smaller tree."""
     if not 0 <= smaller <= size:
-        raise ValueError("the smaller tree is not the smaller one")
+        raise ValueError("smaller size out of range")
     return list(_subproof(smaller, LeafRange(0, size), known=True))[::-1] if smaller else []
 
 

@@ -80,7 +80,7 @@ class DecodedRecord:
     """A record with its decoded fields; None if its payload was erased."""
 
     sequence: int
-    form: CallFields | None
+    fields: CallFields | None
     log_time: datetime
 
 
@@ -103,51 +103,51 @@ class Call(NamedTuple):
     subject: str
     task: str
     outcome: Outcome
-    moment: datetime
+    event_time: datetime
     reason: int = 0
     latency_us: int | None = None
     cost_micros: int = 0
 
 
-def call_of(records: DecodedRecord) -> Call | None:
+def call_of(record: DecodedRecord) -> Call | None:
     """Return the call that a record ends; None for any other record and for an erased payload."""
-    form = records.form
-    outcome = _outcome(form) if form else None
-    if form is None or outcome is None:
+    fields = record.fields
+    outcome = _outcome(fields) if fields else None
+    if fields is None or outcome is None:
         return None
     # Without a digest no tool was found, and the name is arbitrary text of the caller. Counting such names would let
     # callers fill the tables.
-    tool, version = _tool(form.get("tool_version", "")) if form.get("tool_digest") else ("", "")
-    caller = form.get("caller", {})
+    tool, version = _tool(fields.get("tool_version", "")) if fields.get("tool_digest") else ("", "")
+    caller = fields.get("caller", {})
     return Call(
         tool=tool,
         version=version,
         tenant=searchable(caller.get("tenant", "")),
         subject=searchable(caller.get("subject", "")),
-        task=searchable(form.get("task_id", "")),
+        task=searchable(fields.get("task_id", "")),
         outcome=outcome,
         # A writer's clock that is ahead must not create cells of future days.
-        moment=min(datetime.fromisoformat(form["event_time"]), records.log_time).astimezone(UTC),
-        reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(form),
-        latency_us=_latency(form) if outcome in COMPLETED else None,
-        cost_micros=form.get("cost_micros", 0),
+        event_time=min(datetime.fromisoformat(fields["event_time"]), record.log_time).astimezone(UTC),
+        reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(fields),
+        latency_us=_latency(fields) if outcome in COMPLETED else None,
+        cost_micros=fields.get("cost_micros", 0),
     )
 
 
-def _outcome(form: CallFields) -> Outcome | None:
-    event = form.get("event_class")
+def _outcome(fields: CallFields) -> Outcome | None:
+    event = fields.get("event_class")
     if event == "permission_decided":
         # After a permit the final record follows; a refusal is itself the end of the call.
-        return Outcome.REFUSED if form.get("status") == "error" else None
+        return Outcome.REFUSED if fields.get("status") == "error" else None
     if event not in _FINAL_EVENTS:
         return None
-    if form.get("replayed"):
+    if fields.get("replayed"):
         return Outcome.REPLAYED
     if event == "invocation_succeeded":
         return Outcome.SUCCEEDED
-    if form.get("state") == "denied":
+    if fields.get("state") == "denied":
         return Outcome.REFUSED
-    if not form.get("attempt"):
+    if not fields.get("attempt"):
         return Outcome.NOT_STARTED
     return {"invocation_timed_out": Outcome.TIMED_OUT, "invocation_canceled": Outcome.CANCELED}.get(
         event, Outcome.FAILED
@@ -163,11 +163,11 @@ def _tool(name: str) -> tuple[str, str]:
     return tool.qualified, version
 
 
-def _reason(form: CallFields) -> int:
-    code = str(form.get("error_reason", "")).partition(" ")[0].removeprefix("E")
+def _reason(fields: CallFields) -> int:
+    code = str(fields.get("error_reason", "")).partition(" ")[0].removeprefix("E")
     return int(code) if code.isascii() and code.isdigit() else 0
 
 
-def _latency(form: CallFields) -> int | None:
-    microseconds = form.get("latency_us")
+def _latency(fields: CallFields) -> int | None:
+    microseconds = fields.get("latency_us")
     return None if microseconds is None else max(0, min(microseconds, MAX_MICROSECONDS))

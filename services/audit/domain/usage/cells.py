@@ -69,7 +69,7 @@ class Cell(NamedTuple):
 def cells_of(call: Call) -> Iterator[Cell]:
     """Yield the cell of a call in each rollup, from the coarsest to the finest. A call without a task has none in the
     task rollup."""
-    day, tool, version = call.moment.date(), call.tool, call.version
+    day, tool, version = call.event_time.date(), call.tool, call.version
     yield Cell(Rollup.ALL, day)
     yield Cell(Rollup.TOOL, day, tool, version)
     yield Cell(Rollup.TENANT, day, tool, version, call.tenant)

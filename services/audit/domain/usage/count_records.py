@@ -161,7 +161,7 @@ async def _group_calls(records: Iterable[DecodedRecord]) -> list[_CallGroup]:
     async for record in yield_every(records):
         call = call_of(record)
         if call is not None:
-            key = (call.moment.date(), call.tool, call.version, call.tenant, call.subject, call.task)
+            key = (call.event_time.date(), call.tool, call.version, call.tenant, call.subject, call.task)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = _CallGroup(call, Tally())

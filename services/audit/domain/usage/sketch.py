@@ -65,7 +65,7 @@ class Sketch:
             rank -= self._buckets[bucket]
             if rank < 0:
                 return float(_MAPPING.value(bucket - 1)) if bucket else 0.0
-        raise ValueError("no latency was counted")
+        raise ValueError("the sketch is empty")
 
     def count_within(self, microseconds: int) -> int:
         """Return how many latencies are at most this long, including those of the same bucket: up to 2.1 % longer."""
@@ -77,7 +77,7 @@ class Sketch:
         buckets = sorted(self._buckets)
         counts = [self._buckets[bucket] for bucket in buckets]
         highest = max(counts, default=0)
-        width, code = next(each for each in _WIDTHS if highest < 1 << 8 * each[0])
+        width, code = next(entry for entry in _WIDTHS if highest < 1 << 8 * entry[0])
         return struct.pack(f"<BBH{len(buckets)}H{len(buckets)}{code}", _VERSION, width, len(buckets), *buckets, *counts)
 
     @classmethod
@@ -85,7 +85,7 @@ class Sketch:
         """Return the sketch of a stored form; raises ValueError for an unknown form."""
         version, width, length = struct.unpack_from("<BBH", stored)
         if version != _VERSION or len(stored) != 4 + length * (2 + width):
-            raise ValueError("not a sketch of a form that this build knows")
+            raise ValueError("unknown sketch encoding")
         numbers = struct.unpack_from(f"<{length}H{length}{_FORMATS[width]}", stored, 4)
         return cls(zip(numbers[:length], numbers[length:], strict=True))
 

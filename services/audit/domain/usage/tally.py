@@ -35,7 +35,7 @@ class Tally:
             self.timed += 1
             self.latency_sum_us += call.latency_us
             self.latency_max_us = max(self.latency_max_us, call.latency_us)
-        self._widen_span(call.moment, call.moment)
+        self._widen_span(call.event_time, call.event_time)
 
     def merge(self, other: Tally) -> None:
         """Add the totals of another tally."""

@@ -19,7 +19,7 @@ from tests.harness.kafka import KafkaCluster, running_kafka
 from tests.harness.stores import free_port
 
 
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110  (what is waited for happens behind a socket)
             await asyncio.sleep(0.02)
@@ -63,7 +63,7 @@ def ready_page(replica: Replica) -> str:
     return httpx.get(f"http://127.0.0.1:{replica.application.ops.port}/readyz").text
 
 
-async def test_what_is_appended_is_in_the_stream_soon_and_in_order(start: Start, to_redis: redis.Redis) -> None:
+async def test_appended_records_are_relayed_in_order(start: Start, to_redis: redis.Redis) -> None:
     audit = await start()
     for _ in range(5):
         await audit.append(*(a_record() for _ in range(20)))
@@ -72,7 +72,7 @@ async def test_what_is_appended_is_in_the_stream_soon_and_in_order(start: Start,
     await until(lambda: "relay redis: leads, 0 records and 0" in ready_page(audit))
 
 
-async def test_another_replica_takes_over_and_tells_of_everything_once(start: Start, to_redis: redis.Redis) -> None:
+async def test_another_replica_takes_over_the_relay_without_repeats(start: Start, to_redis: redis.Redis) -> None:
     one, other = await start(), await start()
     await one.append(*(a_record() for _ in range(30)))
     await other.append(*(a_record() for _ in range(30)))
@@ -103,7 +103,7 @@ async def test_a_sink_that_is_away_never_holds_up_an_append(start: Start, audit_
     await until(lambda: "failing" in ready_page(audit) or "starting" in ready_page(audit))
     assert len(stored(audit)) == 200
     assert position(audit) == 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await audit.end()
 
 

@@ -50,7 +50,7 @@ def readings() -> list[float]:
     return [REGISTRY.get_sample_value(name) or 0.0 for name in NAMES]
 
 
-async def test_a_commit_counts_what_it_added_and_what_it_met_again() -> None:
+async def test_a_commit_counts_new_and_repeated_records() -> None:
     before = readings()
     await MeteredWriter(OneKnownWriter()).append([an_entry() for _ in range(3)])
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [2, 1, 0, 3, 1]
@@ -63,14 +63,14 @@ async def test_a_failed_commit_counts_as_one() -> None:
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [0, 0, 1, 0, 0]
 
 
-async def test_a_commit_that_is_given_again_without_some_of_it_has_not_failed() -> None:
+async def test_a_refused_record_id_is_not_counted_as_a_failed_commit() -> None:
     before = readings()
     with pytest.raises(RecordIdTakenError):
         await MeteredWriter(RefusingWriter()).append([an_entry()])
     assert readings() == before
 
 
-async def test_what_comes_next_is_passed_on() -> None:
+async def test_prepare_next_is_delegated() -> None:
     log, entries = OneKnownWriter(), [an_entry()]
     MeteredWriter(log).prepare_next(entries)
     assert log.prepared is entries

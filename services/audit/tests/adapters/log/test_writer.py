@@ -207,7 +207,7 @@ async def test_a_replica_that_freezes_with_the_head_in_its_hand_does_not_stop_th
         frozen.execute("commit")
 
 
-async def test_a_log_that_is_away_is_a_typed_failure_until_it_is_back(log_url: str, writers: Writers) -> None:
+async def test_an_unavailable_log_is_a_typed_failure_until_it_is_back(log_url: str, writers: Writers) -> None:
     writer = await writers()
     sql(owners_url(log_url), "alter table tree_head rename to away")
     assert (await failure(writer.append([an_entry()]))).reason is Reason.AUDIT_UNAVAILABLE
@@ -255,9 +255,7 @@ async def test_an_append_that_is_given_up_leaves_nothing_in_doubt(log_url: str, 
     check_log(log_url, 2)
 
 
-async def test_a_change_that_nobody_waits_for_any_more_keeps_the_connection_until_it_is_done(
-    log_url: str, writers: Writers
-) -> None:
+async def test_a_canceled_change_keeps_the_connection_until_it_is_done(log_url: str, writers: Writers) -> None:
     writer = await writers()
     await writer.append([an_entry()])
     with head_locked(log_url):

@@ -49,7 +49,7 @@ def test_the_lag_is_in_the_metrics_and_on_the_operators_port(captured: CapturedL
     assert metrics.describe() == "relay redis: stands by, 0 records and 0 s behind\n"
 
 
-def test_what_was_relayed_missed_and_failed_is_counted(captured: CapturedLog) -> None:
+def test_relayed_missed_and_failed_records_are_counted(captured: CapturedLog) -> None:
     metrics = RelayMetrics(captured.log, "redis")
     before = [value(name) for name in ("records_total", "missed_total", "failures_total")]
     metrics.report_relayed(7)
@@ -59,7 +59,7 @@ def test_what_was_relayed_missed_and_failed_is_counted(captured: CapturedLog) ->
     assert [b - a for a, b in zip(before, after, strict=True)] == [7, 2, 1]
 
 
-def test_a_failure_is_said_once_and_so_is_its_end(captured: CapturedLog) -> None:
+def test_a_failure_and_its_end_are_logged_once(captured: CapturedLog) -> None:
     metrics = RelayMetrics(captured.log, "redis")
     metrics.report_failure(SinkError("away"), 1.0)
     metrics.report_failure(SinkError("away"), 2.0)
@@ -68,12 +68,12 @@ def test_a_failure_is_said_once_and_so_is_its_end(captured: CapturedLog) -> None
     metrics.report_relayed(1)
     metrics.report_relayed(1)
     assert [event for level, event in captured.events() if event != "relay"] == [
-        "relay failed and tries again",
-        "relay goes on",
+        "relay failed, will retry",
+        "relay recovered",
     ]
 
 
-def test_being_late_is_said_once_and_so_is_its_end(captured: CapturedLog) -> None:
+def test_lateness_and_its_end_are_logged_once(captured: CapturedLog) -> None:
     metrics = RelayMetrics(captured.log, "redis", late=10)
     for seconds in (1, 20, 30, 2, 1):
         metrics.report_status(RelayStatus(leads=True, records_behind=1, seconds_behind=seconds))

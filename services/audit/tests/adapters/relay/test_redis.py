@@ -16,7 +16,7 @@ def log_id() -> str:
     return new_id()
 
 
-async def test_what_comes_twice_is_there_once(valkey_url: str, log_id: str) -> None:
+async def test_a_repeated_event_is_stored_once(valkey_url: str, log_id: str) -> None:
     sink_harness = RedisSinkHarness(valkey_url)
     await sink_harness.sink.open(log_id, 0)
     await sink_harness.sink.publish([an_event(n) for n in range(50)])
@@ -25,7 +25,7 @@ async def test_what_comes_twice_is_there_once(valkey_url: str, log_id: str) -> N
     await sink_harness.sink.close()
 
 
-async def test_another_record_at_the_same_place_is_no_repeat(valkey_url: str, log_id: str) -> None:
+async def test_another_record_at_the_same_sequence_is_not_a_repeat(valkey_url: str, log_id: str) -> None:
     """A database restored from a backup assigns old sequences to new records."""
     sink_harness = RedisSinkHarness(valkey_url)
     await sink_harness.sink.open(log_id, 0)

@@ -36,7 +36,7 @@ def sink_harness(request: pytest.FixtureRequest) -> SinkHarness:
     return KafkaSinkHarness(cluster, topic)
 
 
-async def test_what_is_acknowledged_is_there_in_order(sink_harness: SinkHarness) -> None:
+async def test_acknowledged_events_are_stored_in_order(sink_harness: SinkHarness) -> None:
     log_id = new_id()
     assert await sink_harness.sink.open(log_id, 0) == 0
     await sink_harness.sink.publish([an_event(n) for n in range(400)])

@@ -82,7 +82,7 @@ async def test_segments_of_any_length_come_to_the_same_as_counting_from_scratch(
 
 
 @pytest.mark.parametrize("records", [7, 2000])
-async def test_what_is_still_in_memory_is_not_read_back(
+async def test_buffered_records_are_not_read_from_the_database(
     idle: Replica, engine: AsyncEngine, records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, buffer = a_writer(idle.url), AppendBuffer()
@@ -152,7 +152,7 @@ async def test_counting_does_not_wait_for_another_replica(idle: Replica, engine:
     await idle.append(an_ending())
     with psycopg.connect(idle.url, options="-c search_path=audit") as connection:
         connection.execute("select from usage_position for update")
-        assert await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 10) is False
+        assert await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 60) is False
         assert counted(idle.url) == 0
     await CountRecords(PostgresUsageStore(engine)).run_once()
     assert counted(idle.url) == 1
@@ -176,13 +176,13 @@ async def test_a_transaction_does_not_wait_for_the_disk(idle: Replica, engine: A
 async def test_counting_and_appending_do_not_wait_for_each_other(idle: Replica, engine: AsyncEngine) -> None:
     await idle.append(an_ending())
     with head_locked(idle.url):
-        await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 10)
+        await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 60)
     assert counted(idle.url) == 1
     store = PostgresUsageStore(engine)
     async with store.begin() as transaction:
         assert transaction is not None
         await transaction.read_segment()
-        await asyncio.wait_for(idle.append(an_ending()), 10)
+        await asyncio.wait_for(idle.append(an_ending()), 60)
 
 
 async def test_large_records_are_counted_a_few_at_a_time(

@@ -109,7 +109,7 @@ async def checkpoints_of(audit: Replica, shard: int = 0) -> list[Any]:
 # ---- issuing
 
 
-async def test_a_turn_signs_what_has_grown_and_nothing_twice(log_url: str, issuing: Callable[..., Issuing]) -> None:
+async def test_the_issuer_signs_each_size_once(log_url: str, issuing: Callable[..., Issuing]) -> None:
     here = issuing()
     await here.issuer.run_once()
     await append_entries(log_url, 3)
@@ -226,7 +226,7 @@ async def test_nothing_is_signed_once_history_was_changed(
     assert caught.value.metadata == {"condition": "history_changed", "shard": "0", "tree_size": "5"}
 
 
-async def test_what_cannot_be_signed_is_not_asked_for_without_a_rest(
+async def test_a_failed_signature_is_retried_after_a_pause(
     log_url: str, issuing: Callable[..., Issuing], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
 ) -> None:
     """The log has grown by more than a checkpoint interval, which would otherwise trigger the next attempt at once."""
@@ -315,9 +315,7 @@ def anchored_files(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_what_could_not_be_anchored_is_anchored_later(
-    log_url: str, issuing: Callable[..., Issuing], tmp_path: Path
-) -> None:
+async def test_a_failed_anchor_is_retried(log_url: str, issuing: Callable[..., Issuing], tmp_path: Path) -> None:
     folder = tmp_path / "anchors"
     folder.write_text("in the way")
     here = issuing(anchor=FolderAnchor(folder))

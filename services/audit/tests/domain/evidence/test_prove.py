@@ -80,7 +80,7 @@ async def test_every_two_sizes_of_a_shard_are_consistent(audit: Replica) -> None
         (pb.GetInclusionProofRequest(), Reason.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_proved_is_refused(audit: Replica, request_: Any, reason: Reason) -> None:
+async def test_invalid_inclusion_requests_are_refused(audit: Replica, request_: Any, reason: Reason) -> None:
     await audit.append(*(a_record() for _ in range(3)))
     assert await reason_of(reply(audit.log().GetInclusionProof(request_))) is reason
 

@@ -183,7 +183,7 @@ async def dropped(audit: Replica, superuser: Superuser) -> None:
     await archive(audit, drop=True)
 
 
-async def test_a_watch_does_not_pass_over_what_was_dropped(audit: Replica, superuser: Superuser) -> None:
+async def test_a_watch_does_not_skip_dropped_records(audit: Replica, superuser: Superuser) -> None:
     await dropped(audit, superuser)
     for place in (0, 2):
         with pytest.raises(MeshError) as caught:
@@ -195,9 +195,7 @@ async def test_a_watch_does_not_pass_over_what_was_dropped(audit: Replica, super
     watch.cancel()
 
 
-async def test_a_watch_that_is_behind_ends_when_what_it_has_not_seen_is_dropped(
-    audit: Replica, superuser: Superuser
-) -> None:
+async def test_a_watch_ends_when_unseen_records_are_dropped(audit: Replica, superuser: Superuser) -> None:
     await dropped(audit, superuser)
     engine = engine_for(audit.url, schema="audit")
     watch = WatchRecords(PostgresReader(engine), PostgresShardStore(engine), Tail())
@@ -249,7 +247,7 @@ async def test_a_hold_is_placed_once_recorded_and_listed(audit: Replica) -> None
     ]
 
 
-async def test_a_hold_that_was_released_is_not_taken_for_one_that_stands(audit: Replica) -> None:
+async def test_a_released_hold_cannot_be_placed_again(audit: Replica) -> None:
     """Placing a released hold again must not report success."""
     await audit.append(a_record())
     await hold(audit, 0, 5)

@@ -200,9 +200,7 @@ async def test_an_erased_payload_is_good_only_while_its_record_says_so(audit: Re
         "ticket = 'another'",
     ],
 )
-async def test_a_record_that_is_not_found_by_what_it_says_is_found(
-    audit: Replica, superuser: Superuser, change: str
-) -> None:
+async def test_a_changed_index_column_is_found(audit: Replica, superuser: Superuser, change: str) -> None:
     await filled(audit)
     superuser(audit.url, RECORDS, f"update records set {change} where sequence = 300")  # noqa: S608
     assert await first_defect(audit) == ("INDEX_CHANGED", 300, 301)
@@ -210,13 +208,13 @@ async def test_a_record_that_is_not_found_by_what_it_says_is_found(
 
 
 @pytest.mark.parametrize("text", ["x" * 600, "a\0b", "\\u0000", "gr\u00fc\u00dfe \U0001f600"])
-async def test_what_is_searched_in_another_form_than_it_is_said_is_good(audit: Replica, text: str) -> None:
+async def test_truncated_and_replaced_index_texts_are_valid(audit: Replica, text: str) -> None:
     caller = caller_pb2.Caller(subject=text)
     await audit.append(a_record(caller=caller, ticket=text[:128], trace_id=""))
     assert (await verify(audit)).ok
 
 
-async def test_an_erased_record_is_found_by_nothing_that_it_said(audit: Replica, superuser: Superuser) -> None:
+async def test_a_leftover_index_column_of_an_erased_record_is_found(audit: Replica, superuser: Superuser) -> None:
     await filled(audit)
     await reply(audit.log().ErasePayload(pb.ErasePayloadRequest(sequence=300, reason="asked for")))
     superuser(audit.url, RECORDS, "update records set trace_id = 'left behind' where sequence = 300")

@@ -84,7 +84,7 @@ async def test_an_export_goes_on_from_a_sequence_with_the_proof_of_all_of_it(fil
     assert sequences(await exported(filled, range=a_range(100, 650), resume_sequence=650)) == []
 
 
-async def test_what_explains_an_erasure_comes_before_its_page(filled: Replica) -> None:
+async def test_erasure_evidence_precedes_its_page(filled: Replica) -> None:
     for sequence in (3, 650):
         await filled.log().ErasePayload(log_pb.ErasePayloadRequest(sequence=sequence, reason="asked for"))
     parts = await exported(filled, range=a_range(0, 700))
@@ -98,7 +98,7 @@ async def test_a_known_size_brings_the_proof_that_it_is_continued(filled: Replic
     assert not (await exported(filled, range=a_range(0, 1), known_size=9999))[-1].proof.known_hashes
 
 
-async def test_what_cannot_be_exported_is_refused(filled: Replica) -> None:
+async def test_invalid_export_requests_are_refused(filled: Replica) -> None:
     for request, reason in (
         ({"shard": 7}, Reason.NOT_FOUND),
         ({"range": a_range(700)}, Reason.NOT_FOUND),

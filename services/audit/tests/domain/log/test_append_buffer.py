@@ -43,7 +43,7 @@ def sequences(buffer: AppendBuffer, first: int, end: int) -> list[int]:
     return [commit.first_sequence + index for commit, indexes in buffer.slices(first, end) for index in indexes]
 
 
-def test_what_lies_side_by_side_is_held() -> None:
+def test_contiguous_commits_are_buffered() -> None:
     buffer = AppendBuffer()
     assert not buffer.covers(0, 0)
     for first in (4, 6, 8):
@@ -55,7 +55,7 @@ def test_what_lies_side_by_side_is_held() -> None:
     assert sequences(buffer, 5, 9) == [5, 6, 7, 8]
 
 
-def test_a_gap_lets_go_of_everything_before_it() -> None:
+def test_a_gap_evicts_everything_before_it() -> None:
     buffer = AppendBuffer()
     buffer.add(a_commit(0))
     buffer.add(a_commit(3))
@@ -64,7 +64,7 @@ def test_a_gap_lets_go_of_everything_before_it() -> None:
     assert sequences(buffer, 0, 9) == [3, 4]
 
 
-def test_the_oldest_goes_when_too_much_is_held() -> None:
+def test_the_oldest_commits_are_evicted_over_the_limit() -> None:
     entry = an_entry()
     buffer = AppendBuffer(max_bytes=5 * len(entry.canonical))
     for first in range(0, 20, 2):
@@ -73,7 +73,7 @@ def test_the_oldest_goes_when_too_much_is_held() -> None:
     assert not buffer.covers(15, 20)
 
 
-def test_one_commit_that_is_too_much_is_not_held() -> None:
+def test_a_commit_larger_than_the_buffer_is_not_kept() -> None:
     buffer = AppendBuffer(max_bytes=10)
     buffer.add(a_commit(0))
     assert not buffer.covers(0, 1)
@@ -111,7 +111,7 @@ class CountingReader:
     ],
     ids=["before", "behind", "backwards", "filtered"],
 )
-async def test_what_is_not_all_here_is_asked_for(record_filter: RecordFilter, span: Span) -> None:
+async def test_a_span_outside_the_buffer_is_read_from_the_log(record_filter: RecordFilter, span: Span) -> None:
     fallback, buffer = CountingReader(), AppendBuffer()
     buffer.add(a_commit(4, count=4))
     reader = AppendBufferReader(fallback, buffer)
@@ -121,7 +121,7 @@ async def test_what_is_not_all_here_is_asked_for(record_filter: RecordFilter, sp
     assert fallback.pages == 1
 
 
-async def test_a_page_ends_with_its_limit_and_with_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_buffered_page_ends_at_its_limit_and_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer, entry = AppendBuffer(), an_entry()
     buffer.add(a_commit(0, count=6, entry=entry))
     reader, span = AppendBufferReader(CountingReader(), buffer), Span(0, 6, ascending=True)
@@ -163,7 +163,7 @@ async def log(log_url: str) -> AsyncIterator[Log]:
     await engine.dispose()
 
 
-async def test_what_is_remembered_is_what_the_database_holds(log: Log) -> None:
+async def test_the_buffer_returns_what_the_database_returns(log: Log) -> None:
     again = an_entry()
     await log.append(an_entry(), again)
     await log.append(again, an_entry())
@@ -173,7 +173,7 @@ async def test_what_is_remembered_is_what_the_database_holds(log: Log) -> None:
     assert buffered == stored
 
 
-async def test_the_record_that_opens_a_shard_is_not_passed_over(log: Log) -> None:
+async def test_the_record_that_opens_a_shard_is_not_skipped(log: Log) -> None:
     for _ in range(4):
         await log.append(an_entry(), an_entry())
     buffered, stored = await log.read_both(0)
@@ -181,7 +181,7 @@ async def test_the_record_that_opens_a_shard_is_not_passed_over(log: Log) -> Non
     assert buffered == stored
 
 
-async def test_a_payload_that_was_erased_is_not_remembered(log: Log) -> None:
+async def test_an_erased_payload_is_not_served_from_the_buffer(log: Log) -> None:
     await log.append(an_entry(), an_entry())
     _, before = await log.read_both(0)
     erasure = Erasure(0, before.records[0].leaf_hash, "asked for")

@@ -43,7 +43,7 @@ class SteppedLog:
 
     async def commit_started(self) -> None:
         """Return when a commit has started."""
-        await asyncio.wait_for(self.begun.acquire(), 5)
+        await asyncio.wait_for(self.begun.acquire(), 60)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ Begin = Callable[..., Awaitable[AppendRecords]]
 async def begin(log: SteppedLog) -> AsyncIterator[Begin]:
     started: list[AppendRecords] = []
 
-    async def start(max_queued_bytes: int = 10_000_000, timeout: float = 30.0) -> AppendRecords:
+    async def start(max_queued_bytes: int = 10_000_000, timeout: float = 3600.0) -> AppendRecords:
         started.append(AppendRecords(log, Tail(), max_queued_bytes=max_queued_bytes, timeout=timeout))
         await started[-1].start()
         return started[-1]
@@ -79,11 +79,11 @@ async def sent(append: AppendRecords, *entries: Entry) -> asyncio.Task[int]:
 
 async def reason_of(task: asyncio.Task[int]) -> Reason:
     with pytest.raises(MeshError) as caught:
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     return caught.value.reason
 
 
-async def test_what_arrives_during_a_commit_shares_the_next(log: SteppedLog, begin: Begin) -> None:
+async def test_batches_that_arrive_during_a_commit_share_the_next(log: SteppedLog, begin: Begin) -> None:
     append = await begin()
     a, b, c, d = (an_entry() for _ in range(4))
     first = await sent(append, a)
@@ -97,7 +97,7 @@ async def test_what_arrives_during_a_commit_shares_the_next(log: SteppedLog, beg
 
 
 async def test_a_commit_takes_no_further_batch_once_it_has_enough(log: SteppedLog) -> None:
-    append = AppendRecords(log, Tail(), group=3)
+    append = AppendRecords(log, Tail(), group=3, timeout=3600)
     await append.start()
     blocker = await sent(append, an_entry())
     await log.commit_started()
@@ -110,7 +110,7 @@ async def test_a_commit_takes_no_further_batch_once_it_has_enough(log: SteppedLo
 
 
 async def test_a_full_group_is_made_ready_while_another_is_committed(log: SteppedLog) -> None:
-    append = AppendRecords(log, Tail(), group=3)
+    append = AppendRecords(log, Tail(), group=3, timeout=3600)
     await append.start()
     first = await sent(append, an_entry())
     await log.commit_started()
@@ -128,8 +128,8 @@ async def test_a_full_group_is_made_ready_while_another_is_committed(log: Steppe
     await append.stop()
 
 
-async def test_what_was_made_ready_goes_on_after_a_failed_commit_and_before_the_end(log: SteppedLog) -> None:
-    append = AppendRecords(log, Tail(), group=2)
+async def test_a_prepared_group_is_committed_after_a_failed_commit_and_before_stopping(log: SteppedLog) -> None:
+    append = AppendRecords(log, Tail(), group=2, timeout=3600)
     await append.start()
     log.failures.append(log_unavailable())
     failing = await sent(append, an_entry())
@@ -140,7 +140,7 @@ async def test_what_was_made_ready_goes_on_after_a_failed_commit_and_before_the_
     for _ in range(3):
         log.finish.release()
     assert await reason_of(failing) is Reason.AUDIT_UNAVAILABLE
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
     assert [await ready, await last] == [1, 2]
 
 
@@ -155,12 +155,12 @@ async def test_nothing_is_acknowledged_before_its_commit_has_ended(log: SteppedL
 
 async def test_a_commit_wakes_those_who_follow_the_log(log: SteppedLog) -> None:
     tail = Tail()
-    append = AppendRecords(log, tail)
+    append = AppendRecords(log, tail, timeout=3600)
     await append.start()
     following = asyncio.ensure_future(tail.wait_beyond(0, timeout=3600))
     await sent(append, an_entry())
     log.finish.release()
-    await asyncio.wait_for(following, 10)
+    await asyncio.wait_for(following, 60)
     await append.stop()
 
 
@@ -178,7 +178,7 @@ async def test_a_failed_commit_reaches_its_own_batches_and_the_next_one_goes_on(
 
 async def violation_of(task: asyncio.Task[int]) -> tuple[Reason, str, str, str]:
     with pytest.raises(MeshError) as caught:
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     [violation] = caught.value.violations
     return caught.value.reason, violation.path, violation.rule, caught.value.metadata["record_id"]
 
@@ -218,16 +218,16 @@ async def test_a_commit_of_which_nothing_is_left_is_not_made(log: SteppedLog, be
     assert len(log.commits) == 2
 
 
-async def test_what_nobody_foresaw_does_not_leave_a_stream_waiting(log: SteppedLog, begin: Begin) -> None:
+async def test_an_unexpected_error_reaches_the_waiting_stream(log: SteppedLog, begin: Begin) -> None:
     append = await begin()
     log.failures.append(ZeroDivisionError())
     task = await sent(append, an_entry())
     log.finish.release()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
 
 
-async def test_a_stream_that_hangs_up_harms_nobody_in_the_same_commit(log: SteppedLog, begin: Begin) -> None:
+async def test_a_canceled_stream_does_not_affect_others_in_its_commit(log: SteppedLog, begin: Begin) -> None:
     append = await begin()
     blocker = await sent(append, an_entry())
     await log.commit_started()
@@ -265,7 +265,7 @@ async def test_a_commit_that_never_ends_is_given_up_with_a_typed_error(log: Step
     assert await reason_of(await sent(append, an_entry())) is Reason.AUDIT_UNAVAILABLE
 
 
-async def test_stopping_commits_what_is_waiting(log: SteppedLog, begin: Begin) -> None:
+async def test_stop_commits_queued_batches(log: SteppedLog, begin: Begin) -> None:
     append = await begin()
     first = await sent(append, an_entry())
     await log.commit_started()
@@ -273,5 +273,5 @@ async def test_stopping_commits_what_is_waiting(log: SteppedLog, begin: Begin) -
     stopping = asyncio.ensure_future(append.stop())
     log.finish.release()
     log.finish.release()
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
     assert [first.result(), await second] == [0, 1]

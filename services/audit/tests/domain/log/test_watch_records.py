@@ -102,7 +102,7 @@ async def test_a_commit_of_this_process_wakes_a_watch_that_would_not_look_for_an
         await asyncio.sleep(0)
         first, log.size = log.size, size
         tail.advance(size)
-        seen = [await asyncio.wait_for(waiting, 10)] + [await anext(records) for _ in range(first + 1, size)]
+        seen = [await asyncio.wait_for(waiting, 60)] + [await anext(records) for _ in range(first + 1, size)]
         assert [logged.sequence for logged in seen] == list(range(first, size))
 
 

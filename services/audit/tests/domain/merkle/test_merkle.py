@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.audit.domain.merkle.merkle import (
@@ -18,6 +18,8 @@ from services.audit.domain.merkle.merkle import (
 )
 from services.audit.tests.proofs import is_consistent, root_of_inclusion
 from services.audit.tests.sample import expected_root
+
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def tree_of(contents: list[bytes]) -> CompactRange:
@@ -39,11 +41,13 @@ def test_every_size_has_the_root_of_the_definition() -> None:
         contents.append(size.to_bytes(2, "big"))
 
 
+@NO_DEADLINE
 @given(st.lists(st.binary(max_size=40), max_size=300))
 def test_any_leaves_have_the_root_of_the_definition(contents: list[bytes]) -> None:
     assert tree_of(contents).root() == expected_root(contents)
 
 
+@NO_DEADLINE
 @given(st.lists(st.binary(max_size=8), max_size=300), st.data())
 def test_growing_in_steps_is_growing_at_once(contents: list[bytes], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(contents)))
@@ -144,6 +148,7 @@ def test_the_example_tree_has_the_consistency_proofs_of_the_standard(smaller: in
 contents_of_any_size = st.integers(1, 600).map(lambda size: [place.to_bytes(2, "big") for place in range(size)])
 
 
+@NO_DEADLINE
 @given(contents_of_any_size, st.data())
 def test_any_audit_path_leads_to_the_root(contents: list[bytes], data: st.DataObject) -> None:
     leaf = data.draw(st.integers(0, len(contents) - 1))
@@ -153,6 +158,7 @@ def test_any_audit_path_leads_to_the_root(contents: list[bytes], data: st.DataOb
     assert root_of_inclusion(leaf, len(contents), leaf_hash(contents[leaf]), path) == expected_root(contents)
 
 
+@NO_DEADLINE
 @given(contents_of_any_size, st.data())
 def test_any_consistency_proof_holds_and_none_holds_for_another_history(
     contents: list[bytes], data: st.DataObject
@@ -166,6 +172,7 @@ def test_any_consistency_proof_holds_and_none_holds_for_another_history(
         assert not is_consistent(smaller, size, forked, root, path)
 
 
+@NO_DEADLINE
 @given(st.integers(0, 1500), st.integers(1, 1500))
 def test_growing_names_the_stored_subtrees_that_it_completes(before: int, count: int) -> None:
     leaves = [leaf_hash(place.to_bytes(2, "big")) for place in range(before + count)]

@@ -48,7 +48,7 @@ def test_an_event_has_the_attributes_of_the_standard() -> None:
     assert {name for name, value in body.items() if not isinstance(value, str)} == {"data", "shard"}
 
 
-def test_the_data_is_what_was_hashed() -> None:
+def test_the_event_data_is_the_hashed_form() -> None:
     record = logged(arguments_summary=b'{"big": 9007199254740993, "text": "\\u00e4"}')
     body = cloud_event(record, "toolmesh.local").body
     assert record.canonical in body

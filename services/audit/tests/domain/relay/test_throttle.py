@@ -29,5 +29,5 @@ def test_however_far_behind_half_of_the_time_is_left_to_others(worked: float, be
     assert rest_seconds(worked, behind) >= worked
 
 
-def test_three_minutes_behind_it_works_half_of_the_time() -> None:
+def test_three_minutes_behind_a_follower_works_half_of_the_time() -> None:
     assert rest_seconds(2.0, 180.0) == 2.0

@@ -51,7 +51,7 @@ def test_a_payload_that_was_erased_is_no_call() -> None:
     assert call_of(DecodedRecord(0, None, NOON)) is None
 
 
-def test_only_what_came_to_an_end_of_its_own_is_timed() -> None:
+def test_only_completed_calls_are_timed() -> None:
     timed = {outcome for event, changes, outcome in ENDINGS if only(a_form(event, **changes)).latency_us is not None}
     assert timed == {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT}
 
@@ -76,12 +76,12 @@ def test_a_replay_has_no_reason_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["nosuch", "echo@^9", "", "tools/x", "tools/core.echo/versions/"])
-def test_what_the_mesh_does_not_have_is_one_tool(name: str) -> None:
+def test_unknown_tools_are_counted_as_one_unnamed_tool(name: str) -> None:
     call = only(a_form("invocation_failed", tool_version=name, attempt=0))
     assert (call.tool, call.version) == ("", "")
 
 
-def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> None:
+def test_a_version_name_without_a_digest_is_an_unknown_tool() -> None:
     """A caller may ask for any text; only an existing tool has a digest."""
     form = a_form("invocation_failed", tool_version="tools/any.thing/versions/1.0.0", attempt=0)
     form.pop("tool_digest")
@@ -91,8 +91,8 @@ def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> No
 
 def test_a_call_is_never_later_than_its_record_in_the_log() -> None:
     form = a_form(at=NOON + timedelta(days=4000))
-    assert call_of(DecodedRecord(0, form, NOON)).moment == NOON  # type: ignore[union-attr]
-    assert only(a_form(at=NOON)).moment == NOON
+    assert call_of(DecodedRecord(0, form, NOON)).event_time == NOON  # type: ignore[union-attr]
+    assert only(a_form(at=NOON)).event_time == NOON
 
 
 def test_a_record_without_caller_or_task_is_still_a_call() -> None:

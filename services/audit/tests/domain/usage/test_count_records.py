@@ -109,7 +109,7 @@ async def test_a_failed_transaction_counts_nothing_and_is_repeated() -> None:
     store.cuts = [8, 8, 16]
     counting = CountRecords(store, failed=failures.append, poll=0)
     await counting.start()
-    await asyncio.wait_for(store.done.wait(), 20)
+    await asyncio.wait_for(store.done.wait(), 60)
     await counting.stop()
     assert [type(error) for error in failures] == [ConnectionError] * 3
     assert store.cells == count_from_scratch(log)
@@ -150,7 +150,7 @@ async def test_counting_leaves_most_of_the_time_to_others(seconds: float, behind
 
     counting = CountRecords(store, clock=store.clock, pause=pause, poll=1)
     await counting.start()
-    await asyncio.wait_for(enough.wait(), 20)
+    await asyncio.wait_for(enough.wait(), 60)
     await counting.stop()
     # The lag grows while it works.
     assert rests == pytest.approx(expected, abs=0.01)

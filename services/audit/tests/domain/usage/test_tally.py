@@ -23,7 +23,7 @@ CALLS = st.lists(
         subject=st.just(""),
         task=st.just(""),
         outcome=st.sampled_from(Outcome),
-        moment=st.integers(0, 10**6).map(lambda seconds: NOON + timedelta(seconds=seconds)),
+        event_time=st.integers(0, 10**6).map(lambda seconds: NOON + timedelta(seconds=seconds)),
         reason=st.sampled_from([0, 3401, 3402]),
         latency_us=st.none() | st.integers(0, 10**9),
         cost_micros=st.integers(-(2**63), 2**63 - 1),
@@ -67,7 +67,7 @@ def test_every_call_is_counted_once(calls: list[Call]) -> None:
     assert tally.timed == tally.latency.count == sum(call.latency_us is not None for call in calls)
 
 
-def test_rates_are_of_calls_that_came_to_an_end_of_their_own() -> None:
+def test_rates_are_of_completed_calls() -> None:
     outcomes = [Outcome.SUCCEEDED] * 6 + [Outcome.FAILED, Outcome.TIMED_OUT]
     others = [Outcome.CANCELED, Outcome.NOT_STARTED, Outcome.REFUSED, Outcome.REPLAYED]
     tally = count_calls([a_call(outcome) for outcome in outcomes + others])
