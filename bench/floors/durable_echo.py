@@ -52,7 +52,7 @@ class Log:
         while (message := await context.read()) is not grpc.aio.EOF:
             records = message.split(b"\n")
             leaves, first = [leaf_hash(record) for record in records], self._tree.size
-            self._tree = self._tree.extended(leaves)
+            self._tree = self._tree.extend(leaves)
             places = list(range(first, self._tree.size))
             # Waited for where it stands: there is nothing else to do.
             self._cursor.execute(_COMMIT, (places, leaves, records, self._tree.size, self._tree.root()), prepare=True)

@@ -1,1 +1,1 @@
-"""The memory of the mesh: an append-only Merkle log of audit records."""
+"""Audit service: an append-only Merkle log of records, with proofs, retention, relay and usage counts."""

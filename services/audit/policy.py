@@ -1,4 +1,4 @@
-"""Who may call what."""
+"""Access policy: who may call each RPC, its default deadline, and whether it is idempotent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READERS = {
     "gateway": for_caller("audit:read"),
 }
 
-# Whoever takes away or rules the log itself has to do with the records of every tenant.
+# Exports and changes of the log concern the records of all tenants.
 _EXPORTERS = {
     OPERATOR: AS_PEER,
     EDGE: for_caller("audit:read", tenants=False),
@@ -23,7 +23,7 @@ _EXPORTERS = {
 }
 
 _USAGE = "/toolmesh.audit.v1.UsageService/"
-# Other services decide by how a tool is used; the gateway speaks for its callers only.
+# Services read usage for their own decisions; the gateway only on behalf of its callers.
 _USAGE_READERS = {**dict.fromkeys(SERVICES, AS_PEER), **_READERS}
 
 _LOG = "/toolmesh.audit.v1.LogService/"
@@ -47,7 +47,7 @@ POLICY: Policy = {
     _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True),
     _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True),
     _LOG + "ListShards": Row(_READERS, deadline=5.0, idempotent=True),
-    # The verbs are answered again with what they did the first time.
+    # A repeated call returns the result of the first.
     _LOG + "CloseShard": Row(_ADMINS, deadline=15.0, idempotent=True),
     _LOG + "ArchiveShard": Row(_ADMINS, deadline=15.0, idempotent=True),
     _LOG + "ListLegalHolds": Row(_READERS, deadline=5.0, idempotent=True),

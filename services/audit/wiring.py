@@ -1,4 +1,4 @@
-"""The composition root: the only file that names what stands behind the ports."""
+"""Composition root: the only module that names concrete adapters."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from libs.common.telemetry.spans import Tracing
 from services.audit import metrics
 from services.audit.adapters.evidence.anchor_folder import FolderAnchor
 from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
-from services.audit.adapters.evidence.checkpoints import PostgresCheckpoints
-from services.audit.adapters.evidence.ed25519 import signature_is_good
-from services.audit.adapters.evidence.metrics import EvidenceMeter
+from services.audit.adapters.evidence.checkpoints import PostgresCheckpointStore
+from services.audit.adapters.evidence.ed25519 import verify_signature
+from services.audit.adapters.evidence.metrics import CheckpointMetrics
 from services.audit.adapters.evidence.ownership import role_owns_log
-from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.metered_writer import MeteredWriter
 from services.audit.adapters.log.reader import PostgresReader
-from services.audit.adapters.log.trees import PostgresTrees
+from services.audit.adapters.log.trees import PostgresTreeStore
 from services.audit.adapters.log.writer import PostgresWriter
-from services.audit.adapters.relay.lease import PostgresSeat
-from services.audit.adapters.relay.metrics import RelayMeter
+from services.audit.adapters.relay.lease import PostgresRelayLease
+from services.audit.adapters.relay.metrics import RelayMetrics
 from services.audit.adapters.usage.reader import PostgresUsageReader
-from services.audit.adapters.usage.store import PostgresBook
+from services.audit.adapters.usage.store import PostgresUsageStore
 from services.audit.config import Settings, read_witness_keys
-from services.audit.convert.index import entry_again
-from services.audit.convert.log import RecordScribe
-from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.convert.index import decode_entry
+from services.audit.convert.log import ProtoSelfRecorder
+from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.evidence.cosignature import Witnesses
-from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
+from services.audit.domain.evidence.issue_checkpoints import CheckpointInterval, CheckpointIssuer
 from services.audit.domain.evidence.model import ShardLimits
-from services.audit.domain.evidence.prove import Prove
-from services.audit.domain.evidence.retention import Keep
+from services.audit.domain.evidence.prove import Prover
+from services.audit.domain.evidence.retention import Retention
 from services.audit.domain.evidence.verify_range import VerifyRange
 from services.audit.domain.export.export_records import ExportRecords
-from services.audit.domain.log.append_buffer import RecentReader
+from services.audit.domain.log.append_buffer import AppendBufferReader
 from services.audit.domain.log.append_records import AppendRecords
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
@@ -67,18 +67,18 @@ SHARD_SECONDS = 31 * 86_400.0
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
-    """Put the service together. Nothing is connected yet."""
+    """Assemble the service. Nothing is connected yet."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
     authz = authz_channel(settings.authz_address, settings)
     reader, writer, tail = PostgresReader(engine), _writer(settings, log), Tail()
-    evidence, issue = _evidence(settings, engine, writer, tail, log)
+    evidence, issuer = _evidence(settings, engine, writer, tail, log)
     append, streams = AppendRecords(MeteredWriter(writer), tail), OpenStreams()
-    export = ExportRecords(reader, evidence.shards, evidence.checkpoints, evidence.store, evidence.prove)
+    export = ExportRecords(reader, evidence.shards, evidence.checkpoints, evidence.store, evidence.prover)
     watch = WatchRecords(reader, evidence.shards, tail)
     handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin)
 
     usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(engine, tail, log)
-    relay, relay_state = _relay(settings, log, RecentReader(reader, tail.recent), tail)
+    relay, relay_state = _relay(settings, log, AppendBufferReader(reader, tail.buffer), tail)
 
     async def announce() -> None:
         log.info("log open", verifier_key=await evidence.checkpoints.verifier_key())
@@ -99,7 +99,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
             channel_resource(authz),
             Resource(writer.start, writer.stop),
             Resource(append.start, append.stop),
-            Resource(issue.start, issue.stop),
+            Resource(issuer.start, issuer.stop),
             Resource(counting.start, counting.stop),
             relay,
             Resource(start=announce),
@@ -110,21 +110,21 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
 
 
 async def _migrate(settings: Settings, engine: AsyncEngine, log: Log) -> None:
-    """Migrate as the log's owner, who is not heard of again."""
+    """Migrate as the owner of the log; the owner's connection is closed afterwards."""
     owner = engine_for(settings.migration_database_url or settings.database_url, schema=SCHEMA, size=1)
     try:
         await migrate(owner, MIGRATIONS, schema=SCHEMA)
     finally:
         await owner.dispose()
     if await role_owns_log(engine):
-        log.warning("the service's role owns its log and could undo the guards", setting="MIGRATION_DATABASE_URL")
+        log.warning("service role owns the log and could disable its guards", setting="MIGRATION_DATABASE_URL")
 
 
 def _writer(settings: Settings, log: Log) -> PostgresWriter:
     return PostgresWriter(
         settings.database_url,
         log,
-        scribe=RecordScribe(SystemClock()),
+        recorder=ProtoSelfRecorder(SystemClock()),
         clock=SystemClock(),
         limits=ShardLimits(settings.shard_records, SHARD_SECONDS),
         origin=Origin(settings.trust_domain),
@@ -133,54 +133,61 @@ def _writer(settings: Settings, log: Log) -> PostgresWriter:
 
 def _evidence(
     settings: Settings, engine: AsyncEngine, writer: PostgresWriter, tail: Tail, log: Log
-) -> tuple[LogHandlers, IssueCheckpoints]:
-    """Return what answers about the log as evidence, and what signs it in the background."""
+) -> tuple[LogHandlers, CheckpointIssuer]:
+    """Return the handlers of LogService and the background issuer of checkpoints."""
     clock, origin, key = SystemClock(), Origin(settings.trust_domain), FileCheckpointKey(settings.checkpoint_key)
     reader, shards, trees, store = _stores(engine)
-    checkpoints = Checkpoints(reader, shards, trees, store, key, clock, origin)
-    rhythm = CheckpointRhythm(settings.checkpoint_records, settings.checkpoint_seconds)
+    signer = CheckpointSigner(reader, shards, trees, store, key, clock, origin)
+    interval = CheckpointInterval(settings.checkpoint_records, settings.checkpoint_seconds)
     anchor = FolderAnchor(settings.anchor_folder) if settings.anchor_folder else None
-    issue = IssueCheckpoints(checkpoints, shards, tail, EvidenceMeter(log), rhythm, anchor)
+    issuer = CheckpointIssuer(signer, shards, tail, CheckpointMetrics(log), interval, anchor)
     known = read_witness_keys(settings.witness_keys) if settings.witness_keys else []
     years = settings.retention_years
     handlers = LogHandlers(
-        checkpoints,
+        signer,
         store,
         shards,
-        Prove(reader, shards, trees),
-        VerifyRange(reader, shards, trees, store, key, signature_is_good, origin, entry_again),
-        Keep(reader, shards, writer, RecordScribe(clock), tail, issue, retention_years=years),
-        Witnesses(known, signature_is_good),
+        Prover(reader, shards, trees),
+        VerifyRange(reader, shards, trees, store, key, verify_signature, origin, decode_entry),
+        Retention(reader, shards, writer, ProtoSelfRecorder(clock), tail, issuer, retention_years=years),
+        Witnesses(known, verify_signature),
         origin,
     )
-    return handlers, issue
+    return handlers, issuer
 
 
-def _stores(engine: AsyncEngine) -> tuple[PostgresReader, PostgresShards, PostgresTrees, PostgresCheckpoints]:
-    return PostgresReader(engine), PostgresShards(engine), PostgresTrees(engine), PostgresCheckpoints(engine)
+def _stores(
+    engine: AsyncEngine,
+) -> tuple[PostgresReader, PostgresShardStore, PostgresTreeStore, PostgresCheckpointStore]:
+    return (
+        PostgresReader(engine),
+        PostgresShardStore(engine),
+        PostgresTreeStore(engine),
+        PostgresCheckpointStore(engine),
+    )
 
 
 def _counting(engine: AsyncEngine, tail: Tail, log: Log) -> CountRecords:
     def failed(error: Exception) -> None:
         metrics.usage_failures_total.inc()
-        log.error("usage was not counted", cause=error)
+        log.error("usage counting failed", cause=error)
 
-    return CountRecords(PostgresBook(engine, recent=tail.recent), failed=failed)
+    return CountRecords(PostgresUsageStore(engine, buffer=tail.buffer), failed=failed)
 
 
 def _relay(settings: Settings, log: Log, reader: LogReader, tail: Tail) -> tuple[Resource, Callable[[], str]]:
-    """Return the relay and how it describes itself; both say nothing when there is no sink."""
+    """Return the relay and the function that describes its state; both are empty without a sink."""
     sink = _sink(settings)
     if sink is None:
         return Resource(), str
-    meter = RelayMeter(log, sink.name)
-    seat = PostgresSeat(settings.database_url, sink.name, holder=instance_id(settings))
-    relay = Relay(reader, tail, seat, sink, meter, SystemClock(), trust_domain=settings.trust_domain)
-    return Resource(relay.start, relay.stop), meter.describe
+    relay_metrics = RelayMetrics(log, sink.name)
+    lease = PostgresRelayLease(settings.database_url, sink.name, holder=instance_id(settings))
+    relay = Relay(reader, tail, lease, sink, relay_metrics, SystemClock(), trust_domain=settings.trust_domain)
+    return Resource(relay.start, relay.stop), relay_metrics.describe
 
 
 def _sink(settings: Settings) -> RelaySink | None:
-    # Imported where it is used: each brings a client library that the others do without.
+    # Imported on demand: each sink needs a client library that the others do not.
     if settings.relay == "redis":
         from services.audit.adapters.relay.redis import RedisSink
 

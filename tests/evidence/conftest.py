@@ -1,4 +1,4 @@
-"""A log that was made once, and copies of it to tamper with."""
+"""An original log, built once per session, and copies of it to tamper with."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh_sdk.audit import VerifierKey
 
 from libs.common.ids import new_id
-from tests.evidence.log import LiveLog, records, running
+from tests.evidence.live_log import LiveLog, records, run_service
 
 OPEN = 2
 ERASED = 5
 
 
 @dataclass(frozen=True)
-class Original:
-    """The log that everybody copies: three shards of 300, 641 and 100 records, the last one open."""
+class OriginalLog:
+    """The original: three shards of 300, 641 and 100 records, the last one open."""
 
     database: str
     server: str
@@ -32,7 +32,7 @@ class Original:
     pki: Any
 
     def environment_of(self, database: str) -> dict[str, str]:
-        """The environment of a service on another database."""
+        """Return the environment of a service on another database."""
         place = f"{self.server.rsplit('@', 1)[1]}/{database}"
         return {
             **self.environment,
@@ -42,14 +42,14 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A copy of the log's database."""
+class LogCopy:
+    """A copy of the original's database."""
 
-    original: Original
+    original: OriginalLog
     database: str
 
     def sql(self, *statements: str, **values: Any) -> list[Any]:
-        """Run statements as the superuser, with every trigger out of the way; return the rows of the last."""
+        """Run statements as superuser with all triggers disabled; return the rows of the last."""
         with psycopg.connect(f"{self.original.server}/{self.database}", autocommit=True) as connection:
             connection.execute("set search_path = audit")
             for table in (
@@ -73,7 +73,7 @@ class Copy:
 
     def serve(self, **changes: str) -> AbstractContextManager[LiveLog]:
         """Run the service on the copy."""
-        return running({**self.original.environment_of(self.database), **changes}, self.original.pki)
+        return run_service({**self.original.environment_of(self.database), **changes}, self.original.pki)
 
 
 def key_file(folder: Path) -> Path:
@@ -87,8 +87,8 @@ def key_file(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def original(
     postgres_server: str, migrated: Callable[[str], str], pki: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Original:
-    """A log of three shards, with a few checkpoints and one erased payload."""
+) -> OriginalLog:
+    """A log of three shards, with checkpoints and one erased payload."""
     identity = pki.of("audit")
     environment = {
         "TOOLMESH_LISTEN": "127.0.0.1:0",
@@ -98,17 +98,17 @@ def original(
         "TOOLMESH_TLS_CA": str(pki.ca),
         "TOOLMESH_DRAIN_SECONDS": "2",
         "TOOLMESH_DRAIN_DELAY_SECONDS": "0",
-        # Nobody with a token calls, so nobody asks for keys.
+        # No caller sends a token, so authz is never called.
         "TOOLMESH_AUTHZ_ADDRESS": "127.0.0.1:1",
         "TOOLMESH_CHECKPOINT_KEY": str(key_file(tmp_path_factory.mktemp("keys"))),
         "TOOLMESH_CHECKPOINT_SECONDS": "86400",
     }
     name = _copy(postgres_server, migrated("audit"))
-    made = Original(name, postgres_server, environment, VerifierKey("", b""), pki)
-    with running(made.environment_of(name), pki) as log:
+    made = OriginalLog(name, postgres_server, environment, VerifierKey("", b""), pki)
+    with run_service(made.environment_of(name), pki) as log:
         _fill(log)
         key = log.remote().verifier_key(log.remote().shards()[OPEN])
-    return Original(name, postgres_server, environment, VerifierKey.parse(key), pki)
+    return OriginalLog(name, postgres_server, environment, VerifierKey.parse(key), pki)
 
 
 def _fill(log: LiveLog) -> None:
@@ -129,13 +129,13 @@ def _fill(log: LiveLog) -> None:
 
 
 @pytest.fixture
-def copy(original: Original) -> Iterator[Callable[[], Copy]]:
-    """Return a function that makes another copy of the log."""
+def copy(original: OriginalLog) -> Iterator[Callable[[], LogCopy]]:
+    """Return a function that copies the original."""
     made: list[str] = []
 
-    def make() -> Copy:
+    def make() -> LogCopy:
         made.append(_copy(original.server, original.database))
-        return Copy(original, made[-1])
+        return LogCopy(original, made[-1])
 
     yield make
     with psycopg.connect(original.server + "/postgres", autocommit=True) as connection:
@@ -144,10 +144,10 @@ def copy(original: Original) -> Iterator[Callable[[], Copy]]:
 
 
 @pytest.fixture(scope="session")
-def honest(original: Original) -> Iterator[LiveLog]:
-    """A copy of the log that nobody tampers with or appends to, running."""
+def honest(original: OriginalLog) -> Iterator[LiveLog]:
+    """A running copy that no test changes."""
     name = _copy(original.server, original.database)
-    with running(original.environment_of(name), original.pki) as log:
+    with run_service(original.environment_of(name), original.pki) as log:
         yield log
 
 

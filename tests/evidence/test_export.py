@@ -1,4 +1,4 @@
-"""Exports of a real log: taken over the network, verified offline, and by an implementation that is not ours."""
+"""Exports of a real log, verified offline and by a third-party implementation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from toolmesh_sdk.audit.export.exporter import Selection, export
 from toolmesh_sdk.audit.export.parquet import read_rows
 from toolmesh_sdk.audit.format.manifest import read_manifest
 
-from tests.evidence.conftest import ERASED, Copy, Original
-from tests.evidence.log import BEGIN, LiveLog, breaking, records
+from tests.evidence.conftest import ERASED, LogCopy, OriginalLog
+from tests.evidence.live_log import BEGIN, LiveLog, break_first_export, records
 
-MakeCopy = Callable[[], Copy]
+MakeCopy = Callable[[], LogCopy]
 
 
 def test_the_whole_log_is_exported_and_verified_with_the_key_alone(
-    honest: LiveLog, original: Original, tmp_path: Path
+    honest: LiveLog, original: OriginalLog, tmp_path: Path
 ) -> None:
     done = export(honest.remote(), tmp_path / "out", Selection(), parquet=True, ocsf=True)
     assert (done.records, sorted(done.digests)) == (1041, ["shard-00000", "shard-00001", "shard-00002"])
@@ -52,7 +52,7 @@ def test_the_whole_log_is_exported_and_verified_with_the_key_alone(
     ids=["shard", "range", "open end", "times"],
 )
 def test_a_part_is_exported_and_verified(
-    honest: LiveLog, original: Original, tmp_path: Path, selection: Selection, first: int, end: int
+    honest: LiveLog, original: OriginalLog, tmp_path: Path, selection: Selection, first: int, end: int
 ) -> None:
     export(honest.remote(), tmp_path / "out", selection)
     [folder] = [path.parent for path in (tmp_path / "out").rglob("manifest.json")]
@@ -63,7 +63,7 @@ def test_a_part_is_exported_and_verified(
 
 
 def test_an_erasure_that_is_recorded_in_another_shard_is_explained(
-    honest: LiveLog, original: Original, tmp_path: Path
+    honest: LiveLog, original: OriginalLog, tmp_path: Path
 ) -> None:
     export(honest.remote(), tmp_path / "out", Selection(first=0, end=50))
     assert verify_export(tmp_path / "out", original.key).shards[0].erased == 1
@@ -71,7 +71,9 @@ def test_an_erasure_that_is_recorded_in_another_shard_is_explained(
     assert (said["sequence"], said["record"]["erasure"]["reason"]) == (ERASED, "asked for")
 
 
-def test_an_export_proves_that_it_continues_what_was_kept(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+def test_an_export_proves_consistency_with_a_kept_checkpoint(
+    honest: LiveLog, original: OriginalLog, tmp_path: Path
+) -> None:
     kept = next(each for each in honest.remote().checkpoints(1) if each.tree_size == 161)
     export(honest.remote(), tmp_path / "out", Selection(first=700, end=800), known={1: 161})
     assert verify_export(tmp_path / "out", original.key, [Note.parse(kept.note)]).exit_code == 0
@@ -79,10 +81,10 @@ def test_an_export_proves_that_it_continues_what_was_kept(honest: LiveLog, origi
 
 @pytest.mark.parametrize(("shard", "count"), [(0, 300), (1, 641)], ids=["with an erasure in the part before", "plain"])
 def test_a_broken_export_goes_on_where_it_stopped(
-    honest: LiveLog, original: Original, tmp_path: Path, shard: int, count: int
+    honest: LiveLog, original: OriginalLog, tmp_path: Path, shard: int, count: int
 ) -> None:
     remote = honest.remote()
-    begun = breaking(remote, shard)
+    begun = break_first_export(remote, shard)
     done = export(remote, tmp_path / "out", Selection(shard=shard))
     assert (done.records, len(begun)) == (count, 2)
     report = verify_export(tmp_path / "out", original.key)
@@ -94,7 +96,7 @@ def test_an_export_that_breaks_while_the_log_grows_stays_the_same(copy: MakeCopy
     made = copy()
     with made.serve() as log:
         remote = log.remote()
-        begun = breaking(remote, 2, meanwhile=lambda: log.append(records(7, 5000)), behind=behind)
+        begun = break_first_export(remote, 2, meanwhile=lambda: log.append(records(7, 5000)), behind=behind)
         done = export(remote, tmp_path / "out", Selection())
     assert (done.records, len(begun)) == (1041, 2)
     assert verify_export(tmp_path / "out", made.original.key).exit_code == 0
@@ -112,7 +114,7 @@ def test_an_export_of_a_log_that_grows_ends_with_its_checkpoint(copy: MakeCopy, 
     assert (report.exit_code, report.remarks, report.records) == (0, [], 1061)
 
 
-def test_what_is_not_there_cannot_be_exported(honest: LiveLog) -> None:
+def test_missing_parts_cannot_be_exported(honest: LiveLog) -> None:
     stub = AuditServiceStub(honest.transport("operator").channel)
     for request in (
         pb.ExportRecordsRequest(shard=9),
@@ -166,14 +168,14 @@ def test_a_log_with_a_gap_cannot_be_exported(copy: MakeCopy, tmp_path: Path) -> 
 # ---- another implementation of the same standards
 
 
-def own_key(original: Original, shard: int) -> str:
+def own_key(original: OriginalLog, shard: int) -> str:
     """The key under the name that it signs a shard's notes with."""
     from toolmesh_sdk.audit import VerifierKey
 
     return VerifierKey(f"{original.key.log}/{shard}", original.key.public_key).text
 
 
-def test_another_implementation_accepts_our_notes_and_inclusion_proofs(honest: LiveLog, original: Original) -> None:
+def test_another_implementation_accepts_our_notes_and_inclusion_proofs(honest: LiveLog, original: OriginalLog) -> None:
     stub = LogServiceStub(honest.transport("operator").channel)
     for shard in honest.remote().shards():
         for checkpoint in honest.remote().checkpoints(shard.number):
@@ -195,7 +197,7 @@ def test_another_implementation_accepts_our_notes_and_inclusion_proofs(honest: L
                     )
 
 
-def test_another_implementation_accepts_our_consistency_proofs(honest: LiveLog, original: Original) -> None:
+def test_another_implementation_accepts_our_consistency_proofs(honest: LiveLog, original: OriginalLog) -> None:
     for shard in honest.remote().shards():
         notes = [each for each in honest.remote().checkpoints(shard.number) if each.tree_size]
         for older, newer in pairwise(notes):
@@ -215,7 +217,7 @@ def test_another_implementation_accepts_our_consistency_proofs(honest: LiveLog, 
                 )
 
 
-def test_the_speed_of_verifying_is_known(honest: LiveLog, original: Original, tmp_path: Path) -> None:
+def test_the_speed_of_verifying_is_known(honest: LiveLog, original: OriginalLog, tmp_path: Path) -> None:
     export(honest.remote(), tmp_path / "out", Selection(shard=1))
     assert verify_speed(tmp_path / "out", original.key) > 0
     shutil.rmtree(tmp_path / "out" / "..", ignore_errors=True)

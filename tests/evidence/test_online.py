@@ -1,4 +1,4 @@
-"""The log in the database, tampered with by somebody who owns the database, and verified over the network."""
+"""Tampering in the database, verified over the network."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from toolmesh_sdk.audit.verify.online import OnlineCheck
 from toolmesh_sdk.audit.verify.pinned_state import Kept, load, save
 
 from services.audit.domain.merkle.merkle import CompactRange
-from tests.evidence.conftest import Copy, Original, key_file
-from tests.evidence.log import LiveLog, breaking, records
+from tests.evidence.conftest import LogCopy, OriginalLog, key_file
+from tests.evidence.live_log import LiveLog, break_first_export, records
 
-MakeCopy = Callable[[], Copy]
+MakeCopy = Callable[[], LogCopy]
 # In the second shard, in its second block of 256.
 VICTIM = 300 + 256 + 77
 
 
-def verified(log: LiveLog, original: Original, kept: Kept | None = None, **options: Any) -> tuple[Report, OnlineCheck]:
+def verify_online(
+    log: LiveLog, original: OriginalLog, kept: Kept | None = None, **options: Any
+) -> tuple[Report, OnlineCheck]:
     check = OnlineCheck(log.remote(), kept or Kept(), original.key, **options)
     return check.run(), check
 
 
-def found(copy: Copy, kept: Kept | None = None) -> tuple[str, int | None, str]:
-    """Run the service on a copy, verify it, and return what was found first."""
+def first_finding(copy: LogCopy, kept: Kept | None = None) -> tuple[str, int | None, str]:
+    """Run the service on a copy, verify it, and return the first finding."""
     with copy.serve() as log:
-        report, _ = verified(log, copy.original, kept)
+        report, _ = verify_online(log, copy.original, kept)
     assert report.exit_code == 1, report.to_dict()
     assert report.first is not None
     return report.first.kind.value, report.first.sequence, report.first.detail
 
 
-def forged(copy: Copy, sequence: int) -> dict[str, Any]:
-    """Return a place, and the record there with another status and the leaf hash of that."""
+def forge_record(copy: LogCopy, sequence: int) -> dict[str, Any]:
+    """Return a sequence, and its record with another status and the matching leaf hash."""
     [(payload,)] = copy.sql("select canonical from records where sequence = %(place)s", place=sequence)
     other = bytes(payload).replace(b'"status":"success"', b'"status":"timeout"')
     assert other != bytes(payload)
@@ -48,8 +50,8 @@ EDIT = "update records set canonical = %(payload)s where sequence = %(place)s"
 EDIT_WITH_HASH = "update records set canonical = %(payload)s, leaf_hash = %(leaf)s where sequence = %(place)s"
 
 
-def shifted(shard: int, by: int) -> list[str]:
-    """Return how to move all records of a shard from a place on."""
+def shift_statements(shard: int, by: int) -> list[str]:
+    """Return statements that move all records of a shard from a sequence on."""
     statements = (
         "alter table records_{0} drop constraint if exists records_{0}_begin",
         "alter table records_{0} drop constraint if exists records_{0}_end",
@@ -68,8 +70,8 @@ INSERT = """
 # ---- what is good
 
 
-def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, original: Original) -> None:
-    report, check = verified(honest, original)
+def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, original: OriginalLog) -> None:
+    report, check = verify_online(honest, original)
     assert report.to_dict()["findings"] == report.problems == []
     assert [(s.number, s.first_sequence, s.records, s.erased) for s in report.shards] == [
         (0, 0, 300, 1),
@@ -77,18 +79,18 @@ def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, or
         (2, 941, 100, 0),
     ]
     assert set(check.newest) == {0, 1, 2}
-    again, _ = verified(honest, original, Kept(original.key.text, check.newest))
+    again, _ = verify_online(honest, original, Kept(original.key.text, check.newest))
     assert again.exit_code == 0
 
 
-def test_a_sample_is_verified_by_proofs(honest: LiveLog, original: Original) -> None:
-    _, check = verified(honest, original)
-    report, _ = verified(honest, original, Kept(original.key.text, check.newest), sample=7)
+def test_a_sample_is_verified_by_proofs(honest: LiveLog, original: OriginalLog) -> None:
+    _, check = verify_online(honest, original)
+    report, _ = verify_online(honest, original, Kept(original.key.text, check.newest), sample=7)
     assert report.exit_code == 0, report.to_dict()
     assert all(shard.sampled and 7 <= shard.records <= 8 for shard in report.shards)
 
 
-def test_a_key_that_nobody_pinned_is_taken_and_said(honest: LiveLog, original: Original) -> None:
+def test_an_unpinned_key_is_accepted_with_a_remark(honest: LiveLog, original: OriginalLog) -> None:
     check = OnlineCheck(honest.remote(), Kept())
     report = check.run()
     assert report.exit_code == 0
@@ -97,11 +99,11 @@ def test_a_key_that_nobody_pinned_is_taken_and_said(honest: LiveLog, original: O
     assert check.key.public_key == original.key.public_key
 
 
-def test_an_empty_log_is_nothing_to_verify(original: Original, database: Callable[[str], str]) -> None:
-    from tests.evidence.log import running
+def test_an_empty_log_is_nothing_to_verify(original: OriginalLog, database: Callable[[str], str]) -> None:
+    from tests.evidence.live_log import run_service
 
     name = database("audit").rpartition("/")[2]
-    with running(original.environment_of(name), original.pki) as log:
+    with run_service(original.environment_of(name), original.pki) as log:
         report = OnlineCheck(log.remote(), Kept()).run()
     assert (report.exit_code, report.records) == (0, 0)
 
@@ -117,9 +119,9 @@ def test_a_log_that_grows_while_it_is_verified_is_good(copy: MakeCopy) -> None:
         writer = threading.Thread(target=grow)
         writer.start()
         try:
-            first, check = verified(log, made.original)
+            first, check = verify_online(log, made.original)
             log.close_shard(2)
-            again, _ = verified(log, made.original, Kept(made.original.key.text, check.newest))
+            again, _ = verify_online(log, made.original, Kept(made.original.key.text, check.newest))
         finally:
             done.set()
             writer.join()
@@ -132,7 +134,7 @@ def test_a_stream_that_breaks_while_the_log_grows_is_good(copy: MakeCopy) -> Non
     made = copy()
     with made.serve() as log:
         remote = log.remote()
-        begun = breaking(remote, 2, meanwhile=lambda: log.append(records(7, 5000)))
+        begun = break_first_export(remote, 2, meanwhile=lambda: log.append(records(7, 5000)))
         report = OnlineCheck(remote, Kept(), made.original.key).run()
     assert (report.to_dict()["findings"], report.records, len(begun)) == ([], 1041, 2)
 
@@ -142,7 +144,7 @@ def test_a_stream_that_breaks_behind_an_erased_payload_is_good(copy: MakeCopy) -
     # The record that explains the erasure cannot be walked over, so only what comes with the export does.
     with made.serve() as log:
         remote = log.remote()
-        begun = breaking(remote, 0)
+        begun = break_first_export(remote, 0)
         check = OnlineCheck(remote, Kept(), made.original.key)
         shards = remote.shards()[:1]
         remote.shards = lambda: shards  # type: ignore[method-assign]
@@ -155,14 +157,14 @@ def test_a_stream_that_breaks_behind_an_erased_payload_is_good(copy: MakeCopy) -
 
 def test_an_edited_record(copy: MakeCopy) -> None:
     made = copy()
-    made.sql(EDIT, **forged(made, VICTIM))
-    assert found(made)[:2] == ("edit", VICTIM)
+    made.sql(EDIT, **forge_record(made, VICTIM))
+    assert first_finding(made)[:2] == ("edit", VICTIM)
 
 
 def test_a_record_edited_together_with_its_hash(copy: MakeCopy) -> None:
     made = copy()
-    made.sql(EDIT_WITH_HASH, **forged(made, VICTIM))
-    kind, place, detail = found(made)
+    made.sql(EDIT_WITH_HASH, **forge_record(made, VICTIM))
+    kind, place, detail = first_finding(made)
     assert (kind, place) == ("edit", 300 + 256), "the block that holds it"
     assert str(300 + 511) in detail
 
@@ -170,28 +172,30 @@ def test_a_record_edited_together_with_its_hash(copy: MakeCopy) -> None:
 def test_a_deleted_record(copy: MakeCopy) -> None:
     made = copy()
     made.sql("delete from records where sequence = %(place)s", place=VICTIM)
-    assert found(made)[:2] == ("deletion", VICTIM)
+    assert first_finding(made)[:2] == ("deletion", VICTIM)
 
 
 @pytest.mark.parametrize(("shard", "victim", "expected"), [(0, 150, 100), (1, VICTIM, 300 + 256)])
 def test_a_deleted_record_whose_gap_was_closed(copy: MakeCopy, shard: int, victim: int, expected: int) -> None:
     made = copy()
-    made.sql("delete from records where sequence = %(place)s", *shifted(shard, -1), place=victim)
-    assert found(made)[:2] == ("deletion", expected), "behind the last checkpoint that still fits; in the changed block"
+    made.sql("delete from records where sequence = %(place)s", *shift_statements(shard, -1), place=victim)
+    assert first_finding(made)[:2] == ("deletion", expected), (
+        "behind the last checkpoint that still fits; in the changed block"
+    )
 
 
 def test_an_inserted_record(copy: MakeCopy) -> None:
     made = copy()
-    strange = {**forged(made, 250), "at": 150, "shard": 0}
-    made.sql(*shifted(0, 1), INSERT, **{**strange, "place": 150})
-    assert found(made)[:2] == ("insertion", 150)
+    strange = {**forge_record(made, 250), "at": 150, "shard": 0}
+    made.sql(*shift_statements(0, 1), INSERT, **{**strange, "place": 150})
+    assert first_finding(made)[:2] == ("insertion", 150)
 
 
 def test_an_inserted_record_in_a_long_stretch_without_checkpoints(copy: MakeCopy) -> None:
     made = copy()
-    strange = {**forged(made, 250), "at": VICTIM, "shard": 1}
-    made.sql(*shifted(1, 1), INSERT, **{**strange, "place": VICTIM})
-    _, place, _ = found(made)
+    strange = {**forge_record(made, 250), "at": VICTIM, "shard": 1}
+    made.sql(*shift_statements(1, 1), INSERT, **{**strange, "place": VICTIM})
+    _, place, _ = first_finding(made)
     assert place is not None
     assert 300 + 161 <= place <= VICTIM
 
@@ -206,19 +210,19 @@ def test_reordered_records(copy: MakeCopy) -> None:
         one=VICTIM,
         other=VICTIM + 30,
     )
-    assert found(made)[:2] == ("reordering", VICTIM)
+    assert first_finding(made)[:2] == ("reordering", VICTIM)
 
 
 def test_a_truncated_log(copy: MakeCopy) -> None:
     made = copy()
     made.sql("delete from records where sequence >= 1020")
-    assert found(made)[:2] == ("truncation", 1020)
+    assert first_finding(made)[:2] == ("truncation", 1020)
 
 
 def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> None:
     made, size = copy(), 62
     with made.serve() as log:
-        _, check = verified(log, made.original)
+        _, check = verify_online(log, made.original)
     leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_2 order by sequence")][:size]
     made.sql(
         "delete from records where sequence >= %(end)s",
@@ -226,13 +230,13 @@ def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> 
         "update tree_head set size = %(end)s, hashes = %(hashes)s",
         size=size,
         end=941 + size,
-        hashes=list(CompactRange().extended(leaves).hashes),
+        hashes=list(CompactRange().extend(leaves).hashes),
     )
     with made.serve() as log:
-        alone, _ = verified(log, made.original)
+        alone, _ = verify_online(log, made.original)
     assert alone.exit_code == 0, "by itself the shorter log is whole; only a kept checkpoint tells"
     kept = Kept(made.original.key.text, check.newest)
-    assert found(made, kept)[:2] == ("truncation", 941 + size)
+    assert first_finding(made, kept)[:2] == ("truncation", 941 + size)
 
 
 @pytest.mark.parametrize("sample", [0, 5])
@@ -241,12 +245,12 @@ def test_an_open_shard_that_was_emptied(copy: MakeCopy, sample: int) -> None:
     with made.serve() as log:
         log.close_shard(2)
         log.append(records(50, 5000))
-        _, check = verified(log, made.original)
+        _, check = verify_online(log, made.original)
     made.sql("delete from records where shard = 3", "update tree_head set size = first_sequence, hashes = '{}'")
 
     def emptied(kept: Kept) -> tuple[Any, ...]:
         with made.serve() as log:
-            report, _ = verified(log, made.original, kept, sample=sample)
+            report, _ = verify_online(log, made.original, kept, sample=sample)
         assert report.first is not None
         return report.first.kind, report.first.shard, report.first.sequence
 
@@ -260,7 +264,7 @@ def test_an_open_shard_that_was_emptied(copy: MakeCopy, sample: int) -> None:
 def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
     made = copy()
     with made.serve() as log:
-        _, check = verified(log, made.original)
+        _, check = verify_online(log, made.original)
     made.sql(
         "drop table records_1, records_2",
         "delete from records",
@@ -270,7 +274,7 @@ def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
         "update tree_head set shard = 0, first_sequence = 0, size = 0, hashes = '{}'",
     )
     kept = Kept(made.original.key.text, check.newest)
-    assert found(made, kept)[:2] == ("truncation", 0)
+    assert first_finding(made, kept)[:2] == ("truncation", 0)
     with made.serve() as log:
         notes = list(kept.checkpoints().values())
         unpinned = OnlineCheck(log.remote(), Kept(), known=notes).run()
@@ -292,32 +296,32 @@ def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
         "ticket = 'another'",
     ],
 )
-def test_a_record_that_is_no_longer_found_by_what_it_says(copy: MakeCopy, change: str) -> None:
+def test_a_changed_index_column_is_found_online(copy: MakeCopy, change: str) -> None:
     made = copy()
     made.sql(f"update records set {change} where sequence = %(place)s", place=VICTIM)  # noqa: S608
-    assert found(made)[:2] == ("index_changed", VICTIM)
+    assert first_finding(made)[:2] == ("index_changed", VICTIM)
 
 
 def test_a_stored_hash_that_was_changed(copy: MakeCopy) -> None:
     made = copy()
     made.sql("update subtrees set hash = %(hash)s where shard = 1 and place = 1", hash=bytes(32))
-    assert found(made)[:2] == ("stored_hash_changed", 300 + 256)
+    assert first_finding(made)[:2] == ("stored_hash_changed", 300 + 256)
 
 
 def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:
     one, other = copy(), copy()
     with one.serve() as log:
         log.append(records(10, 5000))
-        _, check = verified(log, one.original)
+        _, check = verify_online(log, one.original)
     kept = Kept(one.original.key.text, check.newest)
     with other.serve() as log:
         log.append(records(10, 6000))
-        report, _ = verified(log, other.original, kept)
+        report, _ = verify_online(log, other.original, kept)
         assert [f.kind.value for f in report.findings] == ["forked_history"]
         log.append(records(10, 7000))
-        longer, _ = verified(log, other.original, kept)
+        longer, _ = verify_online(log, other.original, kept)
         assert [f.kind.value for f in longer.findings] == ["forked_history"], "the kept one is no longer a beginning"
-        sampled, _ = verified(log, other.original, kept, sample=3)
+        sampled, _ = verify_online(log, other.original, kept, sample=3)
         assert [f.kind.value for f in sampled.findings] == ["forked_history"]
 
 
@@ -327,14 +331,14 @@ def test_a_signature_that_the_key_did_not_make(copy: MakeCopy) -> None:
     head, _, line = note.rpartition(" ")
     spoiled = head + " " + line[:20] + ("A" if line[20] != "A" else "B") + line[21:]
     made.sql("update checkpoints set note = %(note)s where shard = 0 and size = 200", note=spoiled)
-    assert found(made)[0] == "wrong_signature"
+    assert first_finding(made)[0] == "wrong_signature"
 
 
 def test_another_key(copy: MakeCopy, tmp_path: Path) -> None:
     made = copy()
     with made.serve(TOOLMESH_CHECKPOINT_KEY=str(key_file(tmp_path))) as log:
         log.append(records(1, 5000))
-        report, _ = verified(log, made.original)
+        report, _ = verify_online(log, made.original)
     assert report.first is not None
     assert report.first.kind.value == "wrong_key"
 
@@ -342,15 +346,15 @@ def test_another_key(copy: MakeCopy, tmp_path: Path) -> None:
 def test_a_missing_shard(copy: MakeCopy) -> None:
     made = copy()
     made.sql("drop table records_1", "delete from checkpoints where shard = 1", "delete from shards where number = 1")
-    kind, place, _ = found(made)
+    kind, place, _ = first_finding(made)
     assert (kind, place) == ("shard_missing", 300)
 
 
 def test_a_swapped_shard(copy: MakeCopy) -> None:
     made = copy()
-    made.sql(EDIT_WITH_HASH, **forged(made, 42))
+    made.sql(EDIT_WITH_HASH, **forge_record(made, 42))
     leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_0 order by sequence")]
-    tree, nodes = CompactRange().grown(leaves)
+    tree, nodes = CompactRange().grow(leaves)
     [(node, value)] = nodes
     made.sql(
         "delete from checkpoints where shard = 0",
@@ -360,20 +364,20 @@ def test_a_swapped_shard(copy: MakeCopy) -> None:
         value=value,
         **node._asdict(),
     )
-    assert found(made)[:2] == ("shard_swapped", 0)
+    assert first_finding(made)[:2] == ("shard_swapped", 0)
 
 
 def test_a_payload_that_is_just_gone(copy: MakeCopy) -> None:
     made = copy()
     made.sql("update records set canonical = null where sequence = %(place)s", place=VICTIM)
-    assert found(made)[:2] == ("unexplained_erasure", VICTIM)
+    assert first_finding(made)[:2] == ("unexplained_erasure", VICTIM)
 
 
 def test_a_sample_finds_what_it_looks_at(copy: MakeCopy) -> None:
     made = copy()
-    made.sql(EDIT, **forged(made, 0))
+    made.sql(EDIT, **forge_record(made, 0))
     with made.serve() as log:
-        report, _ = verified(log, made.original, sample=1)
+        report, _ = verify_online(log, made.original, sample=1)
     assert report.first is not None
     assert (report.first.kind, report.first.sequence) == (Kind.EDIT, 0), (
         "the first record of a shard is always looked at"
@@ -383,8 +387,8 @@ def test_a_sample_finds_what_it_looks_at(copy: MakeCopy) -> None:
 # ---- what is kept
 
 
-def test_what_is_kept_is_read_as_it_was_written(honest: LiveLog, original: Original, tmp_path: Path) -> None:
-    _, check = verified(honest, original)
+def test_pinned_state_is_read_back_as_written(honest: LiveLog, original: OriginalLog, tmp_path: Path) -> None:
+    _, check = verify_online(honest, original)
     kept = Kept(original.key.text, check.newest)
     save(tmp_path / "deep" / "kept.json", kept)
     assert load(tmp_path / "deep" / "kept.json") == kept

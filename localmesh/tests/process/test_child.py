@@ -33,9 +33,7 @@ def python(program: str, run_as: RunAs = RunAs.OURSELVES) -> Launch:
 
 
 async def test_a_short_run_gives_its_code_and_its_output_and_reads_its_input() -> None:
-    finished = await run_to_end(
-        python("import sys; print(sys.stdin.read().upper()); sys.exit(3)"), stdin="words"
-    )
+    finished = await run_to_end(python("import sys; print(sys.stdin.read().upper()); sys.exit(3)"), stdin="words")
     assert (finished.code, finished.output) == (3, "WORDS\n")
 
 

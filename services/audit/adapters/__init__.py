@@ -1,1 +1,1 @@
-"""PostgreSQL, the signing key and the metrics behind the domain's ports."""
+"""Adapters of the domain's ports: PostgreSQL, Redis, Kafka, signing key, metrics."""

@@ -1,4 +1,4 @@
-"""The tables of the log, as the reader sees them; migrations/ makes them."""
+"""Tables of the log for SQLAlchemy; migrations/ creates them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ records = Table(
     "records",
     METADATA,
     Column("sequence", BigInteger, primary_key=True),
-    # The partition. A statement that says which shards it means reads no others.
+    # Partition key: statements that name the shard read only its partition.
     Column("shard", Integer, nullable=False),
     Column("record_id", Text, nullable=False, unique=True),
-    # Null once the payload was erased.
+    # Null after erasure.
     Column("canonical", LargeBinary),
     Column("leaf_hash", LargeBinary, nullable=False),
     Column("log_time", DateTime(timezone=True), nullable=False),
@@ -117,5 +117,5 @@ legal_holds = Table(
 
 
 def shard_at(sequence: int) -> ScalarSelect[int]:
-    """Return the number of the shard that a sequence belongs to, for a statement to name the partition by."""
+    """Return a subquery for the shard of a sequence, so that a statement can name the partition."""
     return select(func.max(shards.c.number)).where(shards.c.first_sequence <= sequence).scalar_subquery()

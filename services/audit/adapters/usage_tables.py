@@ -1,4 +1,4 @@
-"""The tables of usage, and a tally as a row of them; migrations/ makes them."""
+"""Tables of usage for SQLAlchemy, and conversion of tallies; migrations/ creates the tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.audit.domain.usage.sketch import Sketch
 from services.audit.domain.usage.tally import Tally
 
 _OUTCOMES = [(outcome, outcome.value) for outcome in Outcome]
-KEPT_APART = ("tool", "version", "tenant", "subject", "task")
+DIMENSION_COLUMNS = ("tool", "version", "tenant", "subject", "task")
 
 usage_cells = Table(
     "usage_cells",
@@ -25,7 +25,7 @@ usage_cells = Table(
     Column("day", Date, primary_key=True),
     Column("cell", LargeBinary, primary_key=True),
     Column("rollup", Text, nullable=False),
-    *(Column(name, Text, nullable=False) for name in KEPT_APART),
+    *(Column(name, Text, nullable=False) for name in DIMENSION_COLUMNS),
     *(Column(outcome.value, BigInteger, nullable=False) for outcome in Outcome),
     Column("reasons", JSONB, nullable=False),
     Column("cost_micros", Numeric, nullable=False),
@@ -53,38 +53,38 @@ TALLY_COLUMNS = [
 
 
 def cell_digest(cell: Cell) -> bytes:
-    """Return the key of a cell beside its day. Its texts hold no zero byte, so no two cells look the same here."""
-    whole = "\0".join((cell.rollup, cell.day.isoformat(), *cell[2:]))
-    return hashlib.blake2b(whole.encode(), digest_size=16).digest()
+    """Return the key of a cell within its day. Dimension values contain no NUL, so the key is unambiguous."""
+    key_text = "\0".join((cell.rollup, cell.day.isoformat(), *cell[2:]))
+    return hashlib.blake2b(key_text.encode(), digest_size=16).digest()
 
 
 def cell_row(cell: Cell, tally: Tally) -> dict[str, Any]:
-    """Return a cell as the values of its row, as JSON can say them."""
+    """Return the row of a cell as JSON values."""
     return {
         "day": cell.day,
         "cell": b64encode(cell_digest(cell)).decode(),
         "rollup": cell.rollup,
-        **dict(zip(KEPT_APART, cell[2:], strict=True)),
+        **dict(zip(DIMENSION_COLUMNS, cell[2:], strict=True)),
         **{name: tally.outcomes[outcome] for outcome, name in _OUTCOMES},
         "reasons": {str(reason): count for reason, count in tally.reasons.items()},
-        # Sums may be wider than a number of JSON.
+        # Sums may exceed the range of JSON numbers.
         "cost_micros": str(tally.cost_micros),
         "timed": tally.timed,
         "latency_sum_us": str(tally.latency_sum_us),
         "latency_max_us": tally.latency_max_us,
-        "latency": b64encode(tally.latency.encoded()).decode(),
+        "latency": b64encode(tally.latency.encode()).decode(),
         "first_time": tally.first,
         "last_time": tally.last,
     }
 
 
-def tally_of(row: Any) -> Tally:
-    """Return the tally that a row holds."""
+def row_to_tally(row: Any) -> Tally:
+    """Return the tally of a row."""
     return Tally(
         outcomes=Counter({outcome: count for outcome, name in _OUTCOMES if (count := getattr(row, name))}),
         reasons=Counter({int(reason): count for reason, count in row.reasons.items()}),
         cost_micros=int(row.cost_micros),
-        latency=Sketch.decoded(bytes(row.latency)),
+        latency=Sketch.decode(bytes(row.latency)),
         timed=row.timed,
         latency_sum_us=int(row.latency_sum_us),
         latency_max_us=row.latency_max_us,

@@ -1,1 +1,1 @@
-"""From messages to the domain and back, a file for each gRPC service. Pure."""
+"""Converts messages to the domain and back, one module per gRPC service. Pure functions."""

@@ -1,8 +1,8 @@
-"""Messages to the domain and back. The canonical form of a record is defined here, field by field.
+"""Converts messages of AuditService. Defines the canonical form of a record, field by field.
 
-The form is JSON by RFC 8785 with the contract's own field names. Fields that are not set are left out; words stand for
-enum values, text in UTC with microseconds for moments, whole microseconds for the latency. Summaries are embedded as the
-JSON that they are. What the form cannot say is refused rather than dropped, because only what is in it is attested.
+The form is RFC 8785 JSON with the contract's field names. Unset fields are omitted. Enum values are words, times are
+text in UTC with microseconds, the latency is in microseconds. Summaries are embedded as JSON. A record that the form
+cannot represent is refused, because only the form is attested.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import dump, parse
 from services.audit.convert import form
-from services.audit.domain.errors import batch_of_one_kind, record_without_form, time_out_of_range
-from services.audit.domain.log.query_records import Answer, Query
+from services.audit.domain.errors import batch_kind_invalid, record_invalid, time_out_of_range
+from services.audit.domain.log.query_records import RecordPage, RecordQuery
 from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
 
-# A record is sent to its readers twice in one message, as fields and as bytes; this leaves room for both.
+# Readers get a record twice in one message, as fields and as bytes; this leaves room for both.
 MAX_CANONICAL_BYTES = 1024 * 1024
 
-# Fields whose JSON form is their own value.
+# Fields with the same value in JSON.
 _AS_IS = (
     "record_id",
     "trace_id",
@@ -65,7 +65,7 @@ _AS_IS = (
 )
 _LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations")
 _SUMMARIES = ("arguments_summary", "result_summary")
-# What the log writes about itself. These parts are said in full, zeros included; hashes in hexadecimal.
+# Records of the log about itself. These parts are written in full, including zeros; hashes in hexadecimal.
 _OWN_PARTS: dict[str, Any] = {
     "previous_shard": shard_pb.ShardLink,
     "erasure": shard_pb.PayloadErasure,
@@ -90,7 +90,7 @@ _EVENT_CLASSES = _words(record_pb.EventClass, "EVENT_CLASS_")
 _OUTCOMES = _words(record_pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_")
 _STATUSES = _words(record_pb.RecordStatus, "RECORD_STATUS_")
 _TIERS = _words(caller_pb2.CredentialTier, "CREDENTIAL_TIER_")
-# The code is the number; the name beside it is for the reader. A reason newer than this build has no name here yet.
+# The number is the code; the name is for readers. A reason newer than this build has no name.
 _REASONS = {n: f"E{n} {word.upper()}" for n, word in _words(error_reason_pb2.ErrorReason, "ERROR_REASON_").items()}
 
 _ENUMS: tuple[tuple[str, dict[int, str]], ...] = (
@@ -104,7 +104,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _NoFormError(Exception):
-    """A value that the canonical form cannot say: where it is, and which rule it breaks."""
+    """A value has no canonical form. Names the field and the violated rule."""
 
     def __init__(self, path: str, rule: str) -> None:
         self.path, self.rule = path, rule
@@ -115,30 +115,30 @@ class _NoFormError(Exception):
 
 
 def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
-    """Return the batch as entries, with `writer` as the writer of each. One record without a canonical form, or of a kind
-    that only the log itself writes, raises AUDIT_RECORD_INVALID for the whole batch; a batch with nothing in it, or with
-    records of both kinds, INVALID_REQUEST."""
+    """Return the batch as entries of `writer`. A record without a canonical form, or of a class that only the log
+    writes, raises AUDIT_RECORD_INVALID for the whole batch; an empty batch or one of both kinds raises INVALID_REQUEST.
+    """
     if bool(request.records) == bool(request.canonical_records):
-        raise batch_of_one_kind()
+        raise batch_kind_invalid()
     if request.canonical_records:
         return form.entries_of(request.canonical_records, writer)
-    for place, record in enumerate(request.records):
+    for index, record in enumerate(request.records):
         if record.event_class in _OWN_CLASSES:
-            raise record_without_form(record.record_id, f"records[{place}].event_class", "event_class.own")
-    return [entry_of(record, writer, place) for place, record in enumerate(request.records)]
+            raise record_invalid(record.record_id, f"records[{index}].event_class", "event_class.own")
+    return [entry_of(record, writer, index) for index, record in enumerate(request.records)]
 
 
-def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entry:
-    """Return one record as an entry; raise AUDIT_RECORD_INVALID if it has no canonical form."""
+def entry_of(record: record_pb.AuditRecord, writer: str, index: int = 0) -> Entry:
+    """Return a record as an entry; raise AUDIT_RECORD_INVALID if it has no canonical form."""
     try:
-        said = canonical_form(record, writer)
-        payload = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+        form_fields = canonical_form(record, writer)
+        payload = orjson.dumps(form_fields, option=orjson.OPT_SORT_KEYS)
         if len(payload) > MAX_CANONICAL_BYTES:
             raise _NoFormError("", "record.max_bytes")
         event_time = _moment(record.event_time, "event_time")
     except _NoFormError as error:
-        path = f"records[{place}].{error.path}".rstrip(".")
-        raise record_without_form(record.record_id, path, error.rule) from error
+        path = f"records[{index}].{error.path}".rstrip(".")
+        raise record_invalid(record.record_id, path, error.rule) from error
     return Entry(
         record_id=record.record_id,
         canonical=payload,
@@ -147,15 +147,15 @@ def entry_of(record: record_pb.AuditRecord, writer: str, place: int = 0) -> Entr
         tool_version=searchable(record.tool_version),
         trace_id=searchable(record.trace_id),
         invocation_id=searchable(record.invocation_id),
-        authorization=said.get("authorization", ""),
-        status=said.get("status", ""),
+        authorization=form_fields.get("authorization", ""),
+        status=form_fields.get("status", ""),
         ticket=searchable(record.ticket),
     )
 
 
 def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]:
-    """Return the record as the object whose sorted JSON is hashed. Its keys are ASCII and its own values are text, integers
-    and booleans, for which orjson's sorted form is RFC 8785; the summaries are in it as bytes that are canonical already."""
+    """Return the record as the object whose sorted JSON is hashed. Keys are ASCII and values are text, integers and
+    booleans, for which orjson's sorted form is RFC 8785; summaries are embedded as canonical bytes."""
     _refuse_unknown_fields(record, "")
     form: dict[str, Any] = {name: value for name in _AS_IS if (value := getattr(record, name))}
     form["writer"] = writer
@@ -221,7 +221,7 @@ def _word(words: Mapping[int, str], number: int, path: str) -> str:
 
 
 def _refuse_unknown_fields(message: Any, path: str) -> None:
-    # A writer that is newer than the log may say things that this build would leave out of the evidence.
+    # A newer writer may send fields that this build would omit from the evidence.
     if len(UnknownFieldSet(message)):
         raise _NoFormError(path, "message.known_fields")
 
@@ -253,7 +253,7 @@ def _moment_text(stamp: Timestamp, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _second_text(seconds: int) -> str:
-    # Remembered because the records of a batch nearly always share their second, and writing a date out is slow.
+    # Cached: records of a batch nearly always share their second, and formatting a date is slow.
     return (_EPOCH + timedelta(0, seconds)).replace(tzinfo=None).isoformat()
 
 
@@ -261,12 +261,12 @@ def _second_text(seconds: int) -> str:
 
 
 def record_of(payload: bytes) -> record_pb.AuditRecord:
-    """Return the record that a canonical form describes. Giving it a canonical form again yields the same bytes."""
+    """Return the record of a canonical form. Its canonical form has the same bytes."""
     form = orjson.loads(payload)
     fields: dict[str, Any] = {name: form[name] for name in ("writer", *_AS_IS, *_LISTS) if name in form}
     fields.update((name, numbers[form[name]]) for name, numbers in _NUMBERS.items() if name in form)
     fields.update((name, dump(form[name])) for name in _SUMMARIES if name in form)
-    record = record_pb.AuditRecord(event_time=stamp_of(datetime.fromisoformat(form["event_time"])), **fields)
+    record = record_pb.AuditRecord(event_time=to_timestamp(datetime.fromisoformat(form["event_time"])), **fields)
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
     for name, message in _OWN_PARTS.items():
@@ -294,25 +294,25 @@ def _caller_of(form: dict[str, Any]) -> caller_pb2.Caller:
     if "tier" in form:
         caller.tier = caller_pb2.CredentialTier.ValueType(_TIER_NUMBERS[form["tier"]])
     if "expire_time" in form:
-        caller.expire_time.CopyFrom(stamp_of(datetime.fromisoformat(form["expire_time"])))
+        caller.expire_time.CopyFrom(to_timestamp(datetime.fromisoformat(form["expire_time"])))
     return caller
 
 
-def stamp_of(moment: datetime) -> Timestamp:
-    """Return a moment as a message."""
+def to_timestamp(moment: datetime) -> Timestamp:
+    """Return a time as a message."""
     since = moment - _EPOCH
     return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
-    """Return a record in its place as its readers receive it."""
+    """Return a stored record as a message."""
     return record_pb.LoggedRecord(
         name=f"logs/{logged.log_id}/records/{logged.sequence}",
         sequence=logged.sequence,
         record=record_of(logged.canonical) if logged.canonical else None,
         canonical_json=logged.canonical,
         leaf_hash=logged.leaf_hash,
-        log_time=stamp_of(logged.log_time),
+        log_time=to_timestamp(logged.log_time),
         shard=logged.shard,
         erased_by=logged.erased_by or 0,
     )
@@ -321,13 +321,13 @@ def logged_record(logged: LoggedRecord) -> record_pb.LoggedRecord:
 # ---- questions and answers
 
 
-def query_of(request: pb.QueryRecordsRequest, tenant: str) -> Query:
-    """Return the query that a request describes, of a reader of this tenant, or of none."""
-    return Query(filter_of(request.filter, tenant), request.ascending, request.page_size, request.page_token)
+def query_of(request: pb.QueryRecordsRequest, tenant: str) -> RecordQuery:
+    """Return the query of a request by a reader of this tenant (empty: no tenant)."""
+    return RecordQuery(filter_of(request.filter, tenant), request.ascending, request.page_size, request.page_token)
 
 
 def filter_of(message: pb.RecordFilter, tenant: str = "") -> RecordFilter:
-    """Return the filter that a message describes; a moment outside the calendar raises INVALID_REQUEST."""
+    """Return the filter of a message; a time outside the calendar raises INVALID_REQUEST."""
     return RecordFilter(
         from_time=_bound(message, "from_time"),
         to_time=_bound(message, "to_time"),
@@ -351,20 +351,20 @@ def _bound(message: pb.RecordFilter, name: str) -> datetime | None:
         raise time_out_of_range(f"filter.{name}") from None
 
 
-def page_message(answer: Answer) -> pb.QueryRecordsResponse:
-    """Return a page as its reader receives it."""
+def page_message(page: RecordPage) -> pb.QueryRecordsResponse:
+    """Return a page as a message."""
     return pb.QueryRecordsResponse(
-        records=[logged_record(record) for record in answer.records], next_page_token=answer.next_page_token
+        records=[logged_record(record) for record in page.records], next_page_token=page.next_page_token
     )
 
 
 def checkpoint_message(signed: SignedCheckpoint) -> checkpoint_pb.Checkpoint:
-    """Return a checkpoint as its reader receives it."""
+    """Return a checkpoint as a message."""
     return checkpoint_pb.Checkpoint(
         log_id=signed.log_id,
         tree_size=signed.size,
         root_hash=signed.root,
-        sign_time=stamp_of(signed.sign_time),
+        sign_time=to_timestamp(signed.sign_time),
         note=signed.note,
         key_id=signed.key_id,
         witness_signatures=signed.cosignatures,

@@ -1,8 +1,7 @@
-"""Records that arrive in their canonical form: held against the contract, and taken as they are.
+"""Validates records that arrive in canonical form, and takes them as they are.
 
-The form is derived from the contract itself, field by field (convert/audit.py says what it looks like), so there is one
-place where a limit is written down. A record is read into that form and written again: only what comes out byte for byte as
-it came in is canonical, whatever was wrong with it.
+The form is derived from the contract's descriptors and field rules (convert/audit.py describes it). A record is decoded
+and encoded again: only identical bytes are canonical.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from toolmesh.common.v1 import error_reason_pb2
 from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import MAX_DEPTH, parse
-from services.audit.domain.errors import record_without_form
+from services.audit.domain.errors import record_invalid
 from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 
 _MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
 MAX_LATENCY_US = 315_576_000_000 * 1_000_000
-# May be a number that is not whole, or a part of a text.
+# A fractional number, or part of a text.
 _FRACTION = re.compile(rb"[0-9][.eE]")
 _REASONS = {f"E{n} {name.removeprefix('ERROR_REASON_')}" for name, n in error_reason_pb2.ErrorReason.items() if n}
 _REASON_NUMBERS = {text.partition(" ")[0] for text in _REASONS}
 _REQUIRED = frozenset({"record_id", "event_class", "event_time", "writer"})
-# What only the log itself writes: these fields, and every class from the first of its own on.
+# Only the log itself writes these fields, and every event class from this one on.
 _OWN_FIELDS = frozenset({"previous_shard", "erasure", "hold", "archival"})
 _FIRST_OWN_CLASS = record_pb.EVENT_CLASS_SHARD_OPENED
 _NO_SUMMARY = Raw(b"")
@@ -42,7 +41,7 @@ _INT_BOUNDS = {FieldDescriptor.TYPE_INT32: 2**31, FieldDescriptor.TYPE_INT64: 2*
 
 
 def _struct(message: Descriptor) -> type[msgspec.Struct]:
-    """Return the form of a message, its fields in the order of RFC 8785. What is not set is left out."""
+    """Return the struct type of a message, with its fields in the order of RFC 8785. Unset fields are omitted."""
     fields = sorted(_field(field) for field in message.fields if field.name not in _OWN_FIELDS)
     return msgspec.defstruct(
         message.name,
@@ -55,7 +54,7 @@ def _struct(message: Descriptor) -> type[msgspec.Struct]:
 
 
 def _field(field: FieldDescriptor) -> tuple[str, Any, Any]:
-    """Return a field's name in the form, its type, and what stands for a field that is not set; None if it must be."""
+    """Return the name of a field in the form, its type, and its default; None if the field is required."""
     name, kind, unset = field.name, *_value(field)
     if name == "latency":
         name = "latency_us"
@@ -66,8 +65,8 @@ def _value(field: FieldDescriptor) -> tuple[Any, Any]:
     rules = field.GetOptions().Extensions[validate_pb2.field]
     if field.is_repeated:
         item = _struct(field.message_type) if field.message_type else str
-        most = rules.repeated.max_items if rules.repeated.HasField("max_items") else None
-        return Annotated[tuple[item, ...], Meta(max_length=most)], ()  # type: ignore[valid-type]
+        longest = rules.repeated.max_items if rules.repeated.HasField("max_items") else None
+        return Annotated[tuple[item, ...], Meta(max_length=longest)], ()  # type: ignore[valid-type]
     if field.message_type is not None:
         return _message(field.message_type), UNSET
     if field.enum_type is not None:
@@ -86,7 +85,7 @@ def _message(message: Descriptor) -> Any:
     if message.full_name == "google.protobuf.Timestamp":
         return _MOMENT | UnsetType
     if message.full_name == "google.protobuf.Duration":
-        # As long as a Duration can be: what readers could not be told of again is refused.
+        # The range of Duration: a longer one could not be returned to readers.
         return Annotated[int, Meta(ge=-MAX_LATENCY_US, le=MAX_LATENCY_US)] | UnsetType
     return _struct(message) | UnsetType
 
@@ -101,11 +100,11 @@ def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
 
 
 def _text(rules: validate_pb2.StringRules) -> Any:
-    most = rules.max_len if rules.HasField("max_len") else None
-    least = rules.min_len if rules.HasField("min_len") else None
-    # The contract's `$` is the end of the text, and not also a place before a line's end.
+    longest = rules.max_len if rules.HasField("max_len") else None
+    shortest = rules.min_len if rules.HasField("min_len") else None
+    # In the contract `$` matches only the end of the text, not before a final newline.
     pattern = re.sub(r"\$$", r"\\Z", rules.pattern) or None
-    return Annotated[str, Meta(max_length=most, min_length=least, pattern=pattern)]
+    return Annotated[str, Meta(max_length=longest, min_length=shortest, pattern=pattern)]
 
 
 _SUMMARY_BYTES = int(
@@ -116,34 +115,34 @@ _SUMMARY_BYTES = int(
 )
 _decoder: Any = msgspec.json.Decoder(_struct(record_pb.AuditRecord.DESCRIPTOR))
 _encoder = msgspec.json.Encoder()
-# A call's arguments come twice, with its decision and with its outcome: so many are known to be good the second time.
+# Arguments appear twice, with the decision and the outcome, so recently validated ones are cached.
 _REMEMBERED_SUMMARIES = 256
 _NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _WrongError(Exception):
+class _InvalidFormError(Exception):
     def __init__(self, path: str, rule: str, record_id: str = "") -> None:
         self.path, self.rule, self.record_id = path, rule, record_id
 
 
 def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
-    """Return a batch of canonical forms as entries. One that is none, or that claims another writer, raises
-    AUDIT_RECORD_INVALID for the whole batch."""
+    """Return canonical forms as entries. One that is not canonical, or has another writer, raises AUDIT_RECORD_INVALID
+    for the whole batch."""
     payloads = list(forms)
-    records = _together(payloads)
+    records = _decode_batch(payloads)
     entries = []
-    for place, payload in enumerate(payloads):
+    for index, payload in enumerate(payloads):
         try:
-            entries.append(_entry(records[place] if records else _read(payload), payload, writer))
-        except _WrongError as wrong:
-            path = f"canonical_records[{place}].{wrong.path}".rstrip(".")
-            raise record_without_form(wrong.record_id, path, wrong.rule) from wrong
+            entries.append(_entry(records[index] if records else _decode_one(payload), payload, writer))
+        except _InvalidFormError as error:
+            path = f"canonical_records[{index}].{error.path}".rstrip(".")
+            raise record_invalid(error.record_id, path, error.rule) from error
     return entries
 
 
-def _together(payloads: Sequence[bytes]) -> list[Any]:
-    """Return the records of a whole batch, if all of them are written again as they came, and nothing otherwise. No canonical
-    form holds a line end, so forms without one, a line each, are as many lines as they are records."""
+def _decode_batch(payloads: Sequence[bytes]) -> list[Any]:
+    """Decode a whole batch at once if all its forms are canonical; otherwise return an empty list. Canonical forms
+    contain no newline, so they can be joined as lines."""
     lines = b"\n".join([*payloads, b""])
     if lines.count(b"\n") != len(payloads):
         return []
@@ -154,25 +153,25 @@ def _together(payloads: Sequence[bytes]) -> list[Any]:
     return records if _encoder.encode_lines(records) == lines else []
 
 
-def _read(payload: bytes) -> Any:
-    """Return the record of one form, or say what is wrong with it."""
+def _decode_one(payload: bytes) -> Any:
+    """Decode one form, or raise what is wrong with it."""
     try:
         record = _decoder.decode(payload)
     except msgspec.ValidationError as error:
-        # It names the place at its end, unless that is the record itself; what it says before that may hold a value.
-        _, found, place = str(error).rpartition(" - at `$.")
-        raise _WrongError(place.removesuffix("`") if found else "", "record.form") from None
+        # msgspec names the path at the end of its message; the text before it may contain a value.
+        _, separator, path = str(error).rpartition(" - at `$.")
+        raise _InvalidFormError(path.removesuffix("`") if separator else "", "record.form") from None
     except _NOT_DECODED:
-        raise _WrongError("", "record.json") from None
+        raise _InvalidFormError("", "record.json") from None
     if _encoder.encode(record) != payload:
-        raise _WrongError("", "record.canonical", record.record_id)
+        raise _InvalidFormError("", "record.canonical", record.record_id)
     return record
 
 
 def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     record_id = record.record_id
     if record.writer != writer:
-        raise _WrongError("writer", "record.writer", record_id)
+        raise _InvalidFormError("writer", "record.writer", record_id)
     if record.error_reason:
         _check_reason(record)
     if record.arguments_summary is not _NO_SUMMARY:
@@ -184,10 +183,10 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     if caller is not UNSET and caller.expire_time is not UNSET:
         _moment(caller.expire_time, "caller.expire_time", record_id)
     subject = "" if caller is UNSET else caller.subject
-    found_by: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
+    index_texts: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
     if b"\\u0000" in payload or len(subject) > SEARCHABLE_CHARACTERS:
-        found_by = tuple(map(searchable, found_by))
-    subject, tool_version, trace_id, invocation_id, ticket = found_by
+        index_texts = tuple(map(searchable, index_texts))
+    subject, tool_version, trace_id, invocation_id, ticket = index_texts
     return Entry(
         record_id,
         payload,
@@ -203,7 +202,7 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
 
 
 def _moment(text: str, path: str, record_id: str) -> datetime:
-    """Return the moment that a text names in the one form that the contract has: 2026-11-15T08:00:00.000000Z."""
+    """Return the time of a text in the contract's form: 2026-11-15T08:00:00.000000Z."""
     if (
         text[10] == "T"
         and text[4] == text[7] == "-"
@@ -214,29 +213,29 @@ def _moment(text: str, path: str, record_id: str) -> datetime:
         try:
             return datetime.fromisoformat(text)
         except ValueError:
-            raise _WrongError(path, "timestamp.range", record_id) from None
-    raise _WrongError(path, "timestamp.range", record_id)
+            raise _InvalidFormError(path, "timestamp.range", record_id) from None
+    raise _InvalidFormError(path, "timestamp.range", record_id)
 
 
 def _check_reason(record: Any) -> None:
-    """The code is the number and the name beside it is for the reader. A reason newer than this build has no name yet."""
+    """Check code and name of an error reason. A reason newer than this build is a code without a name."""
     reason: str = record.error_reason
     if reason not in _REASONS:
         code = reason[1:]
         known = reason in _REASON_NUMBERS or not (code.isdecimal() and code.isascii() and 0 < int(code) < 2**31)
         if known or reason[0] != "E" or code[0] == "0":
-            raise _WrongError("error_reason", "enum.defined_only", record.record_id)
+            raise _InvalidFormError("error_reason", "enum.defined_only", record.record_id)
 
 
 def _check_summary(summary: Raw, path: str, record_id: str) -> None:
     payload = bytes(summary)
     if len(payload) > _SUMMARY_BYTES:
-        raise _WrongError(path, "bytes.max_len", record_id)
+        raise _InvalidFormError(path, "bytes.max_len", record_id)
     try:
         if not _is_canonical(payload):
-            raise _WrongError(path, "record.canonical", record_id)
+            raise _InvalidFormError(path, "record.canonical", record_id)
     except (MeshError, orjson.JSONDecodeError) as error:
-        raise _WrongError(path, "record.json", record_id) from error
+        raise _InvalidFormError(path, "record.json", record_id) from error
 
 
 @lru_cache(maxsize=_REMEMBERED_SUMMARIES)
@@ -245,8 +244,8 @@ def _is_canonical(payload: bytes) -> bool:
 
 
 def _plainly_canonical(payload: bytes) -> bool:
-    """Say whether a value is canonical, where that is quickly told: without fractions and without letters whose order or
-    form could be in doubt, what is written again as it was read held nothing twice, nothing rounded, nothing out of order."""
+    """Return whether a value is canonical, by a fast check that never accepts wrongly: for ASCII without fractions,
+    identical bytes after decoding and encoding exclude duplicates, rounding and wrong order."""
     return (
         payload.isascii()
         and payload.count(b"{") + payload.count(b"[") < MAX_DEPTH

@@ -1,7 +1,7 @@
-"""What a record is found by, read from its canonical form once more.
+"""Rebuilds the index columns of a record from its canonical form.
 
-Every record that the log holds has the columns that this says, whichever way it came: as a message, as a form, or from the
-log itself. Only the members that are columns are read, so that a whole log can be compared with its index.
+Every stored record has exactly these columns, however it was appended. Only the columns are decoded, so that a whole
+log can be compared with its index.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class _Caller(msgspec.Struct, frozen=True, gc=False):
     subject: str = ""
 
 
-_NOBODY = _Caller()
+_NO_CALLER = _Caller()
 
 
 class _Columns(msgspec.Struct, gc=False):
     record_id: str
     event_time: str
-    caller: _Caller = _NOBODY
+    caller: _Caller = _NO_CALLER
     tool_version: str = ""
     trace_id: str = ""
     invocation_id: str = ""
@@ -35,19 +35,34 @@ class _Columns(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(_Columns)
 
 
-def entry_again(canonical: bytes) -> Entry | None:
-    """Return the entry as which a record with these bytes was appended; None for bytes that are no record."""
+def decode_entry(canonical: bytes) -> Entry | None:
+    """Return the entry that was appended with these bytes; None if they are not a record."""
     try:
-        said = _decoder.decode(canonical)
-        event_time = datetime.fromisoformat(said.event_time)
+        columns = _decoder.decode(canonical)
+        event_time = datetime.fromisoformat(columns.event_time)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    subject = said.caller.subject
-    found_by: tuple[str, ...] = (subject, said.tool_version, said.trace_id, said.invocation_id, said.ticket)
-    # Asked once for all of them: nearly always each is searchable as it is.
-    if b"\\u0000" in canonical or max(map(len, found_by)) > SEARCHABLE_CHARACTERS:
-        found_by = tuple(map(searchable, found_by))
-    subject, tool, trace, invocation, ticket = found_by
+    subject = columns.caller.subject
+    index_texts: tuple[str, ...] = (
+        subject,
+        columns.tool_version,
+        columns.trace_id,
+        columns.invocation_id,
+        columns.ticket,
+    )
+    # One check for all columns: nearly always each is searchable as it is.
+    if b"\\u0000" in canonical or max(map(len, index_texts)) > SEARCHABLE_CHARACTERS:
+        index_texts = tuple(map(searchable, index_texts))
+    subject, tool, trace, invocation, ticket = index_texts
     return Entry(
-        said.record_id, canonical, event_time, subject, tool, trace, invocation, said.authorization, said.status, ticket
+        columns.record_id,
+        canonical,
+        event_time,
+        subject,
+        tool,
+        trace,
+        invocation,
+        columns.authorization,
+        columns.status,
+        ticket,
     )

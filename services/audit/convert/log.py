@@ -1,4 +1,4 @@
-"""Messages of the log as evidence to the domain and back, and the records that the log writes about itself."""
+"""Converts messages of LogService, and builds the records that the log writes about itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolmesh.common.v1 import caller_pb2
 from libs.common.auth.identity import Identity
 from libs.common.ids import new_id
 from libs.common.runtime.clock import Clock
-from services.audit.convert.audit import entry_of, stamp_of
+from services.audit.convert.audit import entry_of, to_timestamp
 from services.audit.domain.evidence.model import (
     Archival,
     Defect,
@@ -23,26 +23,26 @@ from services.audit.domain.evidence.model import (
     Requester,
     Shard,
     ShardLink,
-    Verdict,
+    VerificationResult,
 )
-from services.audit.domain.evidence.prove import Consistency, Inclusion
+from services.audit.domain.evidence.prove import ConsistencyProof, InclusionProof
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.model import Entry
 
-# The log writes as the service that it is.
+# The log's own records have the service as their writer.
 WRITER = "audit"
 _TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in caller_pb2.CredentialTier.items()}
 _DEFECTS = {defect: pb.Defect.Value(f"DEFECT_{defect.name}") for defect in Defect}
 
 
-class RecordScribe:
-    """Writes what the log does to itself as records of its own. Their ids are new: nobody can take one beforehand."""
+class ProtoSelfRecorder:
+    """Implements SelfRecorder. Record ids are new, so no writer can reserve one beforehand."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def shard_opened(self, link: ShardLink) -> Entry:
-        """Keep the promise of the port."""
+    def record_shard_opened(self, link: ShardLink) -> Entry:
+        """Implement `SelfRecorder.record_shard_opened`."""
         return self._entry(
             record_pb.EVENT_CLASS_SHARD_OPENED,
             previous_shard=shard_pb.ShardLink(
@@ -54,21 +54,21 @@ class RecordScribe:
             ),
         )
 
-    def payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
-        """Keep the promise of the port."""
+    def record_payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
+        """Implement `SelfRecorder.record_payload_erased`."""
         part = shard_pb.PayloadErasure(sequence=erasure.sequence, leaf_hash=erasure.leaf_hash, reason=erasure.reason)
         return self._entry(record_pb.EVENT_CLASS_PAYLOAD_ERASED, by, erasure=part)
 
-    def hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
-        """Keep the promise of the port."""
+    def record_hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
+        """Implement `SelfRecorder.record_hold_placed`."""
         return self._entry(record_pb.EVENT_CLASS_HOLD_PLACED, by, hold=_hold_change(hold))
 
-    def hold_released(self, hold: LegalHold, by: Requester) -> Entry:
-        """Keep the promise of the port."""
+    def record_hold_released(self, hold: LegalHold, by: Requester) -> Entry:
+        """Implement `SelfRecorder.record_hold_released`."""
         return self._entry(record_pb.EVENT_CLASS_HOLD_RELEASED, by, hold=_hold_change(hold))
 
-    def shard_archived(self, archival: Archival, by: Requester) -> Entry:
-        """Keep the promise of the port."""
+    def record_shard_archived(self, archival: Archival, by: Requester) -> Entry:
+        """Implement `SelfRecorder.record_shard_archived`."""
         part = shard_pb.ShardArchival(
             shard=archival.shard,
             manifest_digest=archival.manifest_digest,
@@ -80,7 +80,7 @@ class RecordScribe:
         record = record_pb.AuditRecord(
             record_id=new_id(),
             event_class=record_pb.EventClass.ValueType(event_class),
-            event_time=stamp_of(self._clock.now()),
+            event_time=to_timestamp(self._clock.now()),
             status=record_pb.RECORD_STATUS_SUCCESS,
             caller=None if by is None else _caller(by),
             **parts,
@@ -118,7 +118,7 @@ def _caller(by: Requester) -> caller_pb2.Caller:
 
 
 def hold_of(request: pb.PlaceLegalHoldRequest) -> LegalHold:
-    """Return the hold that a request describes."""
+    """Return the hold of a request."""
     return LegalHold(request.hold_id, request.first_sequence, request.end_sequence or None, request.reason)
 
 
@@ -126,16 +126,16 @@ def hold_of(request: pb.PlaceLegalHoldRequest) -> LegalHold:
 
 
 def shard_message(shard: Shard, origin: Origin) -> shard_pb.Shard:
-    """Return a shard as its reader receives it."""
+    """Return a shard as a message."""
     return shard_pb.Shard(
         name=f"logs/{shard.log_id}/shards/{shard.number}",
         number=shard.number,
         first_sequence=shard.first_sequence,
         tree_size=shard.size,
         root_hash=shard.root,
-        origin=origin(shard.log_id, shard.number),
+        origin=origin.of_shard(shard.log_id, shard.number),
         state=_state(shard),
-        open_time=stamp_of(shard.open_time),
+        open_time=to_timestamp(shard.open_time),
         close_time=_optional(shard.close_time),
         archive_time=_optional(shard.archive_time),
         manifest_digest=shard.manifest_digest,
@@ -152,7 +152,7 @@ def _state(shard: Shard) -> shard_pb.ShardState.ValueType:
 
 
 def hold_message(hold: LegalHold) -> shard_pb.LegalHold:
-    """Return a hold as its reader receives it."""
+    """Return a hold as a message."""
     return shard_pb.LegalHold(
         hold_id=hold.hold_id,
         first_sequence=hold.first_sequence,
@@ -164,8 +164,8 @@ def hold_message(hold: LegalHold) -> shard_pb.LegalHold:
     )
 
 
-def inclusion_message(proof: Inclusion) -> pb.GetInclusionProofResponse:
-    """Return an inclusion proof as its reader receives it."""
+def inclusion_message(proof: InclusionProof) -> pb.GetInclusionProofResponse:
+    """Return an inclusion proof as a message."""
     return pb.GetInclusionProofResponse(
         shard=proof.shard,
         sequence=proof.sequence,
@@ -177,8 +177,8 @@ def inclusion_message(proof: Inclusion) -> pb.GetInclusionProofResponse:
     )
 
 
-def consistency_message(proof: Consistency) -> pb.GetConsistencyProofResponse:
-    """Return a consistency proof as its reader receives it."""
+def consistency_message(proof: ConsistencyProof) -> pb.GetConsistencyProofResponse:
+    """Return a consistency proof as a message."""
     return pb.GetConsistencyProofResponse(
         first_size=proof.first_size,
         first_root=proof.first_root,
@@ -188,8 +188,8 @@ def consistency_message(proof: Consistency) -> pb.GetConsistencyProofResponse:
     )
 
 
-def verdict_message(verdict: Verdict) -> pb.VerifyRangeResponse:
-    """Return what verifying found as its reader receives it."""
+def verification_message(verdict: VerificationResult) -> pb.VerifyRangeResponse:
+    """Return the result of a verification as a message."""
     if verdict.bad is None:
         return pb.VerifyRangeResponse(ok=True, end_sequence=verdict.end)
     bad = pb.BadPlace(sequence=verdict.bad.first, end_sequence=verdict.bad.end, defect=_DEFECTS[verdict.bad.defect])
@@ -197,4 +197,4 @@ def verdict_message(verdict: Verdict) -> pb.VerifyRangeResponse:
 
 
 def _optional(moment: datetime | None) -> Timestamp | None:
-    return None if moment is None else stamp_of(moment)
+    return None if moment is None else to_timestamp(moment)

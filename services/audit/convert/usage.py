@@ -1,4 +1,4 @@
-"""Questions about usage and their answers, as messages and as the domain has them."""
+"""Converts messages of UsageService."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from toolmesh.common.v1 import error_reason_pb2
 from services.audit.domain.errors import time_out_of_range
 from services.audit.domain.model import searchable
 from services.audit.domain.usage.call import Outcome
-from services.audit.domain.usage.get_tool_usage import ToolAnswer, ToolQuestion
-from services.audit.domain.usage.get_usage import UsageAnswer
-from services.audit.domain.usage.list_top_usage import TopAnswer, TopQuestion
-from services.audit.domain.usage.model import Days, Group, Order, Progress, Ranked, UsageFilter
+from services.audit.domain.usage.get_tool_usage import ToolUsageReport, ToolUsageRequest
+from services.audit.domain.usage.get_usage import UsageReport
+from services.audit.domain.usage.list_top_usage import TopUsagePage, TopUsageRequest
+from services.audit.domain.usage.model import DayRange, Progress, RankedEntry, UsageFilter, UsageGroup, UsageOrder
 from services.audit.domain.usage.tally import Tally
 
-_GROUPS = {pb.UsageGroup.Value(f"USAGE_GROUP_{group.name}"): group for group in Group}
-_ORDERS = {pb.UsageOrder.Value(f"USAGE_ORDER_{order.name}"): order for order in Order}
+_GROUPS = {pb.UsageGroup.Value(f"USAGE_GROUP_{group.name}"): group for group in UsageGroup}
+_ORDERS = {pb.UsageOrder.Value(f"USAGE_ORDER_{order.name}"): order for order in UsageOrder}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 2**63 - 1
 
@@ -30,8 +30,8 @@ _INT64 = 2**63 - 1
 
 
 def filter_of(message: pb.UsageFilter, tenant: str) -> UsageFilter:
-    """Return the filter that a message describes, of a reader of this tenant, or of none; a moment outside the calendar raises
-    INVALID_REQUEST. Nobody is told of another tenant's calls, whichever they ask for."""
+    """Return the filter of a message by a reader of this tenant (empty: no tenant). A time outside the calendar raises
+    INVALID_REQUEST. A reader with a tenant sees only its own calls, whatever the message asks for."""
     return UsageFilter(
         tool=message.tool,
         version=message.version,
@@ -43,10 +43,10 @@ def filter_of(message: pb.UsageFilter, tenant: str) -> UsageFilter:
     )
 
 
-def tool_question(request: pb.GetToolUsageRequest, tenant: str) -> ToolQuestion:
-    """Return the question that a request asks, of a reader of this tenant, or of none."""
+def tool_usage_request(request: pb.GetToolUsageRequest, tenant: str) -> ToolUsageRequest:
+    """Return the request of a reader of this tenant (empty: no tenant)."""
     declared = request.declared_latency.ToMicroseconds() if request.HasField("declared_latency") else None
-    return ToolQuestion(
+    return ToolUsageRequest(
         request.name,
         _moment(request, "from_time", "from_time"),
         _moment(request, "to_time", "to_time"),
@@ -55,10 +55,10 @@ def tool_question(request: pb.GetToolUsageRequest, tenant: str) -> ToolQuestion:
     )
 
 
-def top_question(request: pb.ListTopUsageRequest, tenant: str) -> TopQuestion:
-    """Return the question that a request asks, of a reader of this tenant, or of none."""
-    order = _ORDERS.get(request.order, Order.CALLS)
-    return TopQuestion(
+def top_usage_request(request: pb.ListTopUsageRequest, tenant: str) -> TopUsageRequest:
+    """Return the request of a reader of this tenant (empty: no tenant)."""
+    order = _ORDERS.get(request.order, UsageOrder.CALLS)
+    return TopUsageRequest(
         _GROUPS[request.group], order, filter_of(request.filter, tenant), request.page_size, request.page_token
     )
 
@@ -76,49 +76,49 @@ def _moment(message: Any, name: str, path: str) -> datetime | None:
 # ---- answers
 
 
-def usage_message(answer: UsageAnswer) -> pb.GetUsageResponse:
-    """Return an answer as its reader receives it."""
+def usage_message(report: UsageReport) -> pb.GetUsageResponse:
+    """Return a usage report as a message."""
     return pb.GetUsageResponse(
-        total=_usage(answer.total),
-        days=[usage_pb.DayUsage(day=_midnight(day), usage=_usage(tally)) for day, tally in answer.days],
-        coverage=_coverage(answer.range, answer.progress),
+        total=_usage(report.total),
+        days=[usage_pb.DayUsage(day=_midnight(day), usage=_usage(tally)) for day, tally in report.days],
+        coverage=_coverage(report.range, report.progress),
     )
 
 
-def tool_message(name: str, answer: ToolAnswer) -> pb.GetToolUsageResponse:
-    """Return an answer as its reader receives it."""
-    found = answer.found
+def tool_message(name: str, report: ToolUsageReport) -> pb.GetToolUsageResponse:
+    """Return the usage of a tool as a message."""
+    usage = report.usage
     return pb.GetToolUsageResponse(
         name=name,
-        first_call_time=_stamp(found.first),
-        last_call_time=_stamp(found.last),
-        usage=_usage(found.tally),
-        distinct_callers=found.callers,
-        more_callers=found.more_callers,
-        invalid_result_rate=found.tally.invalid_result_rate(),
-        within_latency_rate=answer.within_rate,
-        coverage=_coverage(answer.range, found.progress),
+        first_call_time=_stamp(usage.first),
+        last_call_time=_stamp(usage.last),
+        usage=_usage(usage.tally),
+        distinct_callers=usage.callers,
+        more_callers=usage.more_callers,
+        invalid_result_rate=usage.tally.invalid_result_rate(),
+        within_latency_rate=report.within_rate,
+        coverage=_coverage(report.range, usage.progress),
     )
 
 
-def top_message(group: Group, answer: TopAnswer) -> pb.ListTopUsageResponse:
-    """Return a page as its reader receives it."""
+def top_message(group: UsageGroup, page: TopUsagePage) -> pb.ListTopUsageResponse:
+    """Return a page of a ranking as a message."""
     return pb.ListTopUsageResponse(
-        entries=[_ranked(group, ranked) for ranked in answer.entries],
-        next_page_token=answer.next_page_token,
-        coverage=_coverage(answer.range, answer.progress),
+        entries=[_ranked(group, ranked) for ranked in page.entries],
+        next_page_token=page.next_page_token,
+        coverage=_coverage(page.range, page.progress),
     )
 
 
-def _ranked(group: Group, ranked: Ranked) -> pb.RankedUsage:
-    days = [usage_pb.DayCalls(day=_midnight(each.day), calls=each.calls, errors=each.errors) for each in ranked.days]
+def _ranked(group: UsageGroup, ranked: RankedEntry) -> pb.RankedUsage:
+    days = [usage_pb.DayCalls(day=_midnight(day.day), calls=day.calls, errors=day.errors) for day in ranked.days]
     return pb.RankedUsage(name=_name(group, ranked.key), usage=_usage(ranked.tally), days=days)
 
 
-def _name(group: Group, key: tuple[str, ...]) -> str:
-    if group not in (Group.TOOL, Group.VERSION) or not key[0]:
+def _name(group: UsageGroup, key: tuple[str, ...]) -> str:
+    if group not in (UsageGroup.TOOL, UsageGroup.VERSION) or not key[0]:
         return key[0]
-    return f"tools/{key[0]}" + (f"/versions/{key[1]}" if group is Group.VERSION else "")
+    return f"tools/{key[0]}" + (f"/versions/{key[1]}" if group is UsageGroup.VERSION else "")
 
 
 def _usage(tally: Tally) -> usage_pb.Usage:
@@ -149,7 +149,7 @@ def _latency(tally: Tally) -> usage_pb.Latency:
     )
 
 
-def _coverage(days: Days, progress: Progress) -> usage_pb.UsageCoverage:
+def _coverage(days: DayRange, progress: Progress) -> usage_pb.UsageCoverage:
     return usage_pb.UsageCoverage(
         from_day=_midnight(days.first),
         to_day=_midnight(days.end),
@@ -160,7 +160,7 @@ def _coverage(days: Days, progress: Progress) -> usage_pb.UsageCoverage:
 
 
 def _duration(microseconds: float) -> Duration:
-    # In nanoseconds: whole microseconds would be more than 1 % off where latencies are a few of them.
+    # In nanoseconds: rounding to microseconds would exceed 1 % for latencies of a few microseconds.
     seconds, nanos = divmod(round(microseconds * 1000), 1_000_000_000)
     return Duration(seconds=seconds, nanos=nanos)
 

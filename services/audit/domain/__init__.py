@@ -1,1 +1,1 @@
-"""What the log is, without any word about how it is reached or stored."""
+"""Domain of the audit log: no transport, no SQL, no stubs."""

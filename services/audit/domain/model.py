@@ -1,4 +1,4 @@
-"""The nouns of the log."""
+"""Domain model of the log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def searchable(text: str) -> str:
-    """Return the form under which a text is found again: bounded for the index, and without the one character that
-    PostgreSQL's text cannot hold. The record itself keeps the text as it is."""
+    """Return the indexed form of a text: cut to the index limit, NUL replaced because PostgreSQL cannot store it. The
+    record keeps the original text."""
     return text[:SEARCHABLE_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 class Entry(NamedTuple):
-    """A record on its way into the log: the bytes that are hashed, and what it can be found by. A tuple, because a commit
-    turns many of them into columns."""
+    """A record to append: the bytes to hash and the indexed columns. A tuple, because a commit transposes many of them
+    into columns."""
 
     record_id: str
     canonical: bytes
@@ -37,14 +37,15 @@ class Entry(NamedTuple):
     ticket: str
 
 
-def weight_of(entries: Iterable[Entry]) -> int:
-    """Return how many bytes of entries are hashed."""
+def payload_bytes_of(entries: Iterable[Entry]) -> int:
+    """Return the total size of the canonical bytes."""
     return sum([len(entry.canonical) for entry in entries])
 
 
 @fact(frozen=True, slots=True)
 class LoggedRecord:
-    """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
+    """A stored record. With its payload erased, `canonical` is empty and `erased_by` is the sequence of the erasure
+    record."""
 
     log_id: str
     sequence: int
@@ -56,8 +57,8 @@ class LoggedRecord:
 
 
 @fact(frozen=True, slots=True)
-class Stored:
-    """Entries as one commit stored them: side by side, from `first_sequence` on, at one moment of the database's clock."""
+class Commit:
+    """Entries stored by one commit: contiguous from `first_sequence` on, with one timestamp of the database clock."""
 
     log_id: str
     shard: int
@@ -65,33 +66,34 @@ class Stored:
     log_time: datetime
     entries: Sequence[Entry]
     leaves: Sequence[bytes]
-    weight: int
-    """How many bytes were hashed."""
+    payload_bytes: int
+    """Total size of the canonical bytes."""
 
     @property
     def end(self) -> int:
-        """The sequence behind the last of them."""
+        """The sequence after the last entry."""
         return self.first_sequence + len(self.entries)
 
-    def logged(self, place: int) -> LoggedRecord:
-        """Return one of them as its readers see it."""
-        canonical, sequence = self.entries[place].canonical, self.first_sequence + place
-        return LoggedRecord(self.log_id, sequence, canonical, self.leaves[place], self.log_time, self.shard)
+    def record_at(self, index: int) -> LoggedRecord:
+        """Return the entry at an index as a stored record."""
+        canonical, sequence = self.entries[index].canonical, self.first_sequence + index
+        return LoggedRecord(self.log_id, sequence, canonical, self.leaves[index], self.log_time, self.shard)
 
 
 @fact(frozen=True, slots=True)
-class Appended:
-    """What became of a commit: each entry's place in the log, in the order given, how the log grew, and by what."""
+class AppendResult:
+    """Result of an append: the sequence of each entry in the order given, how many were new, the log size, and the
+    commit if there was one."""
 
     sequences: list[int]
     added: int
     size: int
-    stored: Stored | None = None
+    commit: Commit | None = None
 
 
 @fact(frozen=True, slots=True)
 class TreeHead:
-    """The end of the log: the open shard and its tree."""
+    """The head of the log: the open shard and its tree."""
 
     log_id: str
     tree: CompactRange
@@ -101,17 +103,17 @@ class TreeHead:
 
     @property
     def size(self) -> int:
-        """How many records the whole log holds."""
+        """Number of records in the whole log."""
         return self.first_sequence + self.tree.size
 
-    def grown(self, tree: CompactRange) -> TreeHead:
-        """Return the same shard with a larger tree."""
+    def with_tree(self, tree: CompactRange) -> TreeHead:
+        """Return the head of the same shard with a larger tree."""
         return TreeHead(self.log_id, tree, self.shard, self.first_sequence, self.open_time)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What to look for; what is empty does not narrow."""
+    """Criteria of a query. Empty fields do not filter."""
 
     from_time: datetime | None = None
     to_time: datetime | None = None
@@ -123,24 +125,25 @@ class RecordFilter:
     status: str = ""
     ticket: str = ""
     tenant: str = ""
-    """Whose records its reader is confined to; what a page holds may still be others' (tenancy.py tells)."""
+    """The tenant that the reader is confined to. The database filters only roughly by it; tenancy.py filters exactly.
+    """
 
     def terms(self) -> dict[str, str]:
-        """Return what narrows, as text that is equal for equal filters."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: str(value) for name, value in found.items() if value}
+        """Return the fields that filter, as text; equal filters give equal terms."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the log, from `first` to just before `end`, read from one of its ends."""
+    """A range of sequences, from `first` to `end` (exclusive), read in one direction."""
 
     first: int
     end: int
     ascending: bool
 
     def after(self, sequence: int) -> Span:
-        """Return what is left once everything up to this record has been read."""
+        """Return the rest of the span after this record."""
         if self.ascending:
             return Span(sequence + 1, self.end, self.ascending)
         return Span(self.first, sequence, self.ascending)
@@ -148,7 +151,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records of a span, and whether the span holds more of them."""
+    """Records of a span, and whether the span has more."""
 
     records: list[LoggedRecord]
     more: bool
@@ -156,7 +159,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
-    """The log's signed word about the first `size` records of a shard."""
+    """A signed checkpoint over the first `size` records of a shard."""
 
     log_id: str
     shard: int
@@ -170,8 +173,8 @@ class SignedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far the relay's sink is behind the log, and whether this replica is the one that relays."""
+class RelayStatus:
+    """Lag of the relay's sink, and whether this replica is the relaying one."""
 
     leads: bool
     records_behind: int

@@ -1,130 +1,139 @@
-"""What the domain needs from outside."""
+"""Ports of the log and the relay."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from services.audit.domain.model import Appended, Entry, LoggedRecord, Page, RecordFilter, Span, Standing, TreeHead
+from services.audit.domain.model import (
+    AppendResult,
+    Entry,
+    LoggedRecord,
+    Page,
+    RecordFilter,
+    RelayStatus,
+    Span,
+    TreeHead,
+)
 from services.audit.domain.relay.cloudevent import CloudEvent
 
 
 class LogWriter(Protocol):
-    """The end of the log."""
+    """Appends to the log."""
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
-        """Make all entries durable, or none, in their order; a record that the log holds already keeps its old place.
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
+        """Store all entries in order, or none. A record that the log already has keeps its sequence.
 
-        Never called while an earlier call is under way. Raises AUDIT_UNAVAILABLE when it cannot tell that the entries
-        are durable; they may be, and giving them again is safe. Raises TakenError, and stores nothing, when one of them
-        has the id of a record with other bytes, in the log or among them.
+        Calls never overlap. Raises AUDIT_UNAVAILABLE when the commit is not confirmed; the entries may or may not be
+        stored, and appending them again is safe. Raises RecordIdTakenError, and stores nothing, when an entry has the
+        id of a record with other bytes, in the log or among the entries.
         """
         ...
 
-    def foresee(self, entries: Sequence[Entry]) -> None:
-        """Make ready what will be given to `append` next, the very same sequence, while a call of it is under way."""
+    def prepare_next(self, entries: Sequence[Entry]) -> None:
+        """Prepare the next commit while another one is running. The next `append` gets this same sequence object."""
         ...
 
 
 class LogReader(Protocol):
-    """The log as it is durable. Every answer shows the log without gaps up to some size."""
+    """Reads committed records. Every result shows the log without gaps up to some size."""
 
     async def head(self) -> TreeHead:
-        """Return the tree over everything that was durable when this was called."""
+        """Return the head over everything committed before this call."""
         ...
 
-    async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
-        """Return the record at this place of this log."""
+    async def get_by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
+        """Return the record at a sequence of this log."""
         ...
 
-    async def by_record_id(self, record_id: str) -> LoggedRecord | None:
-        """Return the record with the id that its writer gave it."""
+    async def get_by_record_id(self, record_id: str) -> LoggedRecord | None:
+        """Return the record with this id."""
         ...
 
-    async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
-        """Return the first records of a span that match, at most `limit` and at least one if there is any; fewer when
-        they are so large that they would not fit into one message."""
+    async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
+        """Return the first matching records of a span: at least one if there is any, at most `limit`, and fewer if they
+        would not fit into one message."""
         ...
 
 
 class CheckpointKey(Protocol):
-    """The Ed25519 key that speaks for the log."""
+    """The Ed25519 key that signs checkpoints."""
 
     @property
     def public_key(self) -> bytes:
-        """The 32 bytes of the public key."""
+        """The public key, 32 bytes."""
         ...
 
     def sign(self, message: bytes) -> bytes:
-        """Return the 64 bytes of the signature."""
+        """Return the signature, 64 bytes."""
         ...
 
 
 class RelaySink(Protocol):
-    """Where the relay tells of records: a copy of the log for others to follow. Its name tells it from other sinks."""
+    """Receives the log as CloudEvents. Positions are stored by the name of the sink."""
 
     @property
     def name(self) -> str:
-        """The name under which the position is kept."""
+        """The name under which the position is stored."""
         ...
 
     async def open(self, log_id: str, position: int) -> int:
-        """Connect on behalf of a log; return the place to go on from, which is `position`, or an earlier one if the sink
-        knows that it has lost what it had acknowledged."""
+        """Connect for a log. Return the sequence to continue from: `position`, or an earlier one if the sink lost
+        acknowledged events."""
         ...
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
-        """Return when all events are acknowledged, in their order and behind all earlier ones.
+        """Return when all events are acknowledged, in order and after all earlier ones.
 
-        Raises SinkError otherwise; the sink may then have taken the first of them, and must be opened again.
+        Raises SinkError otherwise. The sink may then have stored the first events, and must be opened again.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the connection, and of what was not acknowledged. Never raises."""
+        """Close the connection and discard unacknowledged events. Never raises."""
         ...
 
 
-class RelaySeat(Protocol):
-    """The one seat of the relay among all replicas, and the position that goes with it."""
+class RelayLease(Protocol):
+    """The relay's lease, held by one replica at a time, and the stored position."""
 
-    async def take(self) -> int | None:
-        """Take the seat and return the position, which is the first sequence that is not known to be relayed; None while
-        another replica sits there."""
+    async def acquire(self) -> int | None:
+        """Acquire the lease and return the position, the first sequence not known to be relayed. None while another
+        replica holds it."""
         ...
 
-    async def hold(self) -> None:
-        """Make sure that the seat is still held; raises SeatLostError if it is not."""
+    async def renew(self) -> None:
+        """Confirm that the lease is still held; raises LeaseLostError otherwise."""
         ...
 
     async def advance(self, position: int) -> None:
-        """Store the position; it never goes back. Raises SeatLostError, and stores nothing, without the seat."""
+        """Store the position, which never decreases. Raises LeaseLostError, and stores nothing, without the lease."""
         ...
 
     async def position(self) -> int:
-        """Return the position as it is stored, whoever sits there."""
+        """Return the stored position, with or without the lease."""
         ...
 
     async def release(self) -> None:
-        """Leave the seat to whoever comes. Never raises."""
+        """Release the lease. Never raises."""
         ...
 
 
-class RelayWatch(Protocol):
-    """Those who want to know how the relay is doing."""
+class RelayObserver(Protocol):
+    """Receives the state of the relay."""
 
-    def standing(self, standing: Standing) -> None:
-        """Say how far behind the sink is."""
+    def report_status(self, status: RelayStatus) -> None:
+        """Report the lag of the sink."""
         ...
 
-    def relayed(self, records: int) -> None:
-        """Say that so many more are relayed."""
+    def report_relayed(self, records: int) -> None:
+        """Report newly relayed records."""
         ...
 
-    def missed(self, records: int) -> None:
-        """Say that so many are no longer in the log: their shard was archived before they were relayed."""
+    def report_missed(self, records: int) -> None:
+        """Report records whose shard was archived before they were relayed."""
         ...
 
-    def failed(self, error: Exception, pause: float) -> None:
-        """Say what went wrong, and how long it takes until the next attempt."""
+    def report_failure(self, error: Exception, pause: float) -> None:
+        """Report a failure and the pause before the next attempt."""
         ...

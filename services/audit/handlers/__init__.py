@@ -1,1 +1,1 @@
-"""The RPCs of the audit service, a file for each of its gRPC services."""
+"""gRPC handlers of the audit service, one module per gRPC service."""

@@ -1,4 +1,4 @@
-"""The RPCs, in the order of the contract."""
+"""gRPC handlers of AuditService, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 from libs.common.call_context import serving
 from services.audit.convert import audit as convert
 from services.audit.convert import export as convert_export
-from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.export.export_records import ExportRecords
-from services.audit.domain.log.append_records import AppendRecords, Turn
+from services.audit.domain.log.append_records import AppendRecords, BatchSequence
 from services.audit.domain.log.get_record import get_record
 from services.audit.domain.log.query_records import query_records
 from services.audit.domain.log.watch_records import WatchRecords
@@ -25,28 +25,28 @@ from services.audit.streams import OpenStreams
 
 @dataclass(frozen=True)
 class AuditHandlers(rpc.AuditServiceServicer):
-    """Answers the calls of the audit service."""
+    """Implements AuditService."""
 
     log: LogReader
-    append: AppendRecords
+    appender: AppendRecords
     watch: WatchRecords
-    checkpoints: Checkpoints
+    checkpoints: CheckpointSigner
     streams: OpenStreams
-    export: ExportRecords
+    exporter: ExportRecords
     origin: Origin
 
     async def AppendRecords(
         self, request_iterator: AsyncIterator[pb.AppendRecordsRequest], context: Any
     ) -> AsyncIterator[pb.AppendRecordsResponse]:
-        writer, turn = serving().peer, Turn()
+        writer, batches = serving().peer, BatchSequence()
         async for request in self.streams.until_closed(request_iterator):
-            turn.take(request.batch)
-            last = await self.append(convert.entries_of(request, writer))
+            batches.accept(request.batch)
+            last = await self.appender.append(convert.entries_of(request, writer))
             yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
 
     async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
-        found = await get_record(self.log, request.name, serving().tenant)
-        return pb.GetRecordResponse(record=convert.logged_record(found))
+        record = await get_record(self.log, request.name, serving().tenant)
+        return pb.GetRecordResponse(record=convert.logged_record(record))
 
     async def QueryRecords(self, request: pb.QueryRecordsRequest, context: Any) -> pb.QueryRecordsResponse:
         return convert.page_message(await query_records(self.log, convert.query_of(request, serving().tenant)))
@@ -54,11 +54,11 @@ class AuditHandlers(rpc.AuditServiceServicer):
     async def WatchRecords(
         self, request: pb.WatchRecordsRequest, context: Any
     ) -> AsyncIterator[pb.WatchRecordsResponse]:
-        wanted = convert.filter_of(request.filter, serving().tenant)
+        record_filter = convert.filter_of(request.filter, serving().tenant)
         position = await self.watch.begin(request.from_sequence)
-        # Tells the watcher that from now on nothing passes it by, before there is anything to send.
+        # Sent before the first record, so that the client knows from when on the watch is complete.
         await context.send_initial_metadata(())
-        async for logged in self.streams.until_closed(self.watch.follow(position, wanted)):
+        async for logged in self.streams.until_closed(self.watch.follow(position, record_filter)):
             yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
 
     async def GetCheckpoint(self, request: pb.GetCheckpointRequest, context: Any) -> pb.GetCheckpointResponse:
@@ -67,6 +67,6 @@ class AuditHandlers(rpc.AuditServiceServicer):
     async def ExportRecords(
         self, request: pb.ExportRecordsRequest, context: Any
     ) -> AsyncIterator[pb.ExportRecordsResponse]:
-        asked = convert_export.asked_of(request)
-        async for part in self.streams.until_closed(self.export(asked)):
+        export = convert_export.export_request(request)
+        async for part in self.streams.until_closed(self.exporter.stream(export)):
             yield convert_export.part_message(part, self.origin)

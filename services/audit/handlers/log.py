@@ -1,4 +1,4 @@
-"""The RPCs of the log as evidence, in the order of the contract."""
+"""gRPC handlers of LogService, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from toolmesh.audit.v1 import log_service_pb2_grpc as rpc
 from libs.common.call_context import serving
 from services.audit.convert import log as convert
 from services.audit.convert.audit import checkpoint_message
-from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.evidence.cosignature import Witnesses
-from services.audit.domain.evidence.listing import Paging, list_checkpoints, list_holds, list_shards
+from services.audit.domain.evidence.listing import PageRequest, list_checkpoints, list_holds, list_shards
 from services.audit.domain.evidence.model import Requester
-from services.audit.domain.evidence.ports import CheckpointStore, Shards
-from services.audit.domain.evidence.prove import Prove
-from services.audit.domain.evidence.retention import Keep
+from services.audit.domain.evidence.ports import CheckpointStore, ShardStore
+from services.audit.domain.evidence.prove import Prover
+from services.audit.domain.evidence.retention import Retention
 from services.audit.domain.evidence.verify_range import VerifyRange
 from services.audit.domain.merkle.note import Origin
 
@@ -29,68 +29,68 @@ def _requester() -> Requester:
 
 @dataclass(frozen=True)
 class LogHandlers(rpc.LogServiceServicer):
-    """Answers the calls of the log service."""
+    """Implements LogService."""
 
-    checkpoints: Checkpoints
+    checkpoints: CheckpointSigner
     store: CheckpointStore
-    shards: Shards
-    prove: Prove
-    verify: VerifyRange
-    keep: Keep
+    shards: ShardStore
+    prover: Prover
+    verifier: VerifyRange
+    retention: Retention
     witnesses: Witnesses
     origin: Origin
 
     async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, context: Any) -> pb.ListCheckpointsResponse:
-        paging = Paging(request.page_size, request.page_token)
+        paging = PageRequest(request.page_size, request.page_token)
         page = await list_checkpoints(self.store, request.shard, paging, ascending=request.ascending)
-        found = [checkpoint_message(checkpoint) for checkpoint in page.items]
-        return pb.ListCheckpointsResponse(checkpoints=found, next_page_token=page.next_page_token)
+        messages = [checkpoint_message(checkpoint) for checkpoint in page.items]
+        return pb.ListCheckpointsResponse(checkpoints=messages, next_page_token=page.next_page_token)
 
     async def GetInclusionProof(
         self, request: pb.GetInclusionProofRequest, context: Any
     ) -> pb.GetInclusionProofResponse:
-        place = request.record_id if request.HasField("record_id") else request.sequence
-        return convert.inclusion_message(await self.prove.inclusion(place, request.tree_size))
+        sequence_or_id = request.record_id if request.HasField("record_id") else request.sequence
+        return convert.inclusion_message(await self.prover.prove_inclusion(sequence_or_id, request.tree_size))
 
     async def GetConsistencyProof(
         self, request: pb.GetConsistencyProofRequest, context: Any
     ) -> pb.GetConsistencyProofResponse:
-        proof = await self.prove.consistency(request.shard, request.first_size, request.second_size)
+        proof = await self.prover.prove_consistency(request.shard, request.first_size, request.second_size)
         return convert.consistency_message(proof)
 
     async def VerifyRange(self, request: pb.VerifyRangeRequest, context: Any) -> pb.VerifyRangeResponse:
-        return convert.verdict_message(await self.verify(request.first_sequence, request.end_sequence))
+        return convert.verification_message(await self.verifier.verify(request.first_sequence, request.end_sequence))
 
     async def ListShards(self, request: pb.ListShardsRequest, context: Any) -> pb.ListShardsResponse:
-        page = await list_shards(self.shards, Paging(request.page_size, request.page_token))
-        found = [convert.shard_message(shard, self.origin) for shard in page.items]
-        return pb.ListShardsResponse(shards=found, next_page_token=page.next_page_token)
+        page = await list_shards(self.shards, PageRequest(request.page_size, request.page_token))
+        messages = [convert.shard_message(shard, self.origin) for shard in page.items]
+        return pb.ListShardsResponse(shards=messages, next_page_token=page.next_page_token)
 
     async def CloseShard(self, request: pb.CloseShardRequest, context: Any) -> pb.CloseShardResponse:
-        closed = await self.keep.close_shard(request.shard)
+        closed = await self.retention.close_shard(request.shard)
         return pb.CloseShardResponse(shard=convert.shard_message(closed, self.origin))
 
     async def ArchiveShard(self, request: pb.ArchiveShardRequest, context: Any) -> pb.ArchiveShardResponse:
-        archived = await self.keep.archive_shard(
+        archived = await self.retention.archive_shard(
             request.shard, request.manifest_digest, _requester(), drop=request.drop_records
         )
         return pb.ArchiveShardResponse(shard=convert.shard_message(archived, self.origin))
 
     async def ListLegalHolds(self, request: pb.ListLegalHoldsRequest, context: Any) -> pb.ListLegalHoldsResponse:
-        page = await list_holds(self.shards, Paging(request.page_size, request.page_token))
-        found = [convert.hold_message(hold) for hold in page.items]
-        return pb.ListLegalHoldsResponse(holds=found, next_page_token=page.next_page_token)
+        page = await list_holds(self.shards, PageRequest(request.page_size, request.page_token))
+        messages = [convert.hold_message(hold) for hold in page.items]
+        return pb.ListLegalHoldsResponse(holds=messages, next_page_token=page.next_page_token)
 
     async def PlaceLegalHold(self, request: pb.PlaceLegalHoldRequest, context: Any) -> pb.PlaceLegalHoldResponse:
-        placed = await self.keep.place_hold(convert.hold_of(request), _requester())
+        placed = await self.retention.place_hold(convert.hold_of(request), _requester())
         return pb.PlaceLegalHoldResponse(hold=convert.hold_message(placed))
 
     async def ReleaseLegalHold(self, request: pb.ReleaseLegalHoldRequest, context: Any) -> pb.ReleaseLegalHoldResponse:
-        released = await self.keep.release_hold(request.hold_id, request.reason, _requester())
+        released = await self.retention.release_hold(request.hold_id, request.reason, _requester())
         return pb.ReleaseLegalHoldResponse(hold=convert.hold_message(released))
 
     async def ErasePayload(self, request: pb.ErasePayloadRequest, context: Any) -> pb.ErasePayloadResponse:
-        erased_by = await self.keep.erase_payload(request.sequence, request.reason, _requester())
+        erased_by = await self.retention.erase_payload(request.sequence, request.reason, _requester())
         return pb.ErasePayloadResponse(erased_by=erased_by)
 
     async def AddCosignature(self, request: pb.AddCosignatureRequest, context: Any) -> pb.AddCosignatureResponse:

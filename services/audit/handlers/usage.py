@@ -1,4 +1,4 @@
-"""The RPCs about usage, in the order of the contract."""
+"""gRPC handlers of UsageService, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from services.audit.domain.usage.ports import UsageReader
 
 @dataclass(frozen=True)
 class UsageHandlers(rpc.UsageServiceServicer):
-    """Answers the calls of the usage service."""
+    """Implements UsageService."""
 
     counts: UsageReader
     clock: Clock
 
     async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
-        asked = convert.filter_of(request.filter, serving().tenant)
-        return convert.usage_message(await get_usage(self.counts, asked, self.clock.now()))
+        usage_filter = convert.filter_of(request.filter, serving().tenant)
+        return convert.usage_message(await get_usage(self.counts, usage_filter, self.clock.now()))
 
     async def GetToolUsage(self, request: pb.GetToolUsageRequest, context: Any) -> pb.GetToolUsageResponse:
-        [answer] = await get_tool_usage(
-            self.counts, [convert.tool_question(request, serving().tenant)], self.clock.now()
+        [report] = await get_tool_usage(
+            self.counts, [convert.tool_usage_request(request, serving().tenant)], self.clock.now()
         )
-        return convert.tool_message(request.name, answer)
+        return convert.tool_message(request.name, report)
 
     async def BatchGetToolUsage(
         self, request: pb.BatchGetToolUsageRequest, context: Any
     ) -> pb.BatchGetToolUsageResponse:
-        asked = [convert.tool_question(each, serving().tenant) for each in request.requests]
-        answers = await get_tool_usage(self.counts, asked, self.clock.now())
-        found = [convert.tool_message(each.name, answer) for each, answer in zip(asked, answers, strict=True)]
-        return pb.BatchGetToolUsageResponse(usages=found)
+        requests = [convert.tool_usage_request(item, serving().tenant) for item in request.requests]
+        reports = await get_tool_usage(self.counts, requests, self.clock.now())
+        usages = [convert.tool_message(item.name, report) for item, report in zip(requests, reports, strict=True)]
+        return pb.BatchGetToolUsageResponse(usages=usages)
 
     async def ListTopUsage(self, request: pb.ListTopUsageRequest, context: Any) -> pb.ListTopUsageResponse:
-        asked = convert.top_question(request, serving().tenant)
-        return convert.top_message(asked.group, await list_top_usage(self.counts, asked, self.clock.now()))
+        top = convert.top_usage_request(request, serving().tenant)
+        return convert.top_message(top.group, await list_top_usage(self.counts, top, self.clock.now()))

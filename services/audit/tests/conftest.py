@@ -21,7 +21,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.audit.adapters.log.writer import PostgresWriter
 from services.audit.config import Settings
-from services.audit.convert.log import RecordScribe
+from services.audit.convert.log import ProtoSelfRecorder
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.merkle.note import Origin
 from services.audit.tests.replicas import Keys, Replica
@@ -34,10 +34,10 @@ NEVER = ShardLimits(10**9, 10**9)
 
 
 def a_writer(url: str, limits: ShardLimits = NEVER, clock: Clock | None = None) -> PostgresWriter:
-    """Return a writer whose shards are as large as they get unless the test says otherwise."""
+    """Return a writer that never closes a shard unless the test sets limits."""
     clock = clock or SystemClock()
     return PostgresWriter(
-        url, QUIET, scribe=RecordScribe(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
+        url, QUIET, recorder=ProtoSelfRecorder(clock), clock=clock, limits=limits, origin=Origin("toolmesh.local")
     )
 
 
@@ -59,7 +59,7 @@ def checkpoint_key_file(checkpoint_key: Ed25519PrivateKey, tmp_path: Path) -> Pa
 
 @pytest.fixture
 async def authz_port(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[int]:
-    """The port of something that answers GetJwks as authz does."""
+    """The port of a fake authz that answers GetJwks."""
     server = grpc.aio.server()
     authz_rpc.add_AuthzServiceServicer_to_server(Keys(signer), server)  # type: ignore[abstract]
     Invalidations().add(server)
@@ -119,7 +119,7 @@ async def log_url(database: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def superuser(postgres_server: str) -> Callable[..., list[Any]]:
-    """Return a function that runs statements on a database as whoever may do everything, as a thief of the disk could."""
+    """Return a function that runs statements as superuser, as an attacker with access to the disk could."""
 
     def run(url: str, *statements: str) -> list[Any]:
         name = url.rsplit("/", 1)[1]
@@ -134,9 +134,9 @@ def superuser(postgres_server: str) -> Callable[..., list[Any]]:
 
 @pytest.fixture
 def audit_waiter() -> Callable[..., Awaitable[None]]:
-    """Return a function that waits for something that the event loop is about to do."""
+    """Return a function that polls a condition."""
 
-    async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
                 await asyncio.sleep(0.01)

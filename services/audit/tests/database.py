@@ -1,4 +1,4 @@
-"""The log's database as a test sees it: asked, held and hurt from outside."""
+"""Direct access to the log's database: queries, locks and killed connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sql(url: str, statement: str, *parameters: Any) -> list[Any]:
 
 
 def check_log(url: str, count: int) -> list[str]:
-    """Assert that the log is dense and that its head is the tree over its bytes; return its record ids."""
+    """Assert that the log has no gaps and that its head matches the bytes; return the record ids."""
     rows = sql(url, "select sequence, record_id, canonical from records order by sequence")
     [(size, hashes)] = sql(url, "select size, hashes from tree_head")
     assert [row[0] for row in rows] == list(range(count))
@@ -32,8 +32,8 @@ def check_log(url: str, count: int) -> list[str]:
 
 
 def check_shards(url: str) -> list[range]:
-    """Assert that the log is dense, that every shard's root is that over its bytes and that each names the one before;
-    return the shards as ranges of sequences."""
+    """Assert that the log has no gaps, that each shard's root matches its bytes and that each shard links to the
+    previous one; return the sequence range of each shard."""
     rows = sql(url, "select sequence, shard, canonical from records order by sequence")
     shards = sql(url, "select number, first_sequence, size, root_hash from shards order by number")
     [(log_id, size, hashes)] = sql(url, "select log_id, size, hashes from tree_head")
@@ -59,7 +59,7 @@ def check_shards(url: str) -> list[range]:
 
 @contextmanager
 def head_locked(url: str) -> Iterator[None]:
-    """Keep every writer of the log waiting."""
+    """Block every writer of the log."""
     with psycopg.connect(url, options="-c search_path=audit") as connection:
         connection.execute("select from tree_head for update")
         yield
@@ -69,10 +69,10 @@ WRITERS = f"from pg_stat_activity where application_name = '{APPLICATION_NAME}' 
 
 
 def writer_waits(url: str) -> bool:
-    """Say whether a commit is waiting for the head."""
+    """Return whether a commit waits for the head."""
     return bool(sql(url, f"select pid {WRITERS} and wait_event_type = 'Lock'"))
 
 
 def kill_writers(url: str) -> None:
-    """Cut the connection of every writer."""
+    """Terminate the connection of every writer."""
     assert sql(url, f"select pg_terminate_backend(pid) {WRITERS}")

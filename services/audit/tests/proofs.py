@@ -1,4 +1,4 @@
-"""Verifying proofs the way RFC 9162 describes it (sections 2.1.3.2 and 2.1.4.2), without the code under test."""
+"""Verifies proofs as RFC 9162 describes it (sections 2.1.3.2 and 2.1.4.2), independent of the code under test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def root_of_inclusion(leaf: int, size: int, leaf_hash: bytes, path: Sequence[byt
 
 
 def is_consistent(first: int, second: int, first_root: bytes, second_root: bytes, path: Sequence[bytes]) -> bool:
-    """Say whether a consistency proof holds between two sizes and their roots."""
+    """Return whether a consistency proof is valid between two sizes and their roots."""
     if first in (0, second):
         return not path and (first == 0 or first_root == second_root)
     if not path:

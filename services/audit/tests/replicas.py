@@ -1,4 +1,4 @@
-"""Real audit processes' insides: real mutual TLS, real PostgreSQL, and an issuer of keys that stands in for authz."""
+"""In-process audit replicas with real mutual TLS and PostgreSQL, and a fake issuer of keys in place of authz."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Keys(authz_rpc.AuthzServiceServicer):
 
 
 class Replica:
-    """One audit process on a database, and stubs to reach it by."""
+    """One audit process on a database, with client stubs."""
 
     def __init__(self, application: RpcApplication, url: str, pki: Any) -> None:
         self.application, self.url = application, url
@@ -66,19 +66,19 @@ class Replica:
         return int(acknowledged.last_sequence)
 
     async def end(self) -> None:
-        """Stop the process as SIGTERM does; once."""
+        """Stop the process once, as SIGTERM does."""
         if not self._ended:
             self._ended = True
             await self.application.stop()
 
     async def close(self) -> None:
-        """Stop the process and hang up."""
+        """Stop the process and close the channels."""
         await self.end()
         for channel in self._channels:
             await channel.close()
 
     def stored(self) -> list[tuple[int, str, bytes, bytes]]:
-        """Return sequence, record id, bytes and leaf hash of everything in the log, in its order."""
+        """Return sequence, record id, bytes and leaf hash of all records in log order."""
         return sql(self.url, "select sequence, record_id, canonical, leaf_hash from records order by sequence")
 
 
@@ -109,7 +109,7 @@ async def answer(call: Any) -> Any:
 
 
 async def reply(call: Any) -> Any:
-    """Return the answer of a call, or raise its mesh error."""
+    """Return the response of a call, or raise its mesh error."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -117,9 +117,9 @@ async def reply(call: Any) -> Any:
 
 
 async def reason_of(call: Awaitable[Any]) -> Reason:
-    """Return why a call fails; it must."""
+    """Return the reason of a call that must fail."""
     with pytest.raises(MeshError) as caught:
-        await asyncio.wait_for(call, 10)
+        await asyncio.wait_for(call, 60)
     return caught.value.reason
 
 

@@ -1,4 +1,4 @@
-"""Records to append, and what tests recompute about them without the code under test."""
+"""Sample records, and an independent computation of Merkle roots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stamp(moment: datetime) -> Timestamp:
 
 
 def a_record(**changes: Any) -> record_pb.AuditRecord:
-    """Return a record that is good unless `changes` spoil it."""
+    """Return a valid record, changed by `changes`."""
     fields: dict[str, Any] = {
         "record_id": new_id(),
         "event_class": record_pb.EVENT_CLASS_INVOCATION_STARTED,
@@ -40,7 +40,7 @@ def a_record(**changes: Any) -> record_pb.AuditRecord:
 
 
 def an_entry(**changes: Any) -> Entry:
-    """Return a record as the domain sees it."""
+    """Return a record as an entry."""
     [entry] = entries_of(pb.AppendRecordsRequest(batch=1, records=[a_record(**changes)]), "executor")
     return entry
 

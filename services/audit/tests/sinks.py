@@ -1,4 +1,4 @@
-"""Sinks of the relay with what stands behind them, read back from outside."""
+"""Relay sinks with a reader for what they received."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TOPIC = "toolmesh.audit.records"
 PARTITIONS = 3
 
 
-class Sunk(Protocol):
-    """A sink and its other side."""
+class SinkHarness(Protocol):
+    """A sink and a reader of its events."""
 
     sink: RelaySink
 
     def lanes(self, log_id: str) -> list[list[dict[str, Any]]]:
-        """Return the events that arrived, in each lane that keeps its own order."""
+        """Return the received events of each partition."""
         ...
 
 
-class RedisSunk:
-    """A stream."""
+class RedisSinkHarness:
+    """A Redis stream."""
 
     def __init__(self, url: str, **how: Any) -> None:
         self.sink: RelaySink = RedisSink(url, **how)
@@ -40,8 +40,8 @@ class RedisSunk:
         return [[orjson.loads(fields[b"event"]) for _, fields in self.client.xrange(PREFIX + log_id)]]
 
 
-class KafkaSunk:
-    """A topic of three partitions."""
+class KafkaSinkHarness:
+    """A topic with three partitions."""
 
     def __init__(self, cluster: KafkaCluster, topic: str = TOPIC, **how: Any) -> None:
         self.cluster, self.topic = cluster, topic
@@ -53,17 +53,17 @@ class KafkaSunk:
 
 
 def an_event(sequence: int, *, content: bytes = b"", key: str = "") -> CloudEvent:
-    """Return an event that says where it belongs."""
+    """Return an event with its sequence in the body."""
     body = orjson.dumps({"sequence": str(sequence), "partitionkey": key})
     return CloudEvent(sequence, leaf_hash(content or body), key or f"call-{sequence % 5}", body)
 
 
 def sequences(lane: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the places of the events in a lane, as they arrived."""
+    """Return the sequences of the events in order of arrival."""
     return [int(event["sequence"]) for event in lane]
 
 
-def in_order_at_first_sight(lane: Sequence[int]) -> bool:
-    """Say whether every event came for the first time behind all that are before it in the log."""
+def first_deliveries_in_order(lane: Sequence[int]) -> bool:
+    """Return whether the first deliveries of all events are in log order."""
     first = list(dict.fromkeys(lane))
     return first == sorted(first)

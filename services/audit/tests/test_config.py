@@ -1,4 +1,4 @@
-"""The settings of the process."""
+"""Settings of the audit service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_environment_is_enough_and_the_password_is_not_shown(audit_environme
 
 
 @pytest.mark.parametrize("name", ["TOOLMESH_DATABASE_URL", "TOOLMESH_AUTHZ_ADDRESS", "TOOLMESH_CHECKPOINT_KEY"])
-def test_what_the_service_cannot_do_without_is_required(audit_environment: dict[str, str], name: str) -> None:
+def test_required_settings_are_required(audit_environment: dict[str, str], name: str) -> None:
     del audit_environment[name]
     with pytest.raises(SettingsError) as caught:
         load(Settings, audit_environment)
@@ -39,7 +39,7 @@ def test_a_log_grows_and_is_kept_by_sensible_defaults(audit_environment: dict[st
 
 @pytest.mark.parametrize("name", ["TOOLMESH_CHECKPOINT_KEY", "TOOLMESH_WITNESS_KEYS"])
 @pytest.mark.parametrize("content", [b"-----BEGIN PRIVATE KEY-----\nhunter2\n", b"\xff\x00", "rsa"])
-def test_a_file_that_is_not_what_it_is_to_be_is_named_and_not_shown(
+def test_an_invalid_key_file_is_named_but_not_shown(
     audit_environment: dict[str, str], tmp_path: Path, name: str, content: bytes | str
 ) -> None:
     file = tmp_path / "key"
@@ -67,7 +67,7 @@ def _rsa_key() -> bytes:
         ("TOOLMESH_WITNESS_KEYS", "/nowhere/at/all"),
     ],
 )
-def test_what_would_break_a_promise_is_refused(audit_environment: dict[str, str], name: str, value: str) -> None:
+def test_settings_out_of_range_are_refused(audit_environment: dict[str, str], name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(Settings, {**audit_environment, name: value})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == [name]

@@ -1,4 +1,4 @@
-"""Every RPC of the contract has a row, and no row is left over."""
+"""Every RPC has a policy row, and every row has an RPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killing a process while it counts, and what must be true afterwards."""
+"""Kills a counting process, and checks the counts afterwards."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ BATCH = 1000
 
 
 async def kill_while_counting(environment: dict[str, str], repository: Path, *, records: int, kills: int) -> list[int]:
-    """Fill a log, kill the process that counts it so many times, let another finish, and assert that every record was
-    counted once. Return how far counting had come at each death."""
+    """Fill a log, kill the counting process `kills` times, let another one finish, and assert that every record was
+    counted once. Return the position at each kill."""
     url = environment["TOOLMESH_DATABASE_URL"]
     await _fill(url, records)
     deaths = []

@@ -1,4 +1,4 @@
-"""Calls and the records that end them, a book in memory, and counts made the plain way, without the code under test."""
+"""Sample calls and their final records, and an in-memory usage store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
-from services.audit.domain.usage.call import Evidence, Stretch
+from services.audit.domain.usage.call import DecodedRecord, LogSegment
 from services.audit.domain.usage.cells import Cell, Rollup
 from services.audit.domain.usage.tally import Tally
 from services.audit.tests.sample import a_record, stamp
@@ -23,7 +23,7 @@ Page = tuple[Rollup, date]
 
 
 def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **changes: Any) -> dict[str, Any]:
-    """Return the canonical form of the record that ends a call, as far as counting looks at it."""
+    """Return the canonical form of a final record, with the fields that counting reads."""
     subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
     return {
         "event_class": event,
@@ -38,14 +38,14 @@ def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **change
     }
 
 
-def evidence(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[Evidence]:
-    """Return the forms in their places, each received a moment after it happened."""
-    moments = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
-    return [Evidence(place, form, moments[place] + late) for place, form in enumerate(forms)]
+def decoded_records(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[DecodedRecord]:
+    """Return the forms as decoded records, each logged `late` after its event time."""
+    times = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
+    return [DecodedRecord(sequence, form, times[sequence] + late) for sequence, form in enumerate(forms)]
 
 
 def an_ending(**changes: Any) -> record_pb.AuditRecord:
-    """Return the record that ends a call, as the executor writes it; a success unless `changes` say otherwise."""
+    """Return a final record as the executor writes it; a success unless changed."""
     subject, tenant = changes.pop("subject", ALICE), changes.pop("tenant", "acme")
     latency_us, at = changes.pop("latency_us", 1000), changes.pop("at", datetime.now(UTC))
     fields: dict[str, Any] = {
@@ -63,7 +63,7 @@ def an_ending(**changes: Any) -> record_pb.AuditRecord:
 
 
 def a_failure(reason: str = "EXECUTION_FAILED", **changes: Any) -> record_pb.AuditRecord:
-    """Return the record of a call that ran and failed."""
+    """Return the record of a failed call."""
     return an_ending(
         event_class=record_pb.EVENT_CLASS_INVOCATION_FAILED,
         status=record_pb.RECORD_STATUS_ERROR,
@@ -73,58 +73,58 @@ def a_failure(reason: str = "EXECUTION_FAILED", **changes: Any) -> record_pb.Aud
 
 
 def a_decision(**changes: Any) -> record_pb.AuditRecord:
-    """Return the record of a decision that lets a call run."""
+    """Return the record of a permit."""
     return an_ending(
         event_class=record_pb.EVENT_CLASS_PERMISSION_DECIDED, status=record_pb.RECORD_STATUS_UNSPECIFIED, **changes
     )
 
 
-class Book:
-    """Counts in memory. What a turn keeps is true when the turn ends well."""
+class InMemoryUsageStore:
+    """Counts in memory. A transaction takes effect when it ends without an error."""
 
-    def __init__(self, log: Iterable[Evidence] = (), *, stretch: int = 7) -> None:
-        self.log, self._stretch = list(log), stretch
+    def __init__(self, log: Iterable[DecodedRecord] = (), *, segment_size: int = 7) -> None:
+        self.log, self._segment_size = list(log), segment_size
         self.cells: dict[Cell, Tally] = {}
         self.pages: dict[Page, int] = {}
         self.position = 0
         self.taken = False
         self.cuts: list[int] = []
-        """Places that a turn fails to reach, once each: after everything was kept, before it became true."""
+        """Positions whose transaction fails once, after saving and before taking effect."""
         self.done = asyncio.Event()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[BookTurn | None]:
+    async def begin(self) -> AsyncIterator[InMemoryCountingTransaction | None]:
         if self.taken:
             yield None
             return
-        turn = BookTurn(self, self._stretch)
-        yield turn
-        if turn.position in self.cuts:
-            self.cuts.remove(turn.position)
+        transaction = InMemoryCountingTransaction(self, self._segment_size)
+        yield transaction
+        if transaction.position in self.cuts:
+            self.cuts.remove(transaction.position)
             raise ConnectionError("cut")
-        self.cells, self.pages, self.position = turn.cells, turn.pages, turn.position
+        self.cells, self.pages, self.position = transaction.cells, transaction.pages, transaction.position
         if self.position == len(self.log):
             self.done.set()
 
 
-class BookTurn:
-    """A turn over copies of everything."""
+class InMemoryCountingTransaction:
+    """A transaction on copies of all counts."""
 
-    def __init__(self, book: Book, stretch: int) -> None:
-        self.cells, self.pages = copy.deepcopy(book.cells), dict(book.pages)
-        self.position, self._log, self._stretch = book.position, book.log, stretch
+    def __init__(self, store: InMemoryUsageStore, segment_size: int) -> None:
+        self.cells, self.pages = copy.deepcopy(store.cells), dict(store.pages)
+        self.position, self._log, self._segment_size = store.position, store.log, segment_size
 
-    async def stretch(self) -> Stretch:
-        end = min(self.position + self._stretch, len(self._log))
-        return Stretch(self.position, end, self._log[self.position : end], more=end < len(self._log))
+    async def read_segment(self) -> LogSegment:
+        end = min(self.position + self._segment_size, len(self._log))
+        return LogSegment(self.position, end, self._log[self.position : end], more=end < len(self._log))
 
-    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+    async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
         return {cell: copy.deepcopy(self.cells[cell]) for cell in cells if cell in self.cells}
 
-    async def sizes(self, pages: Iterable[Page]) -> dict[Page, int]:
+    async def count_cells(self, pages: Iterable[Page]) -> dict[Page, int]:
         return {page: self.pages[page] for page in pages if page in self.pages}
 
-    async def keep(self, tallies: Mapping[Cell, Tally], sizes: Mapping[Page, int], position: int) -> None:
+    async def save(self, tallies: Mapping[Cell, Tally], sizes: Mapping[Page, int], position: int) -> None:
         self.cells.update(tallies)
         self.pages.update(sizes)
         self.position = position

@@ -1,4 +1,4 @@
-"""Checkpoints kept in a folder: on another machine's disk, under version control, or on write-once storage."""
+"""Keeps checkpoints in a folder: on another machine's disk, in version control, or on write-once storage."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from services.audit.domain.model import SignedCheckpoint
 
 
 class FolderAnchor:
-    """Keeps each checkpoint in a file of its own, `<log id>/<shard>/<size>.note`. A file that is there is never replaced."""
+    """Stores each checkpoint as `<log id>/<shard>/<size>.note`. Existing files are never replaced."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def put(self, checkpoint: SignedCheckpoint) -> None:
-        """Keep the promise of the port; returns when the file is on the disk."""
+        """Implement `Anchor.put`; returns when the file is on disk."""
         await asyncio.to_thread(self._put, checkpoint)
 
     def _put(self, checkpoint: SignedCheckpoint) -> None:
@@ -26,17 +26,17 @@ class FolderAnchor:
         try:
             if not path.exists():
                 _write(path, note)
-            kept = path.read_bytes()
+            existing = path.read_bytes()
         except OSError as error:
-            raise AnchorError(f"{path.name} cannot be kept: {error.strerror}") from error
-        # The signature of a note may differ where its key was changed; what it says may not.
-        if kept.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
-            raise AnchorError(f"another checkpoint is kept as {path.name}: the log has forked")
+            raise AnchorError(f"{path.name} cannot be written: {error.strerror}") from error
+        # After a change of the key the signature may differ, but not the text.
+        if existing.partition(b"\n\n")[0] != note.partition(b"\n\n")[0]:
+            raise AnchorError(f"a different checkpoint exists as {path.name}: the log has forked")
 
 
 def _write(path: Path, note: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name first, so that whoever looks finds a whole file or none; linked, so that none is replaced.
+    # Written under a temporary name, so that readers find a complete file or none; linked, so that no file is replaced.
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     with scratch.open("wb") as file:
         file.write(note)

@@ -1,4 +1,4 @@
-"""The key that signs checkpoints, from a PEM file."""
+"""Reads the checkpoint signing key from a PEM file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 class FileCheckpointKey:
-    """An Ed25519 private key. A file that holds anything else keeps the process from starting."""
+    """An Ed25519 private key. Any other file content prevents the process from starting."""
 
     def __init__(self, path: Path) -> None:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -19,9 +19,9 @@ class FileCheckpointKey:
 
     @property
     def public_key(self) -> bytes:
-        """The 32 bytes of the public key."""
+        """The public key, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the 64 bytes of the signature."""
+        """Return the signature, 64 bytes."""
         return self._key.sign(message)

@@ -1,4 +1,4 @@
-"""Signed checkpoints and their co-signatures, in PostgreSQL."""
+"""Stores signed checkpoints and co-signatures in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _signed = select(_log_id.label("log_id"), checkpoints, shards.c.first_sequence, 
 )
 
 
-class PostgresCheckpoints:
-    """Keeps the promises of the port."""
+class PostgresCheckpointStore:
+    """Implements CheckpointStore."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def add(self, checkpoint: SignedCheckpoint) -> SignedCheckpoint:
-        """Keep the promise of the port."""
+        """Implement `CheckpointStore.add`."""
         row = {
             "shard": checkpoint.shard,
             "size": checkpoint.size,
@@ -45,17 +45,17 @@ class PostgresCheckpoints:
         return await self.find(checkpoint.shard, checkpoint.size) or checkpoint
 
     async def find(self, shard: int, size: int) -> SignedCheckpoint | None:
-        """Keep the promise of the port."""
-        found = await self._read(and_(checkpoints.c.shard == shard, checkpoints.c.size == size), 1, ascending=True)
-        return found[0] if found else None
+        """Implement `CheckpointStore.find`."""
+        rows = await self._read(and_(checkpoints.c.shard == shard, checkpoints.c.size == size), 1, ascending=True)
+        return rows[0] if rows else None
 
     async def page(self, shard: int, sizes: range, limit: int, *, ascending: bool) -> list[SignedCheckpoint]:
-        """Keep the promise of the port."""
+        """Implement `CheckpointStore.page`."""
         within = and_(checkpoints.c.size >= sizes.start, checkpoints.c.size < sizes.stop)
         return await self._read(and_(checkpoints.c.shard == shard, within), limit, ascending=ascending)
 
     async def add_cosignature(self, checkpoint: SignedCheckpoint, key_id: str, line: str) -> None:
-        """Keep the promise of the port."""
+        """Implement `CheckpointStore.add_cosignature`."""
         row = {"shard": checkpoint.shard, "size": checkpoint.size, "key_id": key_id, "line": line}
         async with separately(self._engine) as connection:
             await connection.execute(upsert(cosignatures).values(row).on_conflict_do_nothing())

@@ -1,4 +1,4 @@
-"""Ed25519 signatures, verified."""
+"""Verifies Ed25519 signatures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
-def signature_is_good(public_key: bytes, signature: bytes, message: bytes) -> bool:
-    """Say whether the key made the signature."""
+def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> bool:
+    """Return whether the key made the signature."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

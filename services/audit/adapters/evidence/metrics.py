@@ -1,4 +1,4 @@
-"""Checkpoints, measured and logged."""
+"""Reports checkpoints in metrics and in the log."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from services.audit import metrics
 from services.audit.domain.model import SignedCheckpoint
 
 
-class EvidenceMeter:
-    """Keeps the promises of the port with metrics and the process's log."""
+class CheckpointMetrics:
+    """Implements CheckpointObserver."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def issued(self, checkpoint: SignedCheckpoint) -> None:
-        """Keep the promise of the port."""
+    def report_issued(self, checkpoint: SignedCheckpoint) -> None:
+        """Implement `CheckpointObserver.report_issued`."""
         metrics.checkpoints_issued_total.inc()
         metrics.checkpoint_size.set(checkpoint.first_sequence + checkpoint.size)
 
-    def failed(self, what: str, error: Exception) -> None:
-        """Keep the promise of the port."""
+    def report_failure(self, what: str, error: Exception) -> None:
+        """Implement `CheckpointObserver.report_failure`."""
         metrics.checkpoints_failed_total.labels(what).inc()
         self._log.error("checkpoint failed", what=what, cause=error)

@@ -1,4 +1,4 @@
-"""Who owns the log in the database."""
+"""Checks who owns the log in the database."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ _OWNS = text("select pg_has_role(current_user, relowner, 'member') from pg_class
 
 
 async def role_owns_log(engine: AsyncEngine) -> bool:
-    """Say whether the engine's role could undo the log's guards: it owns them, or may act as who does."""
+    """Return whether the engine's role owns the log, or may act as its owner, and so could disable its guards."""
     async with separately(engine) as connection:
         return bool((await connection.execute(_OWNS)).scalar())

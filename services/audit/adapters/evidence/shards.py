@@ -1,4 +1,4 @@
-"""The shards and legal holds of the log, from PostgreSQL."""
+"""Reads shards and legal holds from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from services.audit.adapters.tables import legal_holds, shard_at, shards, tree_h
 from services.audit.domain.evidence.model import LAST_SHARD, LegalHold, Shard
 from services.audit.domain.merkle.merkle import CompactRange
 
-# The head is read in the same statement, so that the open shard is shown as it is at one moment.
+# Read in one statement with the head, so that the open shard is consistent.
 _shards = select(
     shards, tree_head.c.log_id, tree_head.c.size.label("log_size"), tree_head.c.hashes.label("open_hashes")
 ).select_from(shards.join(tree_head, tree_head.c.log_id.is_not(None)))
 
 
-class PostgresShards:
-    """Keeps the promises of the port."""
+class PostgresShardStore:
+    """Implements ShardStore."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def shard(self, number: int) -> Shard | None:
-        """Keep the promise of the port."""
+    async def get(self, number: int) -> Shard | None:
+        """Implement `ShardStore.get`."""
         return await self._one(_shards.where(shards.c.number == number)) if number <= LAST_SHARD else None
 
-    async def containing(self, sequence: int) -> Shard | None:
-        """Keep the promise of the port."""
+    async def find_containing(self, sequence: int) -> Shard | None:
+        """Implement `ShardStore.find_containing`."""
         inside = and_(shards.c.number == shard_at(sequence), tree_head.c.size > sequence)
         return await self._one(_shards.where(inside))
 
-    async def shards(self, first: int, limit: int) -> list[Shard]:
-        """Keep the promise of the port."""
+    async def list_from(self, first: int, limit: int) -> list[Shard]:
+        """Implement `ShardStore.list_from`."""
         statement = _shards.where(shards.c.number >= first).order_by(shards.c.number).limit(limit)
         return [_shard(row) for row in await self._rows(statement)]
 
-    async def hold(self, hold_id: str) -> LegalHold | None:
-        """Keep the promise of the port."""
+    async def get_hold(self, hold_id: str) -> LegalHold | None:
+        """Implement `ShardStore.get_hold`."""
         rows = await self._rows(select(legal_holds).where(legal_holds.c.hold_id == hold_id))
         return _hold(rows[0]) if rows else None
 
-    async def holds(self, after: str, limit: int) -> list[LegalHold]:
-        """Keep the promise of the port."""
+    async def list_holds(self, after: str, limit: int) -> list[LegalHold]:
+        """Implement `ShardStore.list_holds`."""
         statement = select(legal_holds).where(legal_holds.c.hold_id > after).order_by(legal_holds.c.hold_id)
         return [_hold(row) for row in await self._rows(statement.limit(limit))]
 
     async def seal(self, number: int) -> bool:
-        """Keep the promise of the port."""
+        """Implement `ShardStore.seal`."""
         async with separately(self._engine) as connection:
             sealed = await connection.execute(text("select seal_shard(:number)"), {"number": number})
             return bool(sealed.scalar_one())

@@ -1,7 +1,7 @@
-"""Prepared statements on the event loop.
+"""Runs prepared statements on the event loop with non-blocking libpq.
 
-A thread that waits for the database costs a change of threads for every commit, twice, and the lock of the interpreter with
-each. libpq itself can be told to wait for nothing; what is left to do is to watch its socket.
+A thread per commit would cost two thread switches and the interpreter lock each time. libpq can work without blocking;
+only its socket has to be watched.
 """
 
 from __future__ import annotations
@@ -12,76 +12,78 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import pq
 
-# So long at most nobody looks at a connection by itself: of one that was reset, the loop may never tell that it can be read.
-LOOK_SECONDS = 0.2
+# Interval for checking the connection without an event: after a reset, the loop may never report it as readable.
+RECHECK_SECONDS = 0.2
 
 
-class Line:
-    """A connection to PostgreSQL as the event loop uses it. Its socket is watched from one statement to the next, because
-    beginning and ending that costs more than the statement: whoever else uses the connection must `leave` it first."""
+class PreparedConnection:
+    """Runs prepared statements of a PostgreSQL connection on the event loop. The socket stays registered between
+    statements, because registering costs more than the statement. Other users of the connection must call
+    `stop_watching` first."""
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         self._pgconn, self._socket = pgconn, pgconn.socket
         self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._watching = False
 
     async def execute_prepared(self, statement: bytes, parameters: Sequence[bytes]) -> pq.abc.PGresult:
-        """Run a prepared statement with parameters in binary format; return its result, which may be an error. Raises
-        OperationalError when the connection broke. If it is left before it returned, the connection is of no more use."""
+        """Run a prepared statement with binary parameters; return its result, which may be an error. Raises
+        OperationalError if the connection breaks. After a cancellation the connection is unusable."""
         pgconn, last = self._pgconn, None
         pgconn.send_query_prepared(statement, parameters, [pq.Format.BINARY] * len(parameters), pq.Format.BINARY)
         while pgconn.flush():
-            await self._room()
+            await self._wait_writable()
         while True:
             while pgconn.is_busy():
-                await self._input()
+                await self._wait_readable()
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
                 break
             last = result
         if last is None:
-            raise psycopg.OperationalError("the connection gave no result")
+            raise psycopg.OperationalError("the connection returned no result")
         return last
 
-    def leave(self) -> None:
-        """Stop watching the socket, until the next statement."""
+    def stop_watching(self) -> None:
+        """Unregister the socket until the next statement."""
         if self._watching:
             self._loop.remove_reader(self._socket)
             self._watching = False
 
-    async def _input(self) -> None:
+    async def _wait_readable(self) -> None:
         if not self._watching:
-            self._loop.add_reader(self._socket, self._readable)
+            self._loop.add_reader(self._socket, self._on_readable)
             self._watching = True
-        self._waiting = self._loop.create_future()
-        look = self._loop.call_later(LOOK_SECONDS, self._readable)
+        self._waiter = self._loop.create_future()
+        recheck = self._loop.call_later(RECHECK_SECONDS, self._on_readable)
         try:
-            await self._waiting
+            await self._waiter
         finally:
-            look.cancel()
-            self._waiting = None
+            recheck.cancel()
+            self._waiter = None
 
-    def _readable(self) -> None:
-        if self._waiting is None:
-            # Nobody asked: the server says goodbye. The next statement finds out; until then this would go on and on.
-            self.leave()
+    def _on_readable(self) -> None:
+        if self._waiter is None:
+            # Unsolicited input: the server closes the connection. The next statement reports it; watching on would
+            # spin.
+            self.stop_watching()
         else:
-            _done(self._waiting)
+            _resolve(self._waiter)
 
-    async def _room(self) -> None:
-        # What does not fit into the socket goes as the server takes it, which it does before it has answered anything.
+    async def _wait_writable(self) -> None:
+        # The rest of the query is sent as the server reads it, before it answers.
         room = self._loop.create_future()
-        self._loop.add_writer(self._socket, _done, room)
-        look = self._loop.call_later(LOOK_SECONDS, _done, room)
+        self._loop.add_writer(self._socket, _resolve, room)
+        recheck = self._loop.call_later(RECHECK_SECONDS, _resolve, room)
         try:
             await room
         finally:
-            look.cancel()
+            recheck.cancel()
             self._loop.remove_writer(self._socket)
 
 
-def _done(waiting: asyncio.Future[None]) -> None:
+def _resolve(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)

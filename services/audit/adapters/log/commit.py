@@ -1,11 +1,11 @@
-"""One commit of the log: a statement for a whole group of batches, which calls a function of the log's owner.
+"""One commit of the log: a single statement for a group of batches, which calls a function of the log's owner.
 
-It moves the tree head from the size that the process knows to the next one and inserts only if it could, so replicas may
-append at the same time: whoever comes second stores nothing, learns the new head and goes again. Head and rows move
-together there or not at all, whoever calls it; the service's role has no other way to either.
+The function moves the tree head from the size that this process knows, and inserts only if that succeeded. So replicas
+may append concurrently: the second one stores nothing, reads the new head and tries again. Head and rows change
+together or not at all; the service's role has no other access to them.
 
-The statement is prepared with the connection, and its parameters are packed for the wire: the log makes one commit after
-another all its life, and what a cursor does for any statement costs more than this one does.
+The statement is prepared once per connection and its parameters are packed in binary format, because a cursor would
+cost more than the statement itself.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from psycopg.errors import error_from_result
 
 from libs.common.records import fact
 from services.audit.adapters.log.pg_binary import (
-    byte_strings,
-    common_texts,
-    moment_of,
-    moments,
-    number,
-    numbers,
-    small_numbers,
-    texts,
+    pack_bigint,
+    pack_bigint_array,
+    pack_bytea_array,
+    pack_repetitive_text_array,
+    pack_smallint_array,
+    pack_text_array,
+    pack_timestamptz_array,
+    unpack_timestamptz,
 )
 from services.audit.domain.merkle.merkle import CompactRange, leaf_hash
-from services.audit.domain.model import Entry, Stored, TreeHead
+from services.audit.domain.model import Commit, Entry, TreeHead
 
 APPLICATION_NAME = "toolmesh-audit-writer"
 Connection = psycopg.Connection[Any]
 
-# Most commits complete no subtree that is stored; those are spared the arrays of them.
+# Most commits complete no stored subtree and omit these arrays.
 _PARAMETERS = ("known_size", "size", "hashes", "leaf_hash", *Entry._fields)
 _COMPLETED = ("levels", "places", "nodes")
 
 
 def _call(parameters: Sequence[str]) -> bytes:
-    return f"select append_records({', '.join(f'${place}' for place, _ in enumerate(parameters, start=1))})".encode()
+    return f"select append_records({', '.join(f'${number}' for number, _ in enumerate(parameters, start=1))})".encode()
 
 
 _STATEMENTS = {b"append": _call(_PARAMETERS), b"append_and_complete": _call(_PARAMETERS + _COMPLETED)}
@@ -48,8 +48,8 @@ _READ_HEAD = "select log_id, shard, first_sequence, size, hashes, open_time from
 
 
 def connect(url: str) -> Connection:
-    """Open the writer's connection. What it commits is on disk when it returns, whatever the role's or server's default.
-    A statement or a network that hangs ends in an error, and a process that freezes with the head in its hand loses it."""
+    """Open the writer's connection. Commits are durable when they return, whatever the defaults of role and server.
+    Statement, network and idle timeouts end a hanging connection and release the head."""
     connection = psycopg.connect(
         url,
         autocommit=True,
@@ -61,12 +61,12 @@ def connect(url: str) -> Connection:
         keepalives_interval=2,
         keepalives_count=3,
         tcp_user_timeout=8000,
-        # With a statement that it had prepared by itself, psycopg would give up ours as well after a rollback.
+        # Statements that psycopg prepared by itself would make it deallocate ours after a rollback.
         prepare_threshold=None,
     )
     try:
         for name, statement in _STATEMENTS.items():
-            _checked(connection.pgconn.prepare(name, statement))
+            _raise_on_error(connection.pgconn.prepare(name, statement))
     except BaseException:
         connection.close()
         raise
@@ -74,7 +74,7 @@ def connect(url: str) -> Connection:
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
-    """Return the head; with `lock`, keep it for the rest of the transaction."""
+    """Return the head; with `lock`, locked until the end of the transaction."""
     row = connection.execute(_READ_HEAD + (" for update" if lock else "")).fetchone()
     if row is None:
         raise psycopg.DataError("the log has no head")
@@ -83,64 +83,65 @@ def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
 
 
 @fact(frozen=True, slots=True)
-class Draft:
-    """A commit that was not made yet: the statement and what it would do."""
+class CommitDraft:
+    """A prepared commit: the statement and its effect."""
 
     head: TreeHead
-    grown: TreeHead
+    new_head: TreeHead
     entries: Sequence[Entry]
     leaves: Sequence[bytes]
-    weight: int
+    payload_bytes: int
     statement: bytes
     parameters: Sequence[bytes]
 
-    def made(self, result: pq.abc.PGresult) -> tuple[TreeHead, Stored] | None:
-        """Return the grown head and what was stored; None if the log was no longer as the head says, and nothing was."""
-        moment = _checked(result).get_value(0, 0)
-        if moment is None:
+    def parse_result(self, result: pq.abc.PGresult) -> tuple[TreeHead, Commit] | None:
+        """Return the new head and the commit; None if the head had moved and nothing was stored."""
+        log_time = _raise_on_error(result).get_value(0, 0)
+        if log_time is None:
             return None
-        head, at = self.head, moment_of(moment)
-        return self.grown, Stored(head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.weight)
+        head, at = self.head, unpack_timestamptz(log_time)
+        commit = Commit(head.log_id, head.shard, head.size, at, self.entries, self.leaves, self.payload_bytes)
+        return self.new_head, commit
 
 
-def draft(head: TreeHead, entries: Sequence[Entry]) -> Draft:
-    """Return the commit that stores the entries behind the head."""
+def prepare_commit(head: TreeHead, entries: Sequence[Entry]) -> CommitDraft:
+    """Return the commit that stores the entries after the head."""
     leaves = [leaf_hash(entry.canonical) for entry in entries]
-    tree, completed = head.tree.grown(leaves)
+    tree, completed = head.tree.grow(leaves)
     ids, forms, times, subjects, tools, traces, invocations, *words = zip(*entries, strict=True)
     parameters: list[bytes] = [
-        number(head.size),
-        number(head.first_sequence + tree.size),
-        byte_strings(tree.hashes),
-        byte_strings(leaves),
-        texts(ids),
-        byte_strings(forms),
-        moments(times),
-        common_texts(subjects),
-        common_texts(tools),
-        texts(traces),
-        texts(invocations),
-        *map(common_texts, words),
+        pack_bigint(head.size),
+        pack_bigint(head.first_sequence + tree.size),
+        pack_bytea_array(tree.hashes),
+        pack_bytea_array(leaves),
+        pack_text_array(ids),
+        pack_bytea_array(forms),
+        pack_timestamptz_array(times),
+        pack_repetitive_text_array(subjects),
+        pack_repetitive_text_array(tools),
+        pack_text_array(traces),
+        pack_text_array(invocations),
+        *map(pack_repetitive_text_array, words),
     ]
-    grown, weight = head.grown(tree), sum(map(len, forms))
+    new_head, payload_bytes = head.with_tree(tree), sum(map(len, forms))
     if not completed:
-        return Draft(head, grown, entries, leaves, weight, b"append", parameters)
-    parameters.append(small_numbers([node.level for node, _ in completed]))
-    parameters.append(numbers([node.place for node, _ in completed]))
-    parameters.append(byte_strings([node_hash for _, node_hash in completed]))
-    return Draft(head, grown, entries, leaves, weight, b"append_and_complete", parameters)
+        return CommitDraft(head, new_head, entries, leaves, payload_bytes, b"append", parameters)
+    parameters.append(pack_smallint_array([node.level for node, _ in completed]))
+    parameters.append(pack_bigint_array([node.offset for node, _ in completed]))
+    parameters.append(pack_bytea_array([node_hash for _, node_hash in completed]))
+    return CommitDraft(head, new_head, entries, leaves, payload_bytes, b"append_and_complete", parameters)
 
 
-def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Stored] | None:
-    """Store the entries behind the head, waiting for it; return the grown one and what was stored. None if the log is no
-    longer as the head says, and nothing was stored."""
-    drafted = draft(head, entries)
-    formats = [pq.Format.BINARY] * len(drafted.parameters)
-    result = connection.pgconn.exec_prepared(drafted.statement, drafted.parameters, formats, pq.Format.BINARY)
-    return drafted.made(result)
+def insert(connection: Connection, head: TreeHead, entries: Sequence[Entry]) -> tuple[TreeHead, Commit] | None:
+    """Store the entries after the head, blocking; return the new head and the commit. None if the head had moved and
+    nothing was stored."""
+    draft = prepare_commit(head, entries)
+    formats = [pq.Format.BINARY] * len(draft.parameters)
+    result = connection.pgconn.exec_prepared(draft.statement, draft.parameters, formats, pq.Format.BINARY)
+    return draft.parse_result(result)
 
 
-def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+def _raise_on_error(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
         raise error_from_result(result)
     return result

@@ -1,4 +1,4 @@
-"""The end of the log, measured."""
+"""Measures commits of the log."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import time
 from collections.abc import Sequence
 
 from services.audit import metrics
-from services.audit.domain.errors import TakenError
-from services.audit.domain.model import Appended, Entry
+from services.audit.domain.errors import RecordIdTakenError
+from services.audit.domain.model import AppendResult, Entry
 from services.audit.domain.ports import LogWriter
 
 
 class MeteredWriter:
-    """Counts and times the commits of another writer."""
+    """Decorates a writer with metrics of its commits."""
 
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
-        """Keep the promise of the port."""
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
+        """Implement `LogWriter.append`."""
         started = time.monotonic()
         try:
             appended = await self._writer.append(entries)
-        except TakenError:
-            # Refused rather than failed: what was right with it is given again.
+        except RecordIdTakenError:
+            # Not a failure: the valid batches are appended again.
             raise
         except Exception:
             metrics.commits_failed_total.inc()
@@ -34,6 +34,6 @@ class MeteredWriter:
         metrics.records_repeated_total.inc(len(entries) - appended.added)
         return appended
 
-    def foresee(self, entries: Sequence[Entry]) -> None:
-        """Keep the promise of the port."""
-        self._writer.foresee(entries)
+    def prepare_next(self, entries: Sequence[Entry]) -> None:
+        """Implement `LogWriter.prepare_next`."""
+        self._writer.prepare_next(entries)

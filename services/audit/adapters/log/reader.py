@@ -1,4 +1,4 @@
-"""The log as its readers see it, from PostgreSQL."""
+"""Reads the log from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.audit.adapters.tables import erasures, records, shard_at, tree_hea
 from services.audit.domain.merkle.merkle import CompactRange
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, TreeHead
 
-# A record travels as bytes and as fields, so a message holds about twice this; the limit of a message is 4 MiB.
+# A message contains each record as bytes and as fields, so it takes about twice this; the message limit is 4 MiB.
 PAGE_BYTES = 1024 * 1024
 
 _log_id = select(tree_head.c.log_id).scalar_subquery()
@@ -31,31 +31,31 @@ _logged_records = select(
 
 
 class PostgresReader:
-    """Reads what is committed. Commits are ordered by the head's row, so no snapshot ever shows a gap."""
+    """Reads committed records. Commits are ordered by the head's row, so no snapshot shows a gap."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def head(self) -> TreeHead:
-        """Keep the promise of the port."""
+        """Implement `LogReader.head`."""
         [row] = await self._rows(select(tree_head))
         tree = CompactRange(row.size - row.first_sequence, tuple(bytes(node) for node in row.hashes))
         return TreeHead(row.log_id, tree, row.shard, row.first_sequence, row.open_time)
 
-    async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
-        """Keep the promise of the port."""
-        place = and_(records.c.shard == shard_at(sequence), records.c.sequence == sequence)
-        return await self._one(and_(place, _log_id == log_id))
+    async def get_by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
+        """Implement `LogReader.get_by_sequence`."""
+        at_sequence = and_(records.c.shard == shard_at(sequence), records.c.sequence == sequence)
+        return await self._one(and_(at_sequence, _log_id == log_id))
 
-    async def by_record_id(self, record_id: str) -> LoggedRecord | None:
-        """Keep the promise of the port."""
+    async def get_by_record_id(self, record_id: str) -> LoggedRecord | None:
+        """Implement `LogReader.get_by_record_id`."""
         return await self._one(records.c.record_id == record_id)
 
-    async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
-        """Keep the promise of the port."""
-        rows = await self._rows(_page_statement(wanted, span, limit))
-        found = [_logged(row) for row in rows[:limit]]
-        return Page(found, more=bool(rows) and rows[0].matching > len(found))
+    async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
+        """Implement `LogReader.page`."""
+        rows = await self._rows(_page_statement(record_filter, span, limit))
+        page = [_logged(row) for row in rows[:limit]]
+        return Page(page, more=bool(rows) and rows[0].matching > len(page))
 
     async def _one(self, condition: ColumnElement[bool]) -> LoggedRecord | None:
         rows = await self._rows(_logged_records.where(condition))
@@ -66,41 +66,41 @@ class PostgresReader:
             return list((await connection.execute(statement)).all())
 
 
-def _page_statement(wanted: RecordFilter, span: Span, limit: int) -> Select[Any]:
+def _page_statement(record_filter: RecordFilter, span: Span, limit: int) -> Select[Any]:
     order = records.c.sequence.asc() if span.ascending else records.c.sequence.desc()
-    # Shards that the span does not touch cost a look into their index each. Leaving them out by number would cost more:
-    # while a partition has no statistics, every further condition makes a sort look cheaper than reading in order.
-    within = and_(records.c.sequence >= span.first, records.c.sequence < span.end, *_conditions(wanted))
-    # One more than wanted, to know whether there is more.
+    # Partitions outside the span cost one index lookup each. Excluding them by number would cost more: without
+    # statistics, every further condition makes the planner prefer a sort.
+    within = and_(records.c.sequence >= span.first, records.c.sequence < span.end, *_conditions(record_filter))
+    # One more than the limit, to know whether there are more.
     candidates = _logged_records.where(within).order_by(order).limit(limit + 1).subquery()
-    place = candidates.c.sequence.asc() if span.ascending else candidates.c.sequence.desc()
-    weight = func.coalesce(func.octet_length(candidates.c.canonical), 0)
-    weighed = select(
+    inner_order = candidates.c.sequence.asc() if span.ascending else candidates.c.sequence.desc()
+    payload_bytes = func.coalesce(func.octet_length(candidates.c.canonical), 0)
+    sized = select(
         candidates,
-        (func.sum(weight).over(order_by=place) - weight).label("before"),
+        (func.sum(payload_bytes).over(order_by=inner_order) - payload_bytes).label("before"),
         func.count().over().label("matching"),
     ).subquery()
-    ahead = weighed.c.sequence.asc() if span.ascending else weighed.c.sequence.desc()
-    return select(weighed).where(weighed.c.before < PAGE_BYTES).order_by(ahead)
+    outer_order = sized.c.sequence.asc() if span.ascending else sized.c.sequence.desc()
+    return select(sized).where(sized.c.before < PAGE_BYTES).order_by(outer_order)
 
 
-def _conditions(wanted: RecordFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.from_time is not None:
-        yield records.c.event_time >= wanted.from_time
-    if wanted.to_time is not None:
-        yield records.c.event_time < wanted.to_time
-    if wanted.tenant:
-        # Not exactly those of the tenant, but little else: what a form says of its caller is always written the same way.
-        yield func.pg_catalog.position(records.c.canonical, b'"tenant":' + orjson.dumps(wanted.tenant)) > 0
-    if wanted.tool_prefix:
-        yield func.starts_with(records.c.tool_version, wanted.tool_prefix)
+def _conditions(record_filter: RecordFilter) -> Iterator[ColumnElement[bool]]:
+    if record_filter.from_time is not None:
+        yield records.c.event_time >= record_filter.from_time
+    if record_filter.to_time is not None:
+        yield records.c.event_time < record_filter.to_time
+    if record_filter.tenant:
+        # A rough filter by tenant; the canonical form always spells it the same way. tenancy.py filters exactly.
+        yield func.pg_catalog.position(records.c.canonical, b'"tenant":' + orjson.dumps(record_filter.tenant)) > 0
+    if record_filter.tool_prefix:
+        yield func.starts_with(records.c.tool_version, record_filter.tool_prefix)
     exact = {
-        records.c.subject: wanted.subject,
-        records.c.trace_id: wanted.trace_id,
-        records.c.invocation_id: wanted.invocation_id,
-        records.c.authz_outcome: wanted.authorization,
-        records.c.status: wanted.status,
-        records.c.ticket: wanted.ticket,
+        records.c.subject: record_filter.subject,
+        records.c.trace_id: record_filter.trace_id,
+        records.c.invocation_id: record_filter.invocation_id,
+        records.c.authz_outcome: record_filter.authorization,
+        records.c.status: record_filter.status,
+        records.c.ticket: record_filter.ticket,
     }
     yield from (column == value for column, value in exact.items() if value)
 

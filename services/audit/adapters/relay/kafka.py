@@ -1,10 +1,9 @@
-"""The relay's sink in a Kafka topic.
+"""Relays to a Kafka topic.
 
-The producer is idempotent and waits for all in-sync replicas, so within one session each partition receives the events of
-its keys once and in order, whatever is retried. A session in which anything failed, or took too long, is thrown away as a
-whole: what it had stored by then is a beginning of what the next one sends again, which is why an event may come twice but
-never before an earlier one. Giving up a single message would leave a hole that later ones pass, so messages have no time
-limit of their own, and one that is refused for good ends the session.
+The producer is idempotent and waits for all in-sync replicas, so within a session each partition receives its events
+once and in order. A session with a failure or timeout is discarded, and the next one sends everything again from the
+stored position: events may arrive twice, but never before an earlier one. Giving up a single message would leave a gap,
+so messages have no timeout of their own, and a refused message ends the session.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from confluent_kafka import KafkaException, Producer
 from services.audit.domain.errors import SinkError
 from services.audit.domain.relay.cloudevent import CONTENT_TYPE, CloudEvent
 
-PATIENCE_SECONDS = 20.0
-_SLICE_SECONDS = 0.1
+ACK_TIMEOUT_SECONDS = 20.0
+_FLUSH_SECONDS = 0.1
 _HEADERS: list[tuple[str, str | bytes | None]] = [("content-type", CONTENT_TYPE.encode())]
-_GUARANTEES: dict[str, Any] = {
+_DELIVERY_GUARANTEES: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
     "message.timeout.ms": 0,
     "enable.gapless.guarantee": True,
-    # One request at a time for each broker: a request that fails was overtaken by none, whatever the broker checks.
+    # One request in flight per broker: no request can overtake a failed one.
     "max.in.flight.requests.per.connection": 1,
-    # The same choice of partition as the clients of other languages make.
+    # The same partitioner as in clients of other languages.
     "partitioner": "murmur2_random",
 }
-# How to reach the brokers, and nothing that decides what is sent, kept or given up.
-_ALLOWED = (
+# Only settings of the connection; none that decide what is sent, retried or dropped.
+_ALLOWED_PREFIXES = (
     "security.",
     "sasl.",
     "ssl.",
@@ -59,46 +58,51 @@ _TUNING: dict[str, Any] = {
 
 
 class KafkaSink:
-    """Keeps the promise of the port with one topic. The client library works in threads; one of ours waits for it."""
+    """Implements RelaySink with one topic. The client library blocks, so a thread waits for it."""
 
     def __init__(
-        self, brokers: str, topic: str, extra: Mapping[str, str] | None = None, *, patience: float = PATIENCE_SECONDS
+        self,
+        brokers: str,
+        topic: str,
+        extra: Mapping[str, str] | None = None,
+        *,
+        ack_timeout: float = ACK_TIMEOUT_SECONDS,
     ) -> None:
-        refused = sorted(name for name in extra or {} if not name.startswith(_ALLOWED))
-        if refused:
-            raise ValueError(f"not for the relay's configuration: {', '.join(refused)}")
-        place = {"bootstrap.servers": brokers, "error_cb": self._note, "logger": _silent()}
-        self._configuration = {**_TUNING, **(extra or {}), **_GUARANTEES, **place}
-        self._topic, self._patience = topic, patience
+        forbidden = sorted(name for name in extra or {} if not name.startswith(_ALLOWED_PREFIXES))
+        if forbidden:
+            raise ValueError(f"settings not allowed for the relay: {', '.join(forbidden)}")
+        connection = {"bootstrap.servers": brokers, "error_cb": self._remember_error, "logger": _silent_logger()}
+        self._configuration = {**_TUNING, **(extra or {}), **_DELIVERY_GUARANTEES, **connection}
+        self._topic, self._ack_timeout = topic, ack_timeout
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="relay-kafka")
         self._producer: Producer | None = None
-        self._trouble = ""
-        """What the client library last complained about."""
+        self._last_error = ""
+        """Last error that the client library reported."""
 
     @property
     def name(self) -> str:
-        """The name under which the position is kept: another topic begins with the whole log."""
+        """The name under which the position is stored; another topic starts with the whole log."""
         return f"kafka/{self._topic}"
 
     async def open(self, log_id: str, position: int) -> int:
-        """Keep the promise of the port. A topic keeps what it has acknowledged, so the position holds."""
-        self._producer, self._trouble = Producer(self._configuration), ""
+        """Implement `RelaySink.open`. A topic keeps acknowledged events, so the position is valid."""
+        self._producer, self._last_error = Producer(self._configuration), ""
         return position
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelaySink.publish`."""
         if self._producer is None:
             raise SinkError("the sink is closed")
         await asyncio.get_running_loop().run_in_executor(self._thread, self._send, self._producer, events)
 
     async def close(self) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelaySink.close`."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, _discard, producer)
 
-    def _note(self, error: Any) -> None:
-        self._trouble = f"{error.name()} {error.str()}"
+    def _remember_error(self, error: Any) -> None:
+        self._last_error = f"{error.name()} {error.str()}"
 
     def _send(self, producer: Producer, events: Sequence[CloudEvent]) -> None:
         failures: list[str] = []
@@ -107,38 +111,38 @@ class KafkaSink:
             if error is not None:
                 failures.append(error.name())
 
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._ack_timeout
         try:
             for event in events:
                 producer.produce(self._topic, event.body, event.key, on_delivery=delivered, headers=_HEADERS)
-            while producer.flush(_SLICE_SECONDS) and not failures:
-                # Closed meanwhile means that the process ends.
+            while producer.flush(_FLUSH_SECONDS) and not failures:
+                # Closed meanwhile: the process shuts down.
                 if time.monotonic() > end or self._producer is not producer:
-                    raise SinkError(f"the brokers did not acknowledge in time: {self._trouble or 'no error'}")
+                    raise SinkError(f"the brokers did not acknowledge in time: {self._last_error or 'no error'}")
         except (KafkaException, BufferError) as error:
-            raise SinkError(f"the producer took no more: {error}") from error
+            raise SinkError(f"the producer accepted no more events: {error}") from error
         if failures:
             raise SinkError(f"the brokers refused an event: {failures[0]}")
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
-    """Return the settings in a file of lines `name=value`; empty lines and those that begin with # are passed over."""
+    """Return the settings of a file with lines `name=value`; empty lines and comments (#) are skipped."""
     lines = [line.strip() for line in path.read_text().splitlines()] if path else []
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _silent() -> logging.Logger:
-    """What goes wrong is told by the relay, in the form of all other lines, and not by the library in its own."""
+def _silent_logger() -> logging.Logger:
+    """Return a disabled logger: the relay reports errors itself, in the format of all other log lines."""
     logger = logging.getLogger("toolmesh.relay.kafka")
     logger.disabled = True
     return logger
 
 
 def _discard(producer: Producer) -> None:
-    """End a session at once: what is not acknowledged is given up here, and sent again by the next one."""
-    # A session that ended in a fatal error says so at every turn.
+    """End a session at once: unacknowledged events are dropped here and sent again by the next session."""
+    # After a fatal error every call raises it again.
     with contextlib.suppress(KafkaException):
         producer.purge(in_queue=True, in_flight=True, blocking=True)
     with contextlib.suppress(KafkaException):
-        producer.flush(_SLICE_SECONDS)
+        producer.flush(_FLUSH_SECONDS)

@@ -1,8 +1,8 @@
-"""The relay's seat and position in PostgreSQL.
+"""Relay lease and position in PostgreSQL.
 
-The seat is an advisory lock of one session, and the position is written on that same session: a process that has lost the
-session, and with it the lock, can no longer move the position. The server ends the session when the process is gone, when
-its machine no longer answers, or when it has not said anything for half a minute, as a frozen one.
+The lease is a session-level advisory lock, and the position is written in the same session: a process that lost the
+session, and with it the lock, can no longer move the position. The server ends the session when the process exits, when
+its machine is unreachable, or after 30 s without a statement.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any
 
 import psycopg
 
-from services.audit.domain.errors import SeatLostError
+from services.audit.domain.errors import LeaseLostError
 
 APPLICATION_NAME = "toolmesh-audit-relay"
-# The position may lag behind the sink but not run ahead of it, so it need not wait for the disk: what a crash of the
-# database takes back is relayed again.
+# The position may lag behind the sink but never run ahead, so it need not wait for the disk: after a crash of the
+# database, records are relayed again.
 _OPTIONS = (
     "-c search_path=audit -c synchronous_commit=off -c statement_timeout=5000 -c idle_session_timeout=30000"
     " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
 )
-_TAKE = "select pg_try_advisory_lock(%s)"
-_BEGIN = "insert into relay_positions (sink, position) values (%s, 0) on conflict (sink) do nothing"
+_ACQUIRE = "select pg_try_advisory_lock(%s)"
+_INSERT_POSITION = "insert into relay_positions (sink, position) values (%s, 0) on conflict (sink) do nothing"
 _POSITION = "select position from relay_positions where sink = %s"
 _ADVANCE = """
 update relay_positions set position = greatest(position, %s), holder = %s, moved_at = clock_timestamp() where sink = %s
 """
 
 Connection = psycopg.AsyncConnection[Any]
-_PARTING_SECONDS = 1.0
+_UNLOCK_TIMEOUT_SECONDS = 1.0
 
 
-class PostgresSeat:
-    """Keeps the promise of the port for the sink of a name, among all processes on one database."""
+class PostgresRelayLease:
+    """Implements RelayLease for one sink, among all processes on one database."""
 
     def __init__(self, url: str, sink: str, *, holder: str) -> None:
         self._url, self._sink, self._holder = url, sink, holder
@@ -44,47 +44,47 @@ class PostgresSeat:
         )
         self._connection: Connection | None = None
 
-    async def take(self) -> int | None:
-        """Keep the promise of the port."""
-        if not (await self._one(_TAKE, self._key))[0]:
+    async def acquire(self) -> int | None:
+        """Implement `RelayLease.acquire`."""
+        if not (await self._fetch_one(_ACQUIRE, self._key))[0]:
             return None
-        await self._run(_BEGIN, self._sink)
+        await self._run(_INSERT_POSITION, self._sink)
         return await self.position()
 
-    async def hold(self) -> None:
-        """Keep the promise of the port: the seat is held for as long as its session answers."""
-        await self._held("select 1")
+    async def renew(self) -> None:
+        """Implement `RelayLease.renew`: the lease is held while its session answers."""
+        await self._run_with_lease("select 1")
 
     async def advance(self, position: int) -> None:
-        """Keep the promise of the port."""
-        await self._held(_ADVANCE, position, self._holder, self._sink)
+        """Implement `RelayLease.advance`."""
+        await self._run_with_lease(_ADVANCE, position, self._holder, self._sink)
 
     async def position(self) -> int:
-        """Keep the promise of the port."""
+        """Implement `RelayLease.position`."""
         cursor = await self._run(_POSITION, self._sink)
         row = await cursor.fetchone()
         return int(row[0]) if row else 0
 
     async def release(self) -> None:
-        """Keep the promise of the port: the lock goes with the session."""
+        """Implement `RelayLease.release`: the lock ends with the session."""
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
-                # At once, where the server answers: by itself it ends a session some time after its client has left.
-                async with asyncio.timeout(_PARTING_SECONDS):
+                # Unlocks at once; the server notices a closed connection only later.
+                async with asyncio.timeout(_UNLOCK_TIMEOUT_SECONDS):
                     await self._connection.execute("select pg_advisory_unlock_all()")
             with contextlib.suppress(psycopg.Error, OSError):
                 await self._connection.close()
         self._connection = None
 
-    async def _held(self, statement: str, *parameters: Any) -> None:
+    async def _run_with_lease(self, statement: str, *parameters: Any) -> None:
         if self._connection is None:
-            raise SeatLostError("the session is gone")
+            raise LeaseLostError("the session of the lease has ended")
         try:
             await self._run(statement, *parameters)
         except psycopg.Error as error:
-            raise SeatLostError("the session is gone") from error
+            raise LeaseLostError("the session of the lease has ended") from error
 
-    async def _one(self, statement: str, *parameters: Any) -> Any:
+    async def _fetch_one(self, statement: str, *parameters: Any) -> Any:
         return await (await self._run(statement, *parameters)).fetchone()
 
     async def _run(self, statement: str, *parameters: Any) -> psycopg.AsyncCursor[Any]:

@@ -1,65 +1,65 @@
-"""How the relay is doing, in metrics, in the log and on the operator's port."""
+"""Reports the state of the relay in metrics, in the log and on the operations port."""
 
 from __future__ import annotations
 
 from libs.common.telemetry.log import Log
 from services.audit import metrics
-from services.audit.domain.model import Standing
+from services.audit.domain.model import RelayStatus
 
-# Behind by more than this, the log says so once, and once more when it is over.
+# A lag above this is logged once, and once more when it is over.
 LATE_SECONDS = 60.0
 
 
-class RelayMeter:
-    """Keeps the promise of the port RelayWatch."""
+class RelayMetrics:
+    """Implements RelayObserver."""
 
     def __init__(self, log: Log, sink: str, *, late: float = LATE_SECONDS) -> None:
         self._log, self._sink, self._late_after = log, sink, late
-        self._standing: Standing | None = None
+        self._status: RelayStatus | None = None
         self._late = self._failing = False
 
-    def standing(self, standing: Standing) -> None:
-        """Keep the promise of the port."""
-        if self._standing is None or self._standing.leads != standing.leads:
-            self._log.info("relay", sink=self._sink, leads=standing.leads, records_behind=standing.records_behind)
-        self._standing = standing
-        metrics.relay_leads.set(standing.leads)
-        metrics.relay_records_behind.set(standing.records_behind)
-        metrics.relay_seconds_behind.set(standing.seconds_behind)
-        late = standing.seconds_behind > self._late_after
+    def report_status(self, status: RelayStatus) -> None:
+        """Implement `RelayObserver.report_status`."""
+        if self._status is None or self._status.leads != status.leads:
+            self._log.info("relay", sink=self._sink, leads=status.leads, records_behind=status.records_behind)
+        self._status = status
+        metrics.relay_leads.set(status.leads)
+        metrics.relay_records_behind.set(status.records_behind)
+        metrics.relay_seconds_behind.set(status.seconds_behind)
+        late = status.seconds_behind > self._late_after
         if late != self._late:
-            tell = self._log.warning if late else self._log.info
-            tell("relay is late" if late else "relay caught up", sink=self._sink, **_lag(standing))
+            write = self._log.warning if late else self._log.info
+            write("relay is late" if late else "relay caught up", sink=self._sink, **_lag(status))
         self._late = late
 
-    def relayed(self, records: int) -> None:
-        """Keep the promise of the port."""
+    def report_relayed(self, records: int) -> None:
+        """Implement `RelayObserver.report_relayed`."""
         metrics.relay_records_total.inc(records)
         if self._failing:
             self._failing = False
-            self._log.info("relay goes on", sink=self._sink)
+            self._log.info("relay recovered", sink=self._sink)
 
-    def missed(self, records: int) -> None:
-        """Keep the promise of the port."""
+    def report_missed(self, records: int) -> None:
+        """Implement `RelayObserver.report_missed`."""
         metrics.relay_missed_total.inc(records)
-        self._log.error("relay found records archived before it came", sink=self._sink, records=records)
+        self._log.error("records were archived before they were relayed", sink=self._sink, records=records)
 
-    def failed(self, error: Exception, pause: float) -> None:
-        """Keep the promise of the port."""
+    def report_failure(self, error: Exception, pause: float) -> None:
+        """Implement `RelayObserver.report_failure`."""
         metrics.relay_failures_total.inc()
         if not self._failing:
-            self._log.error("relay failed and tries again", cause=error, sink=self._sink, pause=pause)
+            self._log.error("relay failed, will retry", cause=error, sink=self._sink, pause=pause)
         self._failing = True
 
     def describe(self) -> str:
-        """Return a line for the operator's port."""
-        if self._standing is None:
+        """Return a line for the operations port."""
+        if self._status is None:
             return f"relay {self._sink}: starting\n"
-        seat = "leads" if self._standing.leads else "stands by"
-        state = "failing" if self._failing else seat
-        lag = _lag(self._standing)
+        role = "leads" if self._status.leads else "stands by"
+        state = "failing" if self._failing else role
+        lag = _lag(self._status)
         return f"relay {self._sink}: {state}, {lag['records_behind']} records and {lag['seconds_behind']} s behind\n"
 
 
-def _lag(standing: Standing) -> dict[str, float]:
-    return {"records_behind": standing.records_behind, "seconds_behind": round(standing.seconds_behind, 1)}
+def _lag(status: RelayStatus) -> dict[str, float]:
+    return {"records_behind": status.records_behind, "seconds_behind": round(status.seconds_behind, 1)}

@@ -1,8 +1,7 @@
-"""The relay's sink in a Redis stream, for a laptop and for small meshes.
+"""Relays to a Redis stream, for development and small meshes.
 
-An entry's id is made from the record's sequence, and a stream takes ids in rising order only: what comes twice is refused
-by the stream itself, so readers see every record once. The stream is bounded; whoever needs more than its length reads the
-log.
+The entry id is the record's sequence, and a stream accepts only rising ids: it refuses repeated events itself, so
+readers see every record once. The stream has a bounded length; older records are read from the log.
 """
 
 from __future__ import annotations
@@ -18,18 +17,17 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from services.audit.domain.errors import SinkError
-from services.audit.domain.log.yield_every import in_slices
+from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.relay.cloudevent import CloudEvent
 
 PREFIX = "toolmesh:audit:"
-LENGTH = 10_000
+STREAM_LENGTH = 10_000
 _CONNECT_SECONDS = 2.0
-_PATIENCE_SECONDS = 10.0
-# One command for all entries, and one answer: the places of those that the stream refused. A command and an answer for each
-# entry cost this process several times as much. The entries are one argument, because the client takes as long to write three
-# for each of them as everything else takes, and lets nobody else have a turn meanwhile. A stream that no longer reaches as far
-# as it did, because it was evicted or another server took over, takes nothing: it would have a gap that nobody fills.
-_ADD = """
+_RESPONSE_TIMEOUT_SECONDS = 10.0
+# One command for all entries returns the indexes of refused ones; a command per entry would cost several times as much.
+# The entries are one packed argument, because redis-py encodes many arguments slowly and blocks the event loop
+# meanwhile. A stream that lost its end, by eviction or failover, accepts nothing: the gap would never be filled.
+_ADD_SCRIPT = """
 local reached, known = -1, redis.pcall('XINFO', 'STREAM', KEYS[1])
 for field = 1, #known, 2 do
     if known[field] == 'last-generated-id' then
@@ -39,12 +37,12 @@ end
 if reached + 1 < tonumber(ARGV[3]) then
     return false
 end
-local entries, place, number, refused = ARGV[2], 1, 0, {}
-while place <= #entries do
+local entries, offset, number, refused = ARGV[2], 1, 0, {}
+while offset <= #entries do
     local id, leaf, event
-    id, leaf, event, place = struct.unpack('>I4c0I4c0I4c0', entries, place)
-    local answer = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'leaf', leaf, 'event', event)
-    if type(answer) == 'table' and answer.err then
+    id, leaf, event, offset = struct.unpack('>I4c0I4c0I4c0', entries, offset)
+    local reply = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'leaf', leaf, 'event', event)
+    if type(reply) == 'table' and reply.err then
         refused[#refused + 1] = number
     end
     number = number + 1
@@ -55,9 +53,9 @@ _length = Struct(">I").pack
 
 
 class RedisSink:
-    """Keeps the promise of the port with one stream for each log."""
+    """Implements RelaySink with one stream per log."""
 
-    def __init__(self, url: str, *, length: int = LENGTH) -> None:
+    def __init__(self, url: str, *, length: int = STREAM_LENGTH) -> None:
         self._url, self._length = url, length
         self._client: redis.asyncio.Redis | None = None
         self._add: Any = None
@@ -67,72 +65,71 @@ class RedisSink:
 
     @property
     def name(self) -> str:
-        """The name under which the position is kept."""
+        """The name under which the position is stored."""
         return "redis"
 
     async def open(self, log_id: str, position: int) -> int:
-        """Keep the promise of the port. A stream that lost its end, as a server that was killed may, is filled up again, as
-        far as it is long."""
+        """Implement `RelaySink.open`. A stream that lost its end is refilled, up to its length."""
         self._stream = PREFIX + log_id
         self._client = redis.asyncio.Redis.from_url(
             self._url,
             socket_connect_timeout=_CONNECT_SECONDS,
-            socket_timeout=_PATIENCE_SECONDS,
-            # A repeat within a transaction of unknown outcome is for the relay to decide.
+            socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
+            # Retries of unknown outcome are decided by the relay.
             retry=Retry(NoBackoff(), 0),
         )
-        self._add = self._client.register_script(_ADD)
+        self._add = self._client.register_script(_ADD_SCRIPT)
         with _as_sink_error():
-            self._reached = await self._end(self._client)
+            self._reached = await self._end_of_stream(self._client)
         return min(position, max(self._reached, position - self._length))
 
     async def publish(self, events: Sequence[CloudEvent]) -> None:
-        """Keep the promise of the port. All entries are added by one script, so none can overtake another. A stream that lost
-        what it had fails, and is filled up when it is opened again."""
+        """Implement `RelaySink.publish`. One script adds all entries, so none overtakes another. It fails if the stream
+        lost entries; opening it again refills it."""
         if self._client is None or self._add is None:
             raise SinkError("the sink is closed")
-        arguments = [self._length, await _packed(events), self._reached]
+        arguments = [self._length, await _pack_entries(events), self._reached]
         with _as_sink_error():
-            places = await self._add(keys=[self._stream], args=arguments)
-            if places is None:
-                raise SinkError("the stream lost what it had acknowledged")
-            if places:
-                await self._require_there(self._client, [events[place] for place in places])
+            refused_indexes = await self._add(keys=[self._stream], args=arguments)
+            if refused_indexes is None:
+                raise SinkError("the stream lost acknowledged entries")
+            if refused_indexes:
+                await self._require_repeats(self._client, [events[index] for index in refused_indexes])
         self._reached = max(self._reached, events[-1].sequence + 1)
 
     async def close(self) -> None:
-        """Keep the promise of the port."""
+        """Implement `RelaySink.close`."""
         client, self._client, self._add = self._client, None, None
         if client is not None:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
 
-    async def _end(self, client: redis.asyncio.Redis) -> int:
-        """Return the sequence after the last one that the stream has ever held."""
+    async def _end_of_stream(self, client: redis.asyncio.Redis) -> int:
+        """Return the sequence after the last one that the stream ever had."""
         if not await client.exists(self._stream):
             return 0
-        found: Any = await client.xinfo_stream(self._stream)
-        return int(found["last-generated-id"].partition(b"-")[0]) + 1
+        stream: Any = await client.xinfo_stream(self._stream)
+        return int(stream["last-generated-id"].partition(b"-")[0]) + 1
 
-    async def _require_there(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
-        """Tell a repeat, which is no failure, from anything else that a stream refuses."""
-        if await self._end(client) <= refused[-1].sequence:
-            raise SinkError("the stream refused an entry that it does not hold")
+    async def _require_repeats(self, client: redis.asyncio.Redis, refused: Sequence[CloudEvent]) -> None:
+        """Raise unless the refused events are repeats of stored ones."""
+        if await self._end_of_stream(client) <= refused[-1].sequence:
+            raise SinkError("the stream refused an entry that it does not have")
         first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
         held: Any = dict(await client.xrange(self._stream, first, last) or [])
         for event in refused:
             entry = held.get(_entry_id(event.sequence).encode())
-            # What is no longer there was trimmed; what is there under the same place must be the same record.
+            # Missing entries were trimmed; existing ones must be the same record.
             if entry is not None and entry[b"leaf"] != event.leaf_hash:
                 raise SinkError(
-                    f"the stream holds another record at sequence {event.sequence}: its log was restored or forked"
+                    f"the stream has another record at sequence {event.sequence}: its log was restored or forked"
                 )
 
 
-async def _packed(events: Sequence[CloudEvent]) -> bytes:
-    """Return the entries one after another, each value behind its length."""
+async def _pack_entries(events: Sequence[CloudEvent]) -> bytes:
+    """Return the entries concatenated, each value after its length."""
     parts: list[bytes] = []
-    async for event in in_slices(events):
+    async for event in yield_every(events):
         name, leaf, body = _entry_id(event.sequence).encode(), event.leaf_hash, event.body
         parts += (_length(len(name)), name, _length(len(leaf)), leaf, _length(len(body)), body)
     return b"".join(parts)
@@ -147,4 +144,4 @@ def _as_sink_error() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError, TimeoutError) as error:
-        raise SinkError(f"the stream does not answer: {type(error).__name__}") from error
+        raise SinkError(f"the stream is unavailable: {type(error).__name__}") from error

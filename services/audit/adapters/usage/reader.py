@@ -1,4 +1,4 @@
-"""Asking about usage in PostgreSQL. Every answer is read from one snapshot, together with how far the counts are."""
+"""Queries usage in PostgreSQL. Every result and its progress come from one snapshot."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from libs.common.sql.engine import transaction
 from services.audit.adapters.tables import tree_head
-from services.audit.adapters.usage_tables import TALLY_COLUMNS, tally_of, usage_cells, usage_position
-from services.audit.domain.log.yield_every import in_slices
+from services.audit.adapters.usage_tables import TALLY_COLUMNS, row_to_tally, usage_cells, usage_position
+from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.usage.call import ERRORS, OTHER, Outcome
 from services.audit.domain.usage.cells import Rollup
 from services.audit.domain.usage.model import (
     GROUPED_BY,
+    DailyUsage,
     DayCounts,
-    Days,
-    DaysFound,
-    Group,
-    Order,
+    DayRange,
     Progress,
-    Ranked,
-    Ranking,
-    RankingFound,
-    ToolFound,
-    Wanted,
+    RankedEntry,
+    RankingPage,
+    RankingWindow,
+    ToolUsage,
+    UsageGroup,
+    UsageOrder,
+    UsageQuery,
 )
 from services.audit.domain.usage.tally import Tally
 
 _cells = usage_cells.c
 _calls = sum((_cells[outcome.value] for outcome in Outcome), start=_cells.succeeded * 0)
 _errors = sum((_cells[outcome.value] for outcome in ERRORS), start=_cells.failed * 0)
-_ORDERS: dict[Order, ColumnElement[Any]] = {
-    Order.CALLS: func.sum(_calls),
-    Order.ERRORS: func.sum(_errors),
-    Order.COST: func.sum(_cells.cost_micros),
-    Order.LATENCY: func.coalesce(func.sum(_cells.latency_sum_us) / func.nullif(func.sum(_cells.timed), 0), -1),
+_ORDERS: dict[UsageOrder, ColumnElement[Any]] = {
+    UsageOrder.CALLS: func.sum(_calls),
+    UsageOrder.ERRORS: func.sum(_errors),
+    UsageOrder.COST: func.sum(_cells.cost_micros),
+    UsageOrder.LATENCY: func.coalesce(func.sum(_cells.latency_sum_us) / func.nullif(func.sum(_cells.timed), 0), -1),
 }
 
 
@@ -49,44 +49,44 @@ _log_size = select(tree_head.c.size).scalar_subquery()
 _Key = tuple[str, ...]
 
 
-class _Kind(NamedTuple):
-    """What questions about tools have in common: the days, and by what each is named."""
+class _ToolQueryKind(NamedTuple):
+    """Tool queries with the same days and the same naming dimensions, answered together."""
 
-    days: Days
+    days: DayRange
     named: tuple[str, ...]
 
 
 class PostgresUsageReader:
-    """Reads the counts of one database."""
+    """Implements UsageReader."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def by_day(self, wanted: Wanted) -> DaysFound:
-        """Keep the promise of the port."""
+    async def get_daily_usage(self, query: UsageQuery) -> DailyUsage:
+        """Implement `UsageReader.get_daily_usage`."""
         async with self._snapshot() as snapshot:
-            merged = await _merged(await snapshot.rows(wanted), lambda row: row.day)
-            return DaysFound(sorted(merged.items()), await snapshot.progress(wanted))
+            merged = await _merge_tallies(await snapshot.rows(query), lambda row: row.day)
+            return DailyUsage(sorted(merged.items()), await snapshot.progress(query))
 
-    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
-        """Keep the promise of the port."""
-        found: dict[tuple[_Kind, _Key], ToolFound] = {}
+    async def get_tool_usages(self, queries: Sequence[UsageQuery]) -> list[ToolUsage]:
+        """Implement `UsageReader.get_tool_usages`."""
+        usages: dict[tuple[_ToolQueryKind, _Key], ToolUsage] = {}
         async with self._snapshot() as snapshot:
-            for kind, keys in _by_kind(wanted).items():
-                found |= {(kind, key): of_it for key, of_it in (await snapshot.tools(kind, keys)).items()}
-        return [found[_kind_of(each), _key_of(each)] for each in wanted]
+            for kind, keys in _group_by_kind(queries).items():
+                usages |= {(kind, key): usage for key, usage in (await snapshot.tools(kind, keys)).items()}
+        return [usages[_kind_of(query), _key_of(query)] for query in queries]
 
-    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
-        """Keep the promise of the port."""
-        columns = GROUPED_BY[ranking.group]
+    async def get_ranking(self, query: UsageQuery, window: RankingWindow) -> RankingPage:
+        """Implement `UsageReader.get_ranking`."""
+        columns = GROUPED_BY[window.group]
         async with self._snapshot() as snapshot:
-            keys = await snapshot.ranking(wanted, ranking)
-            page, more = keys[: ranking.limit], len(keys) > ranking.limit
-            rows = await snapshot.rows(wanted, _one_of(columns, page)) if page else []
-            merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in columns))
-            days = _days(rows, columns)
-            entries = [Ranked(key, merged[key], sorted(days[key])) for key in page]
-            return RankingFound(entries, more, await snapshot.progress(wanted))
+            keys = await snapshot.ranking(query, window)
+            page, more = keys[: window.limit], len(keys) > window.limit
+            rows = await snapshot.rows(query, _key_in(columns, page)) if page else []
+            merged = await _merge_tallies(rows, lambda row: tuple(getattr(row, name) for name in columns))
+            days = _daily_counts(rows, columns)
+            entries = [RankedEntry(key, merged[key], sorted(days[key])) for key in page]
+            return RankingPage(entries, more, await snapshot.progress(query))
 
     @asynccontextmanager
     async def _snapshot(self) -> AsyncIterator[_Snapshot]:
@@ -95,27 +95,28 @@ class PostgresUsageReader:
 
 
 class _Snapshot:
-    """The counts as they were at one moment."""
+    """The counts in one transaction."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def rows(self, wanted: Wanted, also: ColumnElement[bool] | None = None) -> list[Any]:
+    async def rows(self, query: UsageQuery, also: ColumnElement[bool] | None = None) -> list[Any]:
         statement = select(
             *(_cells[name] for name in ("day", "tool", "version", "tenant", "subject", "task")), *TALLY_COLUMNS
-        ).where(*_matching(wanted))
+        ).where(*_matching_cells(query))
         return await self._all(statement if also is None else statement.where(also))
 
-    async def tools(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, ToolFound]:
-        """Return what is known of tools, or of versions, in the same days. Most of many were never called, which is soon known."""
+    async def tools(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, ToolUsage]:
+        """Return the usage of tools or versions in the same days. Those that were never called are found first and
+        skipped."""
         spans = await self._spans(kind, keys)
         called = set(spans)
-        rows = await self.rows(_all_of(kind), _one_of(kind.named, called)) if called else []
-        merged = await _merged(rows, lambda row: tuple(getattr(row, name) for name in kind.named))
+        rows = await self.rows(_query_of_kind(kind), _key_in(kind.named, called)) if called else []
+        merged = await _merge_tallies(rows, lambda row: tuple(getattr(row, name) for name in kind.named))
         callers = await self._callers(kind, called) if called else {}
         progress = await self._progress_of(kind, keys)
         return {
-            key: ToolFound(
+            key: ToolUsage(
                 *spans.get(key, (None, None)),
                 merged.get(key, Tally()),
                 *callers.get(key, (0, False)),
@@ -124,45 +125,45 @@ class _Snapshot:
             for key in keys
         }
 
-    async def _spans(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[Any, Any]]:
+    async def _spans(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, tuple[Any, Any]]:
         columns = [_cells[name] for name in kind.named]
         ever = select(*columns, func.min(_cells.first_time), func.max(_cells.last_time)).group_by(*columns)
-        rows = await self._all(ever.where(_of(_all_of(kind).rollup), _one_of(kind.named, keys)))
+        rows = await self._all(ever.where(_in_rollup(_query_of_kind(kind).rollup), _key_in(kind.named, keys)))
         return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
 
-    async def _callers(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, tuple[int, bool]]:
-        columns, told_apart = [_cells[name] for name in kind.named], _cells.subject != OTHER
-        counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(told_apart)
-        within = _within(Wanted(kind.days, {}, apart=frozenset({*kind.named, "subject"})))
-        statement = select(*columns, counted, func.coalesce(func.bool_or(~told_apart), False)).group_by(*columns)
-        rows = await self._all(statement.where(*within, _one_of(kind.named, keys)))
+    async def _callers(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, tuple[int, bool]]:
+        columns, distinct_caller = [_cells[name] for name in kind.named], _cells.subject != OTHER
+        counted = func.count(distinct(tuple_(_cells.tenant, _cells.subject))).filter(distinct_caller)
+        within = _in_days(UsageQuery(kind.days, {}, group_by=frozenset({*kind.named, "subject"})))
+        statement = select(*columns, counted, func.coalesce(func.bool_or(~distinct_caller), False)).group_by(*columns)
+        rows = await self._all(statement.where(*within, _key_in(kind.named, keys)))
         return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
 
-    async def _progress_of(self, kind: _Kind, keys: set[_Key]) -> dict[_Key, Progress]:
-        """How far the counts are, and for each how many calls that may be its own were not kept apart."""
+    async def _progress_of(self, kind: _ToolQueryKind, keys: set[_Key]) -> dict[_Key, Progress]:
+        """Return the progress, and for each key the number of folded calls that may be its own."""
         columns = [_cells[name] for name in kind.named]
         maybe = [column.in_([OTHER, *values]) for column, values in zip(columns, zip(*keys, strict=True), strict=True)]
-        folded = select(*columns, func.sum(_calls)).group_by(*columns).where(*_within(_all_of(kind)), *maybe)
+        folded = select(*columns, func.sum(_calls)).group_by(*columns).where(*_in_days(_query_of_kind(kind)), *maybe)
         rows = await self._all(folded.where(or_(*(column == OTHER for column in columns))))
         [(counted, size)] = await self._all(select(_counted, _log_size))
         return {key: Progress(counted, size, sum(int(row[-1]) for row in rows if _covers(row, key))) for key in keys}
 
-    async def ranking(self, wanted: Wanted, ranking: Ranking) -> list[tuple[str, ...]]:
-        columns = [_cells[name] for name in GROUPED_BY[ranking.group]]
+    async def ranking(self, query: UsageQuery, window: RankingWindow) -> list[tuple[str, ...]]:
+        columns = [_cells[name] for name in GROUPED_BY[window.group]]
         statement = (
             select(*columns)
-            .where(*_matching(wanted), columns[0] != OTHER)
+            .where(*_matching_cells(query), columns[0] != OTHER)
             .group_by(*columns)
-            .order_by(desc(_ORDERS[ranking.order]), *columns)
-            .offset(ranking.offset)
-            .limit(ranking.limit + 1)
+            .order_by(desc(_ORDERS[window.order]), *columns)
+            .offset(window.offset)
+            .limit(window.limit + 1)
         )
-        if ranking.group is Group.TASK:
+        if window.group is UsageGroup.TASK:
             statement = statement.where(_cells.task != "")
         return [tuple(row) for row in await self._all(statement)]
 
-    async def progress(self, wanted: Wanted) -> Progress:
-        folded = select(func.coalesce(func.sum(_calls), 0)).where(*_folded(wanted)).scalar_subquery()
+    async def progress(self, query: UsageQuery) -> Progress:
+        folded = select(func.coalesce(func.sum(_calls), 0)).where(*_folded_cells(query)).scalar_subquery()
         [row] = await self._all(select(_counted, _log_size, folded))
         return Progress(row[0], row[1], int(row[2]))
 
@@ -170,78 +171,78 @@ class _Snapshot:
         return list((await self._connection.execute(statement)).all())
 
 
-def _kind_of(wanted: Wanted) -> _Kind:
-    return _Kind(wanted.days, tuple(wanted.terms))
+def _kind_of(query: UsageQuery) -> _ToolQueryKind:
+    return _ToolQueryKind(query.days, tuple(query.terms))
 
 
-def _key_of(wanted: Wanted) -> _Key:
-    return tuple(wanted.terms.values())
+def _key_of(query: UsageQuery) -> _Key:
+    return tuple(query.terms.values())
 
 
-def _by_kind(wanted: Iterable[Wanted]) -> dict[_Kind, set[_Key]]:
-    kinds: defaultdict[_Kind, set[_Key]] = defaultdict(set)
-    for each in wanted:
-        kinds[_kind_of(each)].add(_key_of(each))
+def _group_by_kind(queries: Iterable[UsageQuery]) -> dict[_ToolQueryKind, set[_Key]]:
+    kinds: defaultdict[_ToolQueryKind, set[_Key]] = defaultdict(set)
+    for query in queries:
+        kinds[_kind_of(query)].add(_key_of(query))
     return dict(kinds)
 
 
-def _all_of(kind: _Kind) -> Wanted:
-    """Everything of a kind, whatever its name."""
-    return Wanted(kind.days, {}, apart=frozenset(kind.named))
+def _query_of_kind(kind: _ToolQueryKind) -> UsageQuery:
+    """Return the query of a kind without its keys."""
+    return UsageQuery(kind.days, {}, group_by=frozenset(kind.named))
 
 
 def _covers(row: Any, key: _Key) -> bool:
-    """Say whether calls of a cell may be those of a tool or version."""
-    return all(value in (wanted, OTHER) for value, wanted in zip(row[:-1], key, strict=True))
+    """Return whether calls of a row may belong to a key."""
+    return all(value in (expected, OTHER) for value, expected in zip(row[:-1], key, strict=True))
 
 
-def _matching(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    yield from _within(wanted)
-    yield from _equal(wanted)
+def _matching_cells(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
+    yield from _in_days(query)
+    yield from _equal_terms(query)
 
 
-def _folded(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    """Cells that may hold calls which match but were not kept apart: in something that the question depends on."""
-    depends = wanted.apart | wanted.terms.keys()
-    yield from _within(wanted)
-    yield from (_cells[name].in_([value, OTHER]) for name, value in wanted.terms.items())
-    yield or_(false(), *(_cells[name] == OTHER for name in depends))
+def _folded_cells(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
+    """Select cells with folded calls that may match the query."""
+    dimensions = query.group_by | query.terms.keys()
+    yield from _in_days(query)
+    yield from (_cells[name].in_([value, OTHER]) for name, value in query.terms.items())
+    yield or_(false(), *(_cells[name] == OTHER for name in dimensions))
 
 
-def _within(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    yield _of(wanted.rollup)
-    yield and_(_cells.day >= wanted.days.first, _cells.day < wanted.days.end)
+def _in_days(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
+    yield _in_rollup(query.rollup)
+    yield and_(_cells.day >= query.days.first, _cells.day < query.days.end)
 
 
-def _of(rollup: Rollup) -> ColumnElement[bool]:
-    # Written into the statement: the planner may use an index over a part of the table only if it sees which part.
+def _in_rollup(rollup: Rollup) -> ColumnElement[bool]:
+    # A literal, because the planner uses a partial index only if it sees the value.
     return _cells.rollup == bindparam(None, rollup.value, literal_execute=True)
 
 
-def _equal(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    yield from (_cells[name] == value for name, value in wanted.terms.items())
+def _equal_terms(query: UsageQuery) -> Iterator[ColumnElement[bool]]:
+    yield from (_cells[name] == value for name, value in query.terms.items())
 
 
-def _one_of(columns: tuple[str, ...], keys: Iterable[_Key]) -> ColumnElement[bool]:
+def _key_in(columns: tuple[str, ...], keys: Iterable[_Key]) -> ColumnElement[bool]:
     if len(columns) == 1:
-        # Not as a tuple of one, which no index is looked up by.
+        # A one-column tuple would not use the index.
         return _cells[columns[0]].in_([value for (value,) in keys])
     return tuple_(*(_cells[name] for name in columns)).in_(list(keys))
 
 
-async def _merged(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:
+async def _merge_tallies(rows: Iterable[Any], key: Any) -> dict[Any, Tally]:
     merged: defaultdict[Any, Tally] = defaultdict(Tally)
-    async for row in in_slices(rows):
-        merged[key(row)].merge(tally_of(row))
+    async for row in yield_every(rows):
+        merged[key(row)].merge(row_to_tally(row))
     return dict(merged)
 
 
-def _days(rows: Iterable[Any], columns: tuple[str, ...]) -> dict[tuple[str, ...], list[DayCounts]]:
+def _daily_counts(rows: Iterable[Any], columns: tuple[str, ...]) -> dict[tuple[str, ...], list[DayCounts]]:
     counts: defaultdict[tuple[str, ...], dict[date, DayCounts]] = defaultdict(dict)
     for row in rows:
-        of_key = counts[tuple(getattr(row, name) for name in columns)]
-        before = of_key.get(row.day, DayCounts(row.day, 0, 0))
+        by_day = counts[tuple(getattr(row, name) for name in columns)]
+        before = by_day.get(row.day, DayCounts(row.day, 0, 0))
         calls = sum(getattr(row, outcome.value) for outcome in Outcome)
         errors = sum(getattr(row, outcome.value) for outcome in ERRORS)
-        of_key[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
-    return {key: list(of_key.values()) for key, of_key in counts.items()}
+        by_day[row.day] = DayCounts(row.day, before.calls + calls, before.errors + errors)
+    return {key: list(by_day.values()) for key, by_day in counts.items()}

@@ -1,9 +1,9 @@
-"""Counting in PostgreSQL. A turn is a transaction that holds the row of the position: the counts and the position move
-together or not at all, and whoever does not get the row waits for another turn.
+"""Counts usage in PostgreSQL. A counting transaction locks the row of the position: counts and position change
+together, and other replicas skip the locked row.
 
-Turns are taken for as long as the log grows, so their statements are written out and given to the driver itself: what
-SQLAlchemy does around a statement costs several times as much as one that finds five cells. Cells are written as one JSON text
-a few hundred at a time, which costs this process a fifth of what as many rows of parameters would.
+Transactions follow each other while the log grows, so their statements go to the driver directly: SQLAlchemy costs
+several times as much as a statement that finds five cells. Cells are written as JSON, a few hundred at a time, for a
+fifth of the cost of row parameters.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import separately
 from services.audit import metrics
-from services.audit.adapters.usage_tables import KEPT_APART, TALLY_COLUMNS, cell_digest, cell_row, tally_of
-from services.audit.domain.log.append_buffer import Recent
-from services.audit.domain.log.yield_every import in_slices
-from services.audit.domain.usage.call import Evidence, Outcome, Stretch, read_form
+from services.audit.adapters.usage_tables import DIMENSION_COLUMNS, TALLY_COLUMNS, cell_digest, cell_row, row_to_tally
+from services.audit.domain.log.append_buffer import AppendBuffer
+from services.audit.domain.log.yield_every import yield_every
+from services.audit.domain.usage.call import DecodedRecord, LogSegment, Outcome, decode_fields
 from services.audit.domain.usage.cells import Cell, Rollup
 from services.audit.domain.usage.tally import Tally
 
-TURN_RECORDS = 2000
-TURN_BYTES = 4 * 1024 * 1024
+SEGMENT_RECORDS = 2000
+SEGMENT_BYTES = 4 * 1024 * 1024
 
-_AT_ONCE = 400
-_CHANGING = [column.name for column in TALLY_COLUMNS]
-# What a crash of the database takes back is counted again, so no append needs to share its disk with this. The size is not
-# younger than the lock: whatever is below it can be seen by everything that is asked afterwards.
-_HOLD = """
+_CHUNK = 400
+_TALLY_NAMES = [column.name for column in TALLY_COLUMNS]
+# A crash of the database may undo a commit; its records are then counted again, so the commit need not wait for the
+# disk. The size is read before the lock is taken, so everything below it is visible to later statements.
+_LOCK_POSITION = """
 select counted, (select size from tree_head), set_config('synchronous_commit', 'off', true)
 from usage_position for update skip locked
 """
-_FIRST = "select min(sequence) from records where sequence >= %s and sequence < %s"
-# Records that may end a call, which all have a status, up to the weight that one turn may hold in memory.
-_READ = """
+_FIRST_SEQUENCE = "select min(sequence) from records where sequence >= %s and sequence < %s"
+# Records that may end a call all have a status. Limited by the bytes that one segment may hold in memory.
+_READ_RECORDS = """
 select sequence, canonical, log_time, matching
 from (
     select sequence, canonical, log_time, count(*) over () as matching,
@@ -51,114 +51,121 @@ from (
 ) as weighed
 where coalesce(before, 0) < %s order by sequence
 """
-_FIND = f"""
-select rollup, day, {", ".join((*KEPT_APART, *_CHANGING))} from usage_cells
+_FIND_CELLS = f"""
+select rollup, day, {", ".join((*DIMENSION_COLUMNS, *_TALLY_NAMES))} from usage_cells
 where (day, cell) in (select unnest(%s::date[]), unnest(%s::bytea[]))
 """  # noqa: S608  (names of this module)
-_SIZES = """
+_FIND_SIZES = """
 select rollup, day, cells from usage_pages where (rollup, day) in (select unnest(%s::text[]), unnest(%s::date[]))
 """
-_KEEP = f"""
-insert into usage_cells (day, cell, rollup, {", ".join((*KEPT_APART, *_CHANGING))})
-select day, decode(cell, 'base64'), rollup, {", ".join(KEPT_APART)}, {", ".join(Outcome)}, reasons, cost_micros, timed,
-    latency_sum_us, latency_max_us, decode(latency, 'base64'), first_time, last_time
+_UPSERT_CELLS = f"""
+insert into usage_cells (day, cell, rollup, {", ".join((*DIMENSION_COLUMNS, *_TALLY_NAMES))})
+select day, decode(cell, 'base64'), rollup, {", ".join(DIMENSION_COLUMNS)}, {", ".join(Outcome)},
+    reasons, cost_micros, timed, latency_sum_us, latency_max_us, decode(latency, 'base64'), first_time, last_time
 from json_to_recordset(%s::json) as row (
-    day date, cell text, rollup text, {" text, ".join(KEPT_APART)} text, {" bigint, ".join(Outcome)} bigint, reasons jsonb,
-    cost_micros numeric, timed bigint, latency_sum_us numeric, latency_max_us bigint, latency text,
-    first_time timestamptz, last_time timestamptz
+    day date, cell text, rollup text, {" text, ".join(DIMENSION_COLUMNS)} text,
+    {" bigint, ".join(Outcome)} bigint, reasons jsonb, cost_micros numeric, timed bigint,
+    latency_sum_us numeric, latency_max_us bigint, latency text, first_time timestamptz, last_time timestamptz
 )
-on conflict (day, cell) do update set {", ".join(f"{name} = excluded.{name}" for name in _CHANGING)}
+on conflict (day, cell) do update set {", ".join(f"{name} = excluded.{name}" for name in _TALLY_NAMES)}
 """  # noqa: S608  (names of this module)
-_KEEP_SIZES = """
+_UPSERT_SIZES = """
 insert into usage_pages (rollup, day, cells) select * from unnest(%s::text[], %s::date[], %s::int[])
 on conflict (rollup, day) do update set cells = excluded.cells
 """
-_MOVE = "update usage_position set counted = %s"
+_MOVE_POSITION = "update usage_position set counted = %s"
 
 
-class PostgresBook:
-    """The counts of one database."""
+class PostgresUsageStore:
+    """Implements UsageStore."""
 
-    def __init__(self, engine: AsyncEngine, *, recent: Recent | None = None, records: int = TURN_RECORDS) -> None:
-        self._engine, self._recent, self._records = engine, recent or Recent(), records
+    def __init__(
+        self, engine: AsyncEngine, *, buffer: AppendBuffer | None = None, records: int = SEGMENT_RECORDS
+    ) -> None:
+        self._engine, self._buffer, self._records = engine, buffer or AppendBuffer(), records
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[PostgresTurn | None]:
-        """Keep the promise of the port."""
+    async def begin(self) -> AsyncIterator[PostgresCountingTransaction | None]:
+        """Implement `UsageStore.begin`."""
         async with _transaction(self._engine) as cursor:
-            held = await (await cursor.execute(_HOLD)).fetchone()
-            turn = held and PostgresTurn(cursor, self._recent, held.counted, held.size, self._records)
-            yield turn
-        if turn is not None:
-            metrics.usage_records_total.inc(turn.counted)
-            metrics.usage_records_behind.set(turn.behind)
+            row = await (await cursor.execute(_LOCK_POSITION)).fetchone()
+            counting = row and PostgresCountingTransaction(cursor, self._buffer, row.counted, row.size, self._records)
+            yield counting
+        if counting is not None:
+            metrics.usage_records_total.inc(counting.counted)
+            metrics.usage_records_behind.set(counting.behind)
 
 
-class PostgresTurn:
-    """One transaction of counting."""
+class PostgresCountingTransaction:
+    """Implements CountingTransaction."""
 
-    def __init__(self, cursor: psycopg.AsyncCursor[Any], recent: Recent, position: int, size: int, limit: int) -> None:
-        self._cursor, self._recent, self._position, self._limit = cursor, recent, position, limit
-        # Another replica may have counted beyond the size between the look at it and the lock.
+    def __init__(
+        self, cursor: psycopg.AsyncCursor[Any], buffer: AppendBuffer, position: int, size: int, limit: int
+    ) -> None:
+        self._cursor, self._buffer, self._position, self._limit = cursor, buffer, position, limit
+        # Another replica may have counted past the size between reading it and taking the lock.
         self._size = max(size, position)
         self.counted = self.behind = 0
 
-    async def stretch(self) -> Stretch:
-        """Keep the promise of the port. What lies in a shard that was archived before it was counted is passed over."""
-        if self._recent.holds(self._position, self._size):
+    async def read_segment(self) -> LogSegment:
+        """Implement `CountingTransaction.read_segment`. Records of shards that were archived before counting are
+        skipped."""
+        if self._buffer.covers(self._position, self._size):
             end = min(self._position + self._limit, self._size)
-            evidence = await self._remembered(end)
+            records = await self._read_buffered(end)
         else:
-            end, evidence = await self._read_back()
+            end, records = await self._read_log()
         self.behind = self._size - end
-        return Stretch(self._position, end, evidence, more=end < self._size)
+        return LogSegment(self._position, end, records, more=end < self._size)
 
-    async def _remembered(self, end: int) -> list[Evidence]:
-        """Return the next records from memory, where all of them still are."""
-        parts = self._recent.between(self._position, end)
-        # Those that may end a call have a status.
-        ended = ((stored, place) for stored, places in parts for place in places if stored.entries[place].status)
+    async def _read_buffered(self, end: int) -> list[DecodedRecord]:
+        """Return the next records from the append buffer."""
+        slices = self._buffer.slices(self._position, end)
+        # Records that may end a call have a status.
+        final = ((commit, index) for commit, indexes in slices for index in indexes if commit.entries[index].status)
         return [
-            Evidence(stored.first_sequence + place, read_form(stored.entries[place].canonical), stored.log_time)
-            async for stored, place in in_slices(ended)
+            DecodedRecord(
+                commit.first_sequence + index, decode_fields(commit.entries[index].canonical), commit.log_time
+            )
+            async for commit, index in yield_every(final)
         ]
 
-    async def _read_back(self) -> tuple[int, list[Evidence]]:
-        """Return the next records from the log, and the place behind them."""
-        await self._cursor.execute(_FIRST, (self._position, self._size))
+    async def _read_log(self) -> tuple[int, list[DecodedRecord]]:
+        """Return the next records from the log, and the sequence after them."""
+        await self._cursor.execute(_FIRST_SEQUENCE, (self._position, self._size))
         first = (await self._cursor.fetchall())[0].min
         if first is None:
             return self._size, []
         end = min(first + self._limit, self._size)
-        rows = await self._rows(_READ, first, end, TURN_BYTES)
+        rows = await self._rows(_READ_RECORDS, first, end, SEGMENT_BYTES)
         if rows and rows[0].matching > len(rows):
             end = rows[-1].sequence + 1
-        return end, [_evidence(row) async for row in in_slices(rows)]
+        return end, [_decode_row(row) async for row in yield_every(rows)]
 
-    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
-        """Keep the promise of the port."""
-        found: dict[Cell, Tally] = {}
-        for part in _parts(cells):
-            digests = [cell_digest(cell) async for cell in in_slices(part)]
-            async for row in in_slices(await self._rows(_FIND, [cell.day for cell in part], digests)):
-                found[Cell(Rollup(row.rollup), row.day, *row[2:7])] = tally_of(row)
-        return found
+    async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+        """Implement `CountingTransaction.find_tallies`."""
+        tallies: dict[Cell, Tally] = {}
+        for chunk in _chunks(cells):
+            digests = [cell_digest(cell) async for cell in yield_every(chunk)]
+            async for row in yield_every(await self._rows(_FIND_CELLS, [cell.day for cell in chunk], digests)):
+                tallies[Cell(Rollup(row.rollup), row.day, *row[2:7])] = row_to_tally(row)
+        return tallies
 
-    async def sizes(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
-        """Keep the promise of the port."""
-        rollups, days = _columns(pages)
-        return {(Rollup(row.rollup), row.day): row.cells for row in await self._rows(_SIZES, rollups, days)}
+    async def count_cells(self, rollup_days: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
+        """Implement `CountingTransaction.count_cells`."""
+        rollups, days = _columns(rollup_days)
+        return {(Rollup(row.rollup), row.day): row.cells for row in await self._rows(_FIND_SIZES, rollups, days)}
 
-    async def keep(
+    async def save(
         self, tallies: Mapping[Cell, Tally], sizes: Mapping[tuple[Rollup, date], int], position: int
     ) -> None:
-        """Keep the promise of the port."""
-        for part in _parts(tallies.items()):
-            rows = [cell_row(cell, tally) async for cell, tally in in_slices(part)]
-            await self._cursor.execute(_KEEP, (orjson.dumps(rows).decode(),))
+        """Implement `CountingTransaction.save`."""
+        for chunk in _chunks(tallies.items()):
+            rows = [cell_row(cell, tally) async for cell, tally in yield_every(chunk)]
+            await self._cursor.execute(_UPSERT_CELLS, (orjson.dumps(rows).decode(),))
         if sizes:
-            await self._cursor.execute(_KEEP_SIZES, (*_columns(sizes), list(sizes.values())))
-        await self._cursor.execute(_MOVE, (position,))
+            await self._cursor.execute(_UPSERT_SIZES, (*_columns(sizes), list(sizes.values())))
+        await self._cursor.execute(_MOVE_POSITION, (position,))
         self.counted = position - self._position
 
     async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
@@ -167,27 +174,27 @@ class PostgresTurn:
 
 @asynccontextmanager
 async def _transaction(engine: AsyncEngine) -> AsyncIterator[psycopg.AsyncCursor[Any]]:
-    """Run a block in one transaction of the driver; fail as those of libs.common.sql do."""
+    """Run a block in a transaction of the driver, with the errors of libs.common.sql."""
     async with separately(engine) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         try:
-            # Binary, because bytes would travel as twice as many digits otherwise.
+            # Binary, because text format doubles the size of bytes.
             async with driver.transaction(), driver.cursor(binary=True, row_factory=namedtuple_row) as cursor:
                 yield cursor
         except psycopg.OperationalError as error:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
 
 
-def _evidence(row: Any) -> Evidence:
-    return Evidence(row.sequence, None if row.canonical is None else read_form(row.canonical), row.log_time)
+def _decode_row(row: Any) -> DecodedRecord:
+    return DecodedRecord(row.sequence, None if row.canonical is None else decode_fields(row.canonical), row.log_time)
 
 
-def _columns(pages: Iterable[tuple[Rollup, date]]) -> tuple[list[str], list[date]]:
-    listed = list(pages)
-    return [rollup.value for rollup, _ in listed], [day for _, day in listed]
+def _columns(rollup_days: Iterable[tuple[Rollup, date]]) -> tuple[list[str], list[date]]:
+    pairs = list(rollup_days)
+    return [rollup.value for rollup, _ in pairs], [day for _, day in pairs]
 
 
-def _parts(items: Iterable[Any]) -> Iterable[Sequence[Any]]:
+def _chunks(items: Iterable[Any]) -> Iterable[Sequence[Any]]:
     rest = iter(items)
-    while part := list(islice(rest, _AT_ONCE)):
-        yield part
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk

@@ -1,4 +1,4 @@
-"""Co-signatures of witnesses, by C2SP's tlog-cosignature: a witness says that it saw a checkpoint, and when."""
+"""Co-signatures of witnesses (C2SP tlog-cosignature): a witness attests that, and when, it saw a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.audit.domain.evidence.errors import cosignature_invalid
-from services.audit.domain.evidence.ports import SignatureCheck
+from services.audit.domain.evidence.ports import SignatureVerifier
 
 _COSIGNATURE_V1 = b"\x04"
 _KEY = re.compile(r"(?P<name>[^\s+]+)\+(?P<hash>[0-9a-f]{8})\+(?P<key>[A-Za-z0-9+/]+={0,2})")
@@ -20,14 +20,14 @@ _HASH, _TIME, _SIGNATURE = 4, 8, 64
 
 @dataclass(frozen=True, slots=True)
 class WitnessKey:
-    """The public key of a witness, under its name."""
+    """Name and public key of a witness."""
 
     name: str
     public_key: bytes
 
     @property
     def hash(self) -> bytes:
-        """The four bytes by which a line says which key made it."""
+        """The four bytes that identify the key in a signature line."""
         return hashlib.sha256(self.name.encode() + b"\n" + _COSIGNATURE_V1 + self.public_key).digest()[:_HASH]
 
     @property
@@ -37,7 +37,8 @@ class WitnessKey:
 
 
 def witness_keys(lines: Iterable[str]) -> list[WitnessKey]:
-    """Read verifier keys, `<name>+<hash>+<base64 of 0x04 and the key>`, one in a line. Raises ValueError for anything else."""
+    """Parse verifier keys, one per line: `<name>+<hash>+<base64 of 0x04 and the key>`. Raises ValueError for anything
+    else."""
     return [_witness_key(line.strip()) for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -45,33 +46,33 @@ def _witness_key(line: str) -> WitnessKey:
     match = _KEY.fullmatch(line)
     key = _decoded(match["key"]) if match else b""
     if match is None or len(key) != 33 or key[:1] != _COSIGNATURE_V1:
-        raise ValueError("a witness's key is <name>+<hash>+<key>, the key being one for cosignature/v1")
-    made = WitnessKey(match["name"], key[1:])
-    if made.hash.hex() != match["hash"]:
-        raise ValueError("the hash of a witness's key is not that of its name and key")
-    return made
+        raise ValueError("a witness key has the form <name>+<hash>+<key> with a cosignature/v1 key")
+    witness = WitnessKey(match["name"], key[1:])
+    if witness.hash.hex() != match["hash"]:
+        raise ValueError("the hash of a witness key does not match its name and key")
+    return witness
 
 
 class Witnesses:
-    """Knows whose co-signatures count."""
+    """Verifies co-signatures of the configured witnesses."""
 
-    def __init__(self, keys: Iterable[WitnessKey], check: SignatureCheck) -> None:
+    def __init__(self, keys: Iterable[WitnessKey], verify_signature: SignatureVerifier) -> None:
         self._keys = {(key.name, key.hash): key for key in keys}
-        self._check = check
+        self._verify_signature = verify_signature
 
     def verify(self, note: str, line: str) -> WitnessKey:
-        """Return the key that made the line for this note; raise INVALID_REQUEST if none did."""
+        """Return the key that signed the line for this note; raise INVALID_REQUEST if none did."""
         match = _LINE.fullmatch(line.removesuffix("\n"))
-        content = _decoded(match["signature"]) if match else b""
-        if match is None or len(content) != _HASH + _TIME + _SIGNATURE:
+        signature = _decoded(match["signature"]) if match else b""
+        if match is None or len(signature) != _HASH + _TIME + _SIGNATURE:
             raise cosignature_invalid("cosignature.form")
-        key = self._keys.get((match["name"], content[:_HASH]))
+        key = self._keys.get((match["name"], signature[:_HASH]))
         if key is None:
             raise cosignature_invalid("cosignature.known_witness")
-        moment = int.from_bytes(content[_HASH : _HASH + _TIME], "big")
+        timestamp = int.from_bytes(signature[_HASH : _HASH + _TIME], "big")
         text = note.partition("\n\n")[0]
-        message = f"cosignature/v1\ntime {moment}\n{text}\n".encode()
-        if not self._check(key.public_key, content[_HASH + _TIME :], message):
+        message = f"cosignature/v1\ntime {timestamp}\n{text}\n".encode()
+        if not self._verify_signature(key.public_key, signature[_HASH + _TIME :], message):
             raise cosignature_invalid("cosignature.signature")
         return key
 

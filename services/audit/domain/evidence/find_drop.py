@@ -1,7 +1,7 @@
-"""Finding the record that says that a shard was dropped.
+"""Finds the record of a shard's drop.
 
-Nothing points to it, but it was committed together with the drop, under the lock of the head. So it is the last record that
-the log took before the drop, and the moments at which it took records do not go back along the log.
+Nothing refers to that record, but it is committed together with the drop under the lock of the head. So it is the last
+record before the drop time, and log times do not decrease along the log.
 """
 
 from __future__ import annotations
@@ -11,61 +11,61 @@ from datetime import datetime
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import parse_object
 from services.audit.domain.evidence.model import Leaf, Shard
-from services.audit.domain.evidence.ports import Shards, Trees
-from services.audit.domain.merkle.merkle import Leaves, leaf_hash
+from services.audit.domain.evidence.ports import ShardStore, TreeStore
+from services.audit.domain.merkle.merkle import LeafRange, leaf_hash
 
-# Where a clock was set back, the place is a little off; so many records before it are looked at as well.
-NEARBY = 2048
+# If a clock was set back, the record lies a little earlier; this many records before the expected one are searched.
+SEARCH_WINDOW = 2048
 _SHARDS_AT_ONCE = 1000
-_SAYS_SO = b'"shard_archived"'
+_ARCHIVED_CLASS = b'"shard_archived"'
 
 
-class FindDrop:
-    """Says whether the log records that it dropped a shard, and which archive it noted then."""
+class DropRecordFinder:
+    """Checks that the log recorded the drop of a shard together with the digest of its archive."""
 
-    def __init__(self, shards: Shards, trees: Trees) -> None:
+    def __init__(self, shards: ShardStore, trees: TreeStore) -> None:
         self._shards, self._trees = shards, trees
 
-    async def __call__(self, shard: Shard) -> bool:
-        """Say so of a shard that is said to be dropped. Where the record itself was dropped since, only its archive can tell;
-        that one is then believed as far as the drop of its own shard is recorded."""
+    async def has_drop_record(self, shard: Shard) -> bool:
+        """Return whether the drop of a dropped shard is recorded. If the record's own shard was dropped since, only its
+        archive could tell; the drop is then accepted; verifying that shard checks its own drop."""
         if shard.drop_time is None:
             return False
-        holder = await self._open_at(shard.drop_time, shard.number + 1)
-        if holder is None or holder.drop_time is not None:
-            return holder is not None
-        end = await self._taken_by(shard.drop_time, holder)
-        nearby = await self._trees.leaves(holder, Leaves(max(0, end - NEARBY), end))
-        return any(_records(leaf, shard) for leaf in reversed(nearby))
+        successor = await self._shard_open_at(shard.drop_time, shard.number + 1)
+        if successor is None or successor.drop_time is not None:
+            return successor is not None
+        end = await self._size_at(shard.drop_time, successor)
+        leaves = await self._trees.read_leaves(successor, LeafRange(max(0, end - SEARCH_WINDOW), end))
+        return any(_records_drop_of(leaf, shard) for leaf in reversed(leaves))
 
-    async def _open_at(self, moment: datetime, first: int) -> Shard | None:
-        """Return the shard, from this number on, that took records at a moment."""
-        found = None
-        while page := await self._shards.shards(first, _SHARDS_AT_ONCE):
-            found = next((shard for shard in reversed(page) if shard.open_time <= moment), found)
+    async def _shard_open_at(self, moment: datetime, first: int) -> Shard | None:
+        """Return the shard, from this number on, that was open at a time."""
+        open_shard = None
+        while page := await self._shards.list_from(first, _SHARDS_AT_ONCE):
+            open_shard = next((shard for shard in reversed(page) if shard.open_time <= moment), open_shard)
             first = page[-1].number + 1
-        return found
+        return open_shard
 
-    async def _taken_by(self, moment: datetime, shard: Shard) -> int:
-        """Return how many records a shard had taken at a moment."""
+    async def _size_at(self, moment: datetime, shard: Shard) -> int:
+        """Return the size of a shard at a time."""
         low, high = 0, shard.size
         while low < high:
             middle = (low + high) // 2
-            found = await self._trees.leaves(shard, Leaves(middle, middle + 1))
-            if found and found[0].log_time is not None and found[0].log_time <= moment:
+            leaves = await self._trees.read_leaves(shard, LeafRange(middle, middle + 1))
+            if leaves and leaves[0].log_time is not None and leaves[0].log_time <= moment:
                 low = middle + 1
             else:
                 high = middle
         return low
 
 
-def _records(leaf: Leaf, shard: Shard) -> bool:
-    if _SAYS_SO not in leaf.canonical or leaf_hash(leaf.canonical) != leaf.leaf_hash:
+def _records_drop_of(leaf: Leaf, shard: Shard) -> bool:
+    if _ARCHIVED_CLASS not in leaf.canonical or leaf_hash(leaf.canonical) != leaf.leaf_hash:
         return False
     try:
         form = parse_object(leaf.canonical)
     except MeshError:
         return False
-    said = {"shard": shard.number, "manifest_digest": shard.manifest_digest, "records_dropped": True}
-    written = (form.get("event_class"), form.get("writer"))
-    return written == ("shard_archived", "audit") and form.get("archival") == said
+    archival = {"shard": shard.number, "manifest_digest": shard.manifest_digest, "records_dropped": True}
+    origin = (form.get("event_class"), form.get("writer"))
+    return origin == ("shard_archived", "audit") and form.get("archival") == archival

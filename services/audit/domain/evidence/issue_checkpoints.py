@@ -1,4 +1,4 @@
-"""Checkpoints in the background: by count, by time, and the last one of every shard."""
+"""Issues checkpoints in the background: by count, by time, and a last one for every shard."""
 
 from __future__ import annotations
 
@@ -8,104 +8,106 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from services.audit.domain.evidence.checkpoints import Checkpoints
-from services.audit.domain.evidence.ports import Anchor, EvidenceWatch, Shards
+from services.audit.domain.evidence.checkpoints import CheckpointSigner
+from services.audit.domain.evidence.ports import Anchor, CheckpointObserver, ShardStore
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.model import SignedCheckpoint
 
 WAITING_ANCHORS = 1000
 GRACE_SECONDS = 3.0
-# Between two attempts where one failed, however much the log has grown meanwhile: a log that cannot be signed, because its history was
-# changed or its database is away, would otherwise be asked again and again without a rest.
-MOST_PAUSE_SECONDS = 60.0
+# Pause after a failure, however much the log has grown: a log that cannot be signed would otherwise be tried in a tight
+# loop.
+MAX_RETRY_PAUSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRhythm:
-    """How much the log may grow, and how long it may take, before the next checkpoint."""
+class CheckpointInterval:
+    """How many records or seconds lie between two checkpoints."""
 
     records: int
     seconds: float
 
 
-class IssueCheckpoints:
-    """Signs the log's state whenever it has grown enough or for long enough. What fails is reported and tried again at the
-    next turn; nothing here is on the way of an append."""
+class CheckpointIssuer:
+    """Signs the log when it has grown enough, or for long enough. Failures are reported and retried. Appends never wait
+    for it."""
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
-        shards: Shards,
+        checkpoints: CheckpointSigner,
+        shards: ShardStore,
         tail: Tail,
-        watch: EvidenceWatch,
-        rhythm: CheckpointRhythm,
+        observer: CheckpointObserver,
+        interval: CheckpointInterval,
         anchor: Anchor | None = None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._checkpoints, self._shards, self._pause = checkpoints, shards, pause
-        self._tail, self._watch, self._rhythm, self._anchor = tail, watch, rhythm, anchor
-        self._waiting: deque[SignedCheckpoint] = deque(maxlen=WAITING_ANCHORS)
-        self._covered = -1
-        self._finished = self._sealed = 0
-        self._turn = asyncio.Lock()
+        self._tail, self._observer, self._interval, self._anchor = tail, observer, interval, anchor
+        self._unanchored: deque[SignedCheckpoint] = deque(maxlen=WAITING_ANCHORS)
+        self._covered_size = -1
+        self._signed_shards = self._sealed_shards = 0
+        self._lock = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin; returns at once."""
+        """Start in the background."""
         self._running = asyncio.create_task(self._run(), name="checkpoints")
 
     async def stop(self) -> None:
-        """End. What was signed but not anchored is anchored by the next process, or covered by what it signs."""
+        """Stop. Signed checkpoints that were not anchored are anchored, or covered by a newer one, by the next
+        process."""
         if self._running is None:
             return
-        # A turn that is cut off may leave a connection half open; the database would wait a minute for the rest of it.
+        # Canceling a running step may leave a connection half open, which the database keeps for a minute.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
-                await self._turn.acquire()
+                await self._lock.acquire()
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
-            if await self.turn():
-                await self._tail.beyond(max(self._covered, 0) + self._rhythm.records - 1, self._rhythm.seconds)
+            if await self.run_once():
+                await self._tail.wait_beyond(
+                    max(self._covered_size, 0) + self._interval.records - 1, self._interval.seconds
+                )
             else:
-                await self._pause(min(self._rhythm.seconds, MOST_PAUSE_SECONDS))
+                await self._pause(min(self._interval.seconds, MAX_RETRY_PAUSE_SECONDS))
 
-    async def turn(self) -> bool:
-        """Sign the log as it is, finish the shards that were closed, and anchor what is not anchored yet. Say whether all of it
-        could be signed."""
-        async with self._turn:
-            signed = await self._reported("sign", self._sign)
-            await self._reported("anchor", self._anchor_waiting)
+    async def run_once(self) -> bool:
+        """Sign the log, finish closed shards and anchor what is not anchored yet. Return whether signing succeeded."""
+        async with self._lock:
+            signed = await self._run_reported("sign", self._sign)
+            await self._run_reported("anchor", self._anchor_waiting)
             return signed
 
-    async def _reported(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
+    async def _run_reported(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
             await work()
         except Exception as error:
-            self._watch.failed(what, error)
+            self._observer.report_failure(what, error)
             return False
         return True
 
     async def _sign(self) -> None:
         current = await self._checkpoints.current()
-        while self._finished < current.shard:
-            self._issued(await self._checkpoints.of(self._finished))
-            self._finished += 1
-        if current.first_sequence + current.size > self._covered:
-            self._covered = current.first_sequence + current.size
-            self._issued(current)
-        while self._sealed < current.shard and await self._shards.seal(self._sealed):
-            self._sealed += 1
+        while self._signed_shards < current.shard:
+            self._enqueue(await self._checkpoints.for_shard(self._signed_shards))
+            self._signed_shards += 1
+        if current.first_sequence + current.size > self._covered_size:
+            self._covered_size = current.first_sequence + current.size
+            self._enqueue(current)
+        while self._sealed_shards < current.shard and await self._shards.seal(self._sealed_shards):
+            self._sealed_shards += 1
 
-    def _issued(self, checkpoint: SignedCheckpoint) -> None:
-        self._watch.issued(checkpoint)
+    def _enqueue(self, checkpoint: SignedCheckpoint) -> None:
+        self._observer.report_issued(checkpoint)
         if self._anchor is not None:
-            self._waiting.append(checkpoint)
+            self._unanchored.append(checkpoint)
 
     async def _anchor_waiting(self) -> None:
-        while self._anchor is not None and self._waiting:
-            await self._anchor.put(self._waiting[0])
-            self._waiting.popleft()
+        while self._anchor is not None and self._unanchored:
+            await self._anchor.put(self._unanchored[0])
+            self._unanchored.popleft()

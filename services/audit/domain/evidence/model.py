@@ -1,4 +1,4 @@
-"""The nouns of the log as evidence."""
+"""Domain model of evidence and retention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST_SHARD = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A contiguous part of the log with a tree of its own. Its root is that of now while it is open."""
+    """A contiguous part of the log with its own tree. The root of an open shard is the current one."""
 
     log_id: str
     number: int
@@ -30,13 +30,13 @@ class Shard:
 
     @property
     def end_sequence(self) -> int:
-        """The sequence behind its last record."""
+        """The sequence after the last record."""
         return self.first_sequence + self.size
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLink:
-    """What the first record of a shard says about the shard before."""
+    """Reference to the previous shard in the first record of a shard."""
 
     number: int
     first_sequence: int
@@ -47,7 +47,7 @@ class ShardLink:
 
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
-    """When a shard is full: at the first commit that finds it this large, or this old."""
+    """A commit that finds the open shard this large or this old closes it."""
 
     records: int
     seconds: float
@@ -55,7 +55,7 @@ class ShardLimits:
 
 @dataclass(frozen=True, slots=True)
 class LegalHold:
-    """Keeps records from `first_sequence` to just before `end_sequence`, or without end, from being erased or dropped."""
+    """Protects records from `first_sequence` to `end_sequence` (exclusive; None: no end) from erasure and drop."""
 
     hold_id: str
     first_sequence: int
@@ -68,7 +68,7 @@ class LegalHold:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A payload to erase, and why. Its leaf hash stays."""
+    """A payload to erase, and the reason. The leaf hash stays."""
 
     sequence: int
     leaf_hash: bytes
@@ -77,7 +77,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Archival:
-    """An archive of a shard, and whether the log still holds its records."""
+    """The archive of a shard, and whether its records were dropped from the log."""
 
     shard: int
     manifest_digest: str
@@ -86,7 +86,7 @@ class Archival:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asked for a change of the log: a peer, and the caller it speaks for."""
+    """Who requested a change of the log: the peer, and the caller that it acts for."""
 
     peer: str
     identity: Identity | None = None
@@ -94,19 +94,19 @@ class Requester:
 
 @fact(frozen=True, slots=True)
 class Leaf:
-    """One record as a verifier reads it. The canonical bytes are empty when the payload was erased."""
+    """A record as the verifier reads it. `canonical` is empty if the payload was erased."""
 
     sequence: int
     canonical: bytes
     leaf_hash: bytes
     log_time: datetime | None
-    """None for a moment that no clock shows."""
-    found_by: Entry | None
-    """The entry that its columns make; None if they make none."""
+    """None for a time outside the calendar."""
+    index_entry: Entry | None
+    """The entry as rebuilt from the index columns; None if they do not form one."""
 
 
 class Defect(Enum):
-    """What can be wrong with a place of the log."""
+    """Kinds of defects that verification finds."""
 
     SEQUENCE_BROKEN = "sequence_broken"
     PAYLOAD_CHANGED = "payload_changed"
@@ -120,8 +120,8 @@ class Defect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BadPlace:
-    """Where the log is not what it says it is: somewhere from `first` to just before `end`."""
+class DefectRange:
+    """A defect somewhere in the sequences from `first` to `end` (exclusive)."""
 
     first: int
     end: int
@@ -129,8 +129,8 @@ class BadPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What verifying found, and how far it came."""
+class VerificationResult:
+    """The first defect found, if any, and the sequence up to which the log was verified."""
 
     end: int
-    bad: BadPlace | None = None
+    bad: DefectRange | None = None

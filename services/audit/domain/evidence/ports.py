@@ -1,4 +1,4 @@
-"""What the log as evidence needs from outside."""
+"""Ports of evidence and retention."""
 
 from __future__ import annotations
 
@@ -14,126 +14,126 @@ from services.audit.domain.evidence.model import (
     Shard,
     ShardLink,
 )
-from services.audit.domain.merkle.merkle import Leaves, Node
+from services.audit.domain.merkle.merkle import LeafRange, Node
 from services.audit.domain.model import Entry, SignedCheckpoint
 
 
-class Scribe(Protocol):
-    """Writes down what the log does to itself, as entries of the log's own hand."""
+class SelfRecorder(Protocol):
+    """Builds the records that the log writes about its own changes."""
 
-    def shard_opened(self, link: ShardLink) -> Entry:
-        """A shard begins."""
+    def record_shard_opened(self, link: ShardLink) -> Entry:
+        """A shard was opened."""
         ...
 
-    def payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
-        """A payload is erased."""
+    def record_payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
+        """A payload was erased."""
         ...
 
-    def hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
-        """A hold is placed."""
+    def record_hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
+        """A hold was placed."""
         ...
 
-    def hold_released(self, hold: LegalHold, by: Requester) -> Entry:
-        """A hold is released, for the reason that it names now."""
+    def record_hold_released(self, hold: LegalHold, by: Requester) -> Entry:
+        """A hold was released; its reason is the reason of the release."""
         ...
 
-    def shard_archived(self, archival: Archival, by: Requester) -> Entry:
-        """A shard is archived, or its records are dropped."""
+    def record_shard_archived(self, archival: Archival, by: Requester) -> Entry:
+        """A shard was archived, or its records were dropped."""
         ...
 
 
-class LogKeeper(Protocol):
-    """Changes the log beside appending to it. Each change is durable together with the entry that records it, or neither
-    is; each returns the sequence of that entry. Raises what `refused` makes when the log's rules forbid the change, and
-    AUDIT_UNAVAILABLE when it cannot tell whether the change is durable."""
+class RetentionWriter(Protocol):
+    """Changes the log other than by appending. Each change is durable together with the entry that records it, or not
+    at all, and returns the sequence of that entry. Raises a `condition_error` when a rule forbids the change, and
+    AUDIT_UNAVAILABLE when it is unknown whether the change is durable."""
 
     async def close_shard(self, number: int) -> int:
         """Close the open shard, which must have this number and not be empty, and open the next."""
         ...
 
     async def place_hold(self, entry: Entry) -> int:
-        """Place the hold that the entry records."""
+        """Place the hold in the entry."""
         ...
 
     async def release_hold(self, entry: Entry) -> int:
-        """Release the hold that the entry records."""
+        """Release the hold in the entry."""
         ...
 
     async def erase_payload(self, entry: Entry) -> int:
-        """Erase the payload that the entry records."""
+        """Erase the payload named in the entry."""
         ...
 
     async def archive_shard(self, entry: Entry) -> int:
-        """Note the archive that the entry records."""
+        """Register the archive named in the entry."""
         ...
 
     async def drop_shard(self, entry: Entry, *, years: int) -> int:
-        """Drop the records of the archived shard that the entry records, once they are this old."""
+        """Drop the records of the archived shard named in the entry, if they are at least this many years old."""
         ...
 
 
-class Shards(Protocol):
-    """The shards and holds of the log, as they are durable."""
+class ShardStore(Protocol):
+    """Reads committed shards and legal holds."""
 
-    async def shard(self, number: int) -> Shard | None:
-        """Return one shard."""
+    async def get(self, number: int) -> Shard | None:
+        """Return a shard."""
         ...
 
-    async def containing(self, sequence: int) -> Shard | None:
-        """Return the shard that holds the record at this place, if there is one."""
+    async def find_containing(self, sequence: int) -> Shard | None:
+        """Return the shard that contains a sequence, if any."""
         ...
 
-    async def shards(self, first: int, limit: int) -> list[Shard]:
+    async def list_from(self, first: int, limit: int) -> list[Shard]:
         """Return shards from this number on."""
         ...
 
-    async def hold(self, hold_id: str) -> LegalHold | None:
-        """Return one hold."""
+    async def get_hold(self, hold_id: str) -> LegalHold | None:
+        """Return a hold."""
         ...
 
-    async def holds(self, after: str, limit: int) -> list[LegalHold]:
-        """Return the holds whose id comes after this one, in order of their ids."""
+    async def list_holds(self, after: str, limit: int) -> list[LegalHold]:
+        """Return the holds with an id after this one, ordered by id."""
         ...
 
     async def seal(self, number: int) -> bool:
-        """Keep anything more from being added to a closed shard; False if it cannot be done now."""
+        """Make a closed shard refuse further records; False if that is not possible now."""
         ...
 
 
-class Trees(Protocol):
-    """The hashes of the log, and what they are the hashes of."""
+class TreeStore(Protocol):
+    """Reads hashes and leaves of the log."""
 
-    async def nodes(self, shard: Shard, wanted: Sequence[Node]) -> Mapping[Node, bytes]:
-        """Return the hashes of perfect subtrees of a shard, computed from the nearest hashes that are stored. A node of
-        which something is missing is left out."""
+    async def node_hashes(self, shard: Shard, nodes: Sequence[Node]) -> Mapping[Node, bytes]:
+        """Return the hashes of perfect subtrees, computed from the nearest stored hashes. Nodes with missing hashes are
+        omitted."""
         ...
 
-    async def stored(self, shard: Shard, level: int, places: range) -> Mapping[int, bytes]:
-        """Return the nodes of a stored level as they are stored."""
+    async def stored_hashes(self, shard: Shard, level: int, offsets: range) -> Mapping[int, bytes]:
+        """Return the hashes of a stored level, as stored, by offset."""
         ...
 
-    async def leaves(self, shard: Shard, span: Leaves) -> list[Leaf]:
-        """Return the records of a shard from one leaf to just before another, in order, with what they are found by."""
+    async def read_leaves(self, shard: Shard, span: LeafRange) -> list[Leaf]:
+        """Return the records of a leaf range in order, with their index columns."""
         ...
 
-    async def extremes(self, shard: int) -> tuple[int, int] | None:
-        """Return the lowest and the highest sequence that is stored under a shard; None if nothing is."""
+    async def sequence_bounds(self, shard: int) -> tuple[int, int] | None:
+        """Return the lowest and the highest sequence stored in a shard; None if it has no records."""
         ...
 
 
-class Index(Protocol):
-    """Reads what a record is found by."""
+class EntryDecoder(Protocol):
+    """Rebuilds an entry from canonical bytes."""
 
     def __call__(self, canonical: bytes) -> Entry | None:
-        """Return the entry as which a record with these bytes was appended; None for bytes that are no record."""
+        """Return the entry that was appended with these bytes; None if they are not a record."""
         ...
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints that were signed. They are never changed; co-signatures are added to them."""
+    """Stores signed checkpoints. They are immutable; co-signatures are added."""
 
     async def add(self, checkpoint: SignedCheckpoint) -> SignedCheckpoint:
-        """Store a checkpoint; return the one that is stored for its shard and size, which may be an earlier one."""
+        """Store a checkpoint; return the one stored for its shard and size, which may be an earlier one."""
         ...
 
     async def find(self, shard: int, size: int) -> SignedCheckpoint | None:
@@ -141,19 +141,19 @@ class CheckpointStore(Protocol):
         ...
 
     async def page(self, shard: int, sizes: range, limit: int, *, ascending: bool) -> list[SignedCheckpoint]:
-        """Return checkpoints of a shard within a range of sizes."""
+        """Return the checkpoints of a shard within a range of sizes."""
         ...
 
     async def add_cosignature(self, checkpoint: SignedCheckpoint, key_id: str, line: str) -> None:
-        """Add a witness's line to a stored checkpoint; the first one of a key stays."""
+        """Add a signature line of a witness; the first line of each key is kept."""
         ...
 
 
 class Anchor(Protocol):
-    """A place outside the log's database where checkpoints are kept."""
+    """Keeps checkpoints outside the log's database."""
 
     async def put(self, checkpoint: SignedCheckpoint) -> None:
-        """Keep a checkpoint. Raises AnchorError when it cannot, and when another one is kept in its place."""
+        """Store a checkpoint. Raises AnchorError if that fails, or if a different one is stored under the same size."""
         ...
 
 
@@ -161,21 +161,21 @@ class AnchorError(Exception):
     """A checkpoint could not be anchored."""
 
 
-class SignatureCheck(Protocol):
+class SignatureVerifier(Protocol):
     """Verifies Ed25519 signatures."""
 
     def __call__(self, public_key: bytes, signature: bytes, message: bytes) -> bool:
-        """Say whether the key made the signature."""
+        """Return whether the key made the signature."""
         ...
 
 
-class EvidenceWatch(Protocol):
-    """Those who want to know how the log's checkpoints are doing."""
+class CheckpointObserver(Protocol):
+    """Receives the outcome of issuing checkpoints."""
 
-    def issued(self, checkpoint: SignedCheckpoint) -> None:
-        """Say that a checkpoint was signed and stored."""
+    def report_issued(self, checkpoint: SignedCheckpoint) -> None:
+        """Report a signed and stored checkpoint."""
         ...
 
-    def failed(self, what: str, error: Exception) -> None:
-        """Say what could not be done; it is tried again."""
+    def report_failure(self, what: str, error: Exception) -> None:
+        """Report a failed step; it is retried."""
         ...

@@ -1,4 +1,4 @@
-"""Proving what is in a shard's tree, from hashes that are stored."""
+"""Builds inclusion and consistency proofs from stored hashes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.audit.domain.errors import record_not_found
-from services.audit.domain.evidence.errors import refused, size_out_of_range
+from services.audit.domain.evidence.errors import condition_error, size_out_of_range
 from services.audit.domain.evidence.model import Shard
-from services.audit.domain.evidence.ports import Shards, Trees
-from services.audit.domain.merkle.merkle import EMPTY_ROOT, Leaves, Node, consistency, folded, inclusion, perfect
+from services.audit.domain.evidence.ports import ShardStore, TreeStore
+from services.audit.domain.merkle.merkle import (
+    EMPTY_ROOT,
+    LeafRange,
+    Node,
+    consistency_ranges,
+    fold_hashes,
+    inclusion_ranges,
+    perfect_subtrees,
+)
 from services.audit.domain.model import LoggedRecord
 from services.audit.domain.ports import LogReader
 
 
 @dataclass(frozen=True, slots=True)
-class Inclusion:
-    """That a record is in its shard's tree of a given size."""
+class InclusionProof:
+    """Proves that a record is in its shard's tree of a given size."""
 
     shard: int
     sequence: int
@@ -28,8 +36,8 @@ class Inclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Consistency:
-    """That a shard's tree of the second size continues that of the first."""
+class ConsistencyProof:
+    """Proves that a shard's tree of the second size extends that of the first."""
 
     first_size: int
     first_root: bytes
@@ -38,71 +46,73 @@ class Consistency:
     hashes: list[bytes]
 
 
-class Prove:
-    """Answers with proofs of RFC 6962. It reads what a proof consists of and nothing else, whatever the shard's size."""
+class Prover:
+    """Builds proofs of RFC 6962. It reads only the hashes of the proof, whatever the size of the shard."""
 
-    def __init__(self, log: LogReader, shards: Shards, trees: Trees) -> None:
+    def __init__(self, log: LogReader, shards: ShardStore, trees: TreeStore) -> None:
         self._log, self._shards, self._trees = log, shards, trees
 
-    async def inclusion(self, place: int | str, tree_size: int) -> Inclusion:
-        """Prove that the record of a sequence or an id is in the tree of this size; 0 for the shard as it is now."""
-        record = await self._record(place)
-        shard = await self._kept(record.shard)
+    async def prove_inclusion(self, sequence_or_id: int | str, tree_size: int) -> InclusionProof:
+        """Prove that a record is in the tree of this size; 0 means the current size."""
+        record = await self._find_record(sequence_or_id)
+        shard = await self._undropped_shard(record.shard)
         size, leaf = tree_size or shard.size, record.sequence - shard.first_sequence
         if not leaf < size <= shard.size:
             raise size_out_of_range(shard.size)
-        root, *path = await self._hashes(shard, [Leaves(0, size), *inclusion(leaf, size)])
-        return Inclusion(shard.number, record.sequence, leaf, record.leaf_hash, size, root, path)
+        root, *path = await self._hashes(shard, [LeafRange(0, size), *inclusion_ranges(leaf, size)])
+        return InclusionProof(shard.number, record.sequence, leaf, record.leaf_hash, size, root, path)
 
-    async def consistency(self, number: int, first_size: int, second_size: int) -> Consistency:
-        """Prove that one size of a shard continues a smaller one; 0 as the second for the shard as it is now."""
-        shard = await self._kept(number)
+    async def prove_consistency(self, number: int, first_size: int, second_size: int) -> ConsistencyProof:
+        """Prove that one size of a shard extends a smaller one; 0 as the second size means the current size."""
+        shard = await self._undropped_shard(number)
         size = second_size or shard.size
         if not first_size <= size <= shard.size:
             raise size_out_of_range(shard.size)
-        spans = [Leaves(0, first_size), Leaves(0, size), *consistency(first_size, size)]
+        spans = [LeafRange(0, first_size), LeafRange(0, size), *consistency_ranges(first_size, size)]
         first_root, root, *path = await self._hashes(shard, spans)
-        return Consistency(first_size, first_root, size, root, path)
+        return ConsistencyProof(first_size, first_root, size, root, path)
 
-    async def _record(self, place: int | str) -> LoggedRecord:
-        if isinstance(place, str):
-            found = await self._log.by_record_id(place)
+    async def _find_record(self, sequence_or_id: int | str) -> LoggedRecord:
+        if isinstance(sequence_or_id, str):
+            record = await self._log.get_by_record_id(sequence_or_id)
         else:
             head = await self._log.head()
-            found = await self._log.by_sequence(head.log_id, place) if place < head.size else None
-            shard = await self._shards.containing(place) if found is None else None
+            record = (
+                await self._log.get_by_sequence(head.log_id, sequence_or_id) if sequence_or_id < head.size else None
+            )
+            shard = await self._shards.find_containing(sequence_or_id) if record is None else None
             if shard is not None and shard.drop_time is not None:
-                raise refused("dropped")
-        if found is None:
-            raise record_not_found(str(place))
-        return found
+                raise condition_error("dropped")
+        if record is None:
+            raise record_not_found(str(sequence_or_id))
+        return record
 
-    async def _kept(self, number: int) -> Shard:
-        shard = await self._shards.shard(number)
+    async def _undropped_shard(self, number: int) -> Shard:
+        shard = await self._shards.get(number)
         if shard is None:
-            raise refused("shard_unknown")
+            raise condition_error("shard_unknown")
         if shard.drop_time is not None:
-            raise refused("dropped")
+            raise condition_error("dropped")
         return shard
 
-    async def _hashes(self, shard: Shard, spans: Sequence[Leaves]) -> list[bytes]:
-        nodes = await self._trees.nodes(shard, [node for span in spans for node in perfect(span)])
-        found = [span_hash(nodes, span) for span in spans]
-        if any(each is None for each in found):
-            # Something that was committed is gone; VerifyRange says what.
-            raise refused("hashes_missing")
-        return [each for each in found if each is not None]
+    async def _hashes(self, shard: Shard, spans: Sequence[LeafRange]) -> list[bytes]:
+        nodes = await self._trees.node_hashes(shard, [node for span in spans for node in perfect_subtrees(span)])
+        hashes = [hash_of_range(nodes, span) for span in spans]
+        if any(digest is None for digest in hashes):
+            # A committed hash is missing; VerifyRange finds which.
+            raise condition_error("hashes_missing")
+        return [digest for digest in hashes if digest is not None]
 
 
-async def root_at(trees: Trees, shard: Shard, size: int) -> bytes | None:
-    """Return the root of a shard's tree at a size that it has reached, from what is stored; None if some of it is missing."""
-    span = Leaves(0, size)
-    return span_hash(await trees.nodes(shard, perfect(span)), span)
+async def root_at(trees: TreeStore, shard: Shard, size: int) -> bytes | None:
+    """Return the root of a shard's tree at an earlier size, from stored hashes; None if a hash is missing."""
+    span = LeafRange(0, size)
+    return hash_of_range(await trees.node_hashes(shard, perfect_subtrees(span)), span)
 
 
-def span_hash(nodes: Mapping[Node, bytes], span: Leaves) -> bytes | None:
-    """Return the hash over leaves of a proof, None if a node of them is missing."""
-    hashes = [nodes[node] for node in perfect(span) if node in nodes]
-    if len(hashes) != len(perfect(span)):
+def hash_of_range(nodes: Mapping[Node, bytes], span: LeafRange) -> bytes | None:
+    """Return the hash of a leaf range; None if a node is missing."""
+    hashes = [nodes[node] for node in perfect_subtrees(span) if node in nodes]
+    if len(hashes) != len(perfect_subtrees(span)):
         return None
-    return folded(hashes) if hashes else EMPTY_ROOT
+    return fold_hashes(hashes) if hashes else EMPTY_ROOT

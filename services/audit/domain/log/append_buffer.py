@@ -1,8 +1,7 @@
-"""What this process appended last, still in memory: whoever follows the log closely need not read it back.
+"""In-memory buffer of the latest commits, so that followers of the log need not read them back.
 
-A span is answered from memory only if every record of it, up to its end, was appended here and nothing came between. An
-erasure is a record too and is never among these, so a payload that was erased by then is not in the answer: whoever learned
-the end of the span from the database sees what a look into the database would have shown.
+A span is served from memory only if this process appended all of it. Erasures are records too and never in the buffer,
+so a span whose end was read from the database shows no payload that was erased before that read.
 """
 
 from __future__ import annotations
@@ -11,80 +10,81 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
-from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, Stored, TreeHead
+from services.audit.domain.model import Commit, LoggedRecord, Page, RecordFilter, Span, TreeHead
 from services.audit.domain.ports import LogReader
 
-# As much as a busy log takes in while its followers rest: who falls out of this reads from the database, which costs several times as much.
-RECENT_BYTES = 4 * 1024 * 1024
+# Enough for what a busy log takes in while its followers rest. Reading older records from the database costs several
+# times as much.
+BUFFER_BYTES = 4 * 1024 * 1024
 PAGE_BYTES = 1024 * 1024
-_EVERYTHING = RecordFilter()
+_ALL_RECORDS = RecordFilter()
 
 
-class Recent:
-    """The last commits of this process that lie side by side, as many as a bounded weight allows."""
+class AppendBuffer:
+    """The latest contiguous commits of this process, up to a size limit."""
 
-    def __init__(self, *, weight: int = RECENT_BYTES) -> None:
-        self._limit = weight
-        self._commits: deque[Stored] = deque()
-        self._weight = 0
+    def __init__(self, *, max_bytes: int = BUFFER_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._commits: deque[Commit] = deque()
+        self._bytes = 0
 
-    def appended(self, stored: Stored) -> None:
-        """Remember a commit, and forget the oldest ones for it. After a gap, all others are forgotten."""
-        if self._commits and self._commits[-1].end != stored.first_sequence:
+    def add(self, commit: Commit) -> None:
+        """Add a commit and evict the oldest ones over the limit. A gap evicts everything before it."""
+        if self._commits and self._commits[-1].end != commit.first_sequence:
             self._commits.clear()
-            self._weight = 0
-        self._commits.append(stored)
-        self._weight += stored.weight
-        while self._weight > self._limit:
-            self._weight -= self._commits.popleft().weight
+            self._bytes = 0
+        self._commits.append(commit)
+        self._bytes += commit.payload_bytes
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._commits.popleft().payload_bytes
 
-    def holds(self, first: int, end: int) -> bool:
-        """Say whether all records from `first` to just before `end` are here."""
+    def covers(self, first: int, end: int) -> bool:
+        """Return whether all records from `first` to `end` (exclusive) are buffered."""
         commits = self._commits
         return bool(commits) and commits[0].first_sequence <= first and end <= commits[-1].end
 
-    def between(self, first: int, end: int) -> list[tuple[Stored, range]]:
-        """Return the commits that hold records from `first` to just before `end`, each with the places of those in it."""
-        found = []
-        for stored in self._commits:
-            begin = stored.first_sequence
-            places = range(max(first - begin, 0), min(end - begin, len(stored.entries)))
-            if places:
-                found.append((stored, places))
-        return found
+    def slices(self, first: int, end: int) -> list[tuple[Commit, range]]:
+        """Return the commits with records from `first` to `end` (exclusive), each with the indexes of those records."""
+        slices = []
+        for commit in self._commits:
+            start = commit.first_sequence
+            indexes = range(max(first - start, 0), min(end - start, len(commit.entries)))
+            if indexes:
+                slices.append((commit, indexes))
+        return slices
 
 
-class RecentReader:
-    """A reader that remembers: answers from memory whoever reads on near the end of the log, and asks another for the rest.
-    For those who take the end of a span from `head`, anew for each page."""
+class AppendBufferReader:
+    """Serves pages near the end of the log from the buffer, and everything else from another reader. Callers must take
+    the end of each span from `head`, read again for each page."""
 
-    def __init__(self, log: LogReader, recent: Recent) -> None:
-        self._log, self._recent = log, recent
+    def __init__(self, log: LogReader, buffer: AppendBuffer) -> None:
+        self._log, self._buffer = log, buffer
 
     async def head(self) -> TreeHead:
-        """Keep the promise of the port."""
+        """Implement `LogReader.head`."""
         return await self._log.head()
 
-    async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
-        """Keep the promise of the port."""
-        return await self._log.by_sequence(log_id, sequence)
+    async def get_by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
+        """Implement `LogReader.get_by_sequence`."""
+        return await self._log.get_by_sequence(log_id, sequence)
 
-    async def by_record_id(self, record_id: str) -> LoggedRecord | None:
-        """Keep the promise of the port."""
-        return await self._log.by_record_id(record_id)
+    async def get_by_record_id(self, record_id: str) -> LoggedRecord | None:
+        """Implement `LogReader.get_by_record_id`."""
+        return await self._log.get_by_record_id(record_id)
 
-    async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
-        """Keep the promise of the port."""
-        if wanted != _EVERYTHING or not span.ascending or not self._recent.holds(span.first, span.end):
-            return await self._log.page(wanted, span, limit)
-        end, room, found = min(span.first + limit, span.end), PAGE_BYTES, []
-        for logged in _logged(self._recent.between(span.first, end)):
-            if room <= 0:
+    async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
+        """Implement `LogReader.page`."""
+        if record_filter != _ALL_RECORDS or not span.ascending or not self._buffer.covers(span.first, span.end):
+            return await self._log.page(record_filter, span, limit)
+        end, bytes_left, records = min(span.first + limit, span.end), PAGE_BYTES, []
+        for record in _records_of(self._buffer.slices(span.first, end)):
+            if bytes_left <= 0:
                 break
-            found.append(logged)
-            room -= len(logged.canonical)
-        return Page(found, more=span.first + len(found) < span.end)
+            records.append(record)
+            bytes_left -= len(record.canonical)
+        return Page(records, more=span.first + len(records) < span.end)
 
 
-def _logged(parts: list[tuple[Stored, range]]) -> Iterator[LoggedRecord]:
-    return chain.from_iterable(map(stored.logged, places) for stored, places in parts)
+def _records_of(parts: list[tuple[Commit, range]]) -> Iterator[LoggedRecord]:
+    return chain.from_iterable(map(commit.record_at, indexes) for commit, indexes in parts)

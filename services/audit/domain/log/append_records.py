@@ -1,4 +1,4 @@
-"""Group commit: what arrives while one commit runs goes into the next, whichever stream it came from."""
+"""Group commit: batches that arrive during one commit share the next, across streams."""
 
 from __future__ import annotations
 
@@ -7,117 +7,120 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.audit.domain.errors import TakenError, batch_out_of_turn, log_behind, log_unavailable, record_id_taken
+from services.audit.domain.errors import (
+    RecordIdTakenError,
+    append_backpressure,
+    batch_out_of_order,
+    log_unavailable,
+    record_id_taken,
+)
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.merkle.merkle import leaf_hash
-from services.audit.domain.model import Appended, Entry, weight_of
+from services.audit.domain.model import AppendResult, Entry, payload_bytes_of
 from services.audit.domain.ports import LogWriter
 
-WAITING_BYTES = 64 * 1024 * 1024
-PATIENCE_SECONDS = 10.0
-# A commit takes no further batch once it has so many records: a larger one would be hardly cheaper for each record, and
-# making it ready would keep the event loop from everybody else.
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+COMMIT_TIMEOUT_SECONDS = 10.0
+# Larger commits are hardly cheaper per record, and preparing them would block the event loop.
 GROUP_RECORDS = 512
 
 
-class _Waiting(NamedTuple):
+class _QueuedBatch(NamedTuple):
     batch: Sequence[Entry]
-    weight: int
+    payload_bytes: int
     last_sequence: asyncio.Future[int]
-    """One for each batch: a stream that hangs up cancels its own and nobody else's."""
+    """One future per batch, so that a canceled stream cancels only its own."""
 
 
 class _Group(NamedTuple):
     """Batches that share a commit, and their entries in order."""
 
-    waiting: list[_Waiting]
+    queued: list[_QueuedBatch]
     entries: list[Entry]
 
 
-class Turn:
-    """The order of one stream's batches: 1, 2, 3. A number out of turn means that the two sides no longer agree about what
-    was sent, so it ends the stream; other streams have turns of their own."""
+class BatchSequence:
+    """Checks that the batches of one stream are numbered 1, 2, 3. A wrong number means that client and server disagree
+    about what was sent, so it ends the stream."""
 
     def __init__(self) -> None:
         self._last = 0
 
-    def take(self, number: int) -> None:
-        """Accept the next batch; raise INVALID_REQUEST for any other."""
+    def accept(self, number: int) -> None:
+        """Accept the next batch number; raise INVALID_REQUEST for any other."""
         if number != self._last + 1:
-            raise batch_out_of_turn(self._last + 1)
+            raise batch_out_of_order(self._last + 1)
         self._last = number
 
 
 class AppendRecords:
-    """Acknowledges a batch only when it is durable. Batches of different streams share commits, in the order in which they
-    came."""
+    """Acknowledges a batch only when it is durable. Batches of all streams share commits in order of arrival."""
 
     def __init__(
         self,
         log: LogWriter,
         tail: Tail,
         *,
-        waiting_bytes: int = WAITING_BYTES,
-        patience: float = PATIENCE_SECONDS,
+        max_queued_bytes: int = MAX_QUEUED_BYTES,
+        timeout: float = COMMIT_TIMEOUT_SECONDS,
         group: int = GROUP_RECORDS,
     ) -> None:
         self._log, self._tail = log, tail
-        self._limit, self._patience, self._group = waiting_bytes, patience, group
-        self._queue: deque[_Waiting] = deque()
-        self._weight = self._records = 0
+        self._max_queued_bytes, self._timeout, self._group = max_queued_bytes, timeout, group
+        self._queue: deque[_QueuedBatch] = deque()
+        self._queued_bytes = self._queued_records = 0
         self._committing = False
         self._next: _Group | None = None
-        """Made ready while another group is being committed."""
-        self._arrived = asyncio.Event()
-        self._ending = False
-        self._running: asyncio.Task[None] | None = None
+        """Prepared while another group is being committed."""
+        self._batch_arrived = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to commit."""
-        self._running = asyncio.create_task(self._commit_forever(), name="group-commit")
+        """Start committing."""
+        self._task = asyncio.create_task(self._commit_forever(), name="group-commit")
 
     async def stop(self) -> None:
-        """Commit what is waiting, then return."""
-        self._ending = True
-        self._arrived.set()
-        if self._running is not None:
-            await self._running
+        """Commit everything queued, then return."""
+        self._stopping = True
+        self._batch_arrived.set()
+        if self._task is not None:
+            await self._task
 
-    async def __call__(self, batch: Sequence[Entry]) -> int:
+    async def append(self, batch: Sequence[Entry]) -> int:
         """Return the sequence of the batch's last record once the whole batch is durable.
 
-        Raises AUDIT_BACKPRESSURE when too much is waiting already; the batch is then not taken. Raises AUDIT_UNAVAILABLE
-        when the commit failed or takes too long; the batch may then be durable or not. Raises AUDIT_RECORD_INVALID when a
-        record of it has the id of another one; nothing of the batch is then stored.
+        Raises AUDIT_BACKPRESSURE, without accepting the batch, when the queue is full. Raises AUDIT_UNAVAILABLE when
+        the commit fails or times out; the batch may or may not be durable. Raises AUDIT_RECORD_INVALID, and stores
+        nothing of the batch, when one of its records has the id of another record.
         """
-        weight = weight_of(batch)
-        if self._queue and self._weight + weight > self._limit:
-            raise log_behind()
+        payload_bytes = payload_bytes_of(batch)
+        if self._queue and self._queued_bytes + payload_bytes > self._max_queued_bytes:
+            raise append_backpressure()
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(batch, weight, loop.create_future())
-        self._queue.append(waiting)
-        self._weight += weight
-        self._records += len(batch)
-        self._arrived.set()
-        self._look_ahead()
-        patience = loop.call_later(self._patience, _give_up, waiting.last_sequence)
+        queued = _QueuedBatch(batch, payload_bytes, loop.create_future())
+        self._queue.append(queued)
+        self._queued_bytes += payload_bytes
+        self._queued_records += len(batch)
+        self._batch_arrived.set()
+        self._prepare_next()
+        timeout = loop.call_later(self._timeout, _time_out, queued.last_sequence)
         try:
-            return await waiting.last_sequence
+            return await queued.last_sequence
         finally:
-            patience.cancel()
+            timeout.cancel()
 
-    def _look_ahead(self) -> None:
-        """Make the next group ready while the database has another one, once it is as large as it will be. A smaller one stays
-        open for company until its turn comes."""
-        if self._committing and self._next is None and self._records >= self._group:
+    def _prepare_next(self) -> None:
+        """Prepare the next group during a commit once it is full. A smaller group stays open for more batches."""
+        if self._committing and self._next is None and self._queued_records >= self._group:
             self._next = self._next_group()
-            self._log.foresee(self._next.entries)
+            self._log.prepare_next(self._next.entries)
 
     async def _commit_forever(self) -> None:
-        while self._queue or self._next or not self._ending:
+        while self._queue or self._next or not self._stopping:
             if not self._queue and not self._next:
-                self._arrived.clear()
-                await self._arrived.wait()
+                self._batch_arrived.clear()
+                await self._batch_arrived.wait()
             group, self._next = self._next or self._next_group(), None
             if group.entries:
                 self._committing = True
@@ -125,63 +128,63 @@ class AppendRecords:
                 self._committing = False
 
     def _next_group(self) -> _Group:
-        """Take what waits, in its order, up to as much as one commit should hold."""
+        """Take queued batches in order, up to the size of one commit."""
         group = _Group([], [])
         while self._queue and len(group.entries) < self._group:
-            waiting = self._queue.popleft()
-            self._weight -= waiting.weight
-            self._records -= len(waiting.batch)
-            group.waiting.append(waiting)
-            group.entries.extend(waiting.batch)
+            queued = self._queue.popleft()
+            self._queued_bytes -= queued.payload_bytes
+            self._queued_records -= len(queued.batch)
+            group.queued.append(queued)
+            group.entries.extend(queued.batch)
         return group
 
     async def _commit(self, group: _Group) -> None:
         while group.entries:
             try:
-                appended = await self._log.append(group.entries)
-            except TakenError as error:
-                group = _without_taken(group, error.held)
+                result = await self._log.append(group.entries)
+            except RecordIdTakenError as error:
+                group = _refuse_taken_ids(group, error.held_leaves)
             except Exception as error:
-                # Also what nobody foresaw must reach the streams: a waiter that is forgotten would wait for nothing.
-                for waiting in group.waiting:
-                    _refuse(waiting, error)
+                # Unexpected errors must reach the streams too, or they would wait forever.
+                for queued in group.queued:
+                    _refuse(queued, error)
                 return
             else:
-                self._tail.reached(appended.size, appended.stored)
-                _acknowledge(group, appended)
+                self._tail.advance(result.size, result.commit)
+                _acknowledge(group, result)
                 return
 
 
-def _acknowledge(group: _Group, appended: Appended) -> None:
+def _acknowledge(group: _Group, result: AppendResult) -> None:
     end = 0
-    for waiting in group.waiting:
-        end += len(waiting.batch)
-        if not waiting.last_sequence.done():
-            waiting.last_sequence.set_result(appended.sequences[end - 1])
+    for queued in group.queued:
+        end += len(queued.batch)
+        if not queued.last_sequence.done():
+            queued.last_sequence.set_result(result.sequences[end - 1])
 
 
-def _without_taken(group: _Group, held: Mapping[str, bytes]) -> _Group:
-    """Refuse the batches in which a record has the id of another one, in the log or in a batch before it; return the others.
-    What is refused takes no ids from those behind it."""
-    left, leaves = _Group([], []), dict(held)
-    for waiting in group.waiting:
-        own: dict[str, bytes] = {}
-        for record_id, leaf in [(entry.record_id, leaf_hash(entry.canonical)) for entry in waiting.batch]:
-            if leaf != (leaves.get(record_id) or own.setdefault(record_id, leaf)):
-                _refuse(waiting, record_id_taken(record_id))
+def _refuse_taken_ids(group: _Group, held_leaves: Mapping[str, bytes]) -> _Group:
+    """Refuse the batches with a record id that another record has, in the log or in an earlier batch; return the
+    others. A refused batch reserves no ids."""
+    accepted, leaves = _Group([], []), dict(held_leaves)
+    for queued in group.queued:
+        batch_leaves: dict[str, bytes] = {}
+        for record_id, leaf in [(entry.record_id, leaf_hash(entry.canonical)) for entry in queued.batch]:
+            if leaf != (leaves.get(record_id) or batch_leaves.setdefault(record_id, leaf)):
+                _refuse(queued, record_id_taken(record_id))
                 break
         else:
-            leaves |= own
-            left.waiting.append(waiting)
-            left.entries.extend(waiting.batch)
-    return left
+            leaves |= batch_leaves
+            accepted.queued.append(queued)
+            accepted.entries.extend(queued.batch)
+    return accepted
 
 
-def _refuse(waiting: _Waiting, error: Exception) -> None:
-    if not waiting.last_sequence.done():
-        waiting.last_sequence.set_exception(error)
+def _refuse(queued: _QueuedBatch, error: Exception) -> None:
+    if not queued.last_sequence.done():
+        queued.last_sequence.set_exception(error)
 
 
-def _give_up(last_sequence: asyncio.Future[int]) -> None:
+def _time_out(last_sequence: asyncio.Future[int]) -> None:
     if not last_sequence.done():
         last_sequence.set_exception(log_unavailable())

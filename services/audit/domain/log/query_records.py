@@ -1,4 +1,4 @@
-"""Listing records page by page."""
+"""Lists records page by page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common import page_tokens
 from services.audit.domain.errors import page_token_invalid
-from services.audit.domain.log.tenancy import shown_to
+from services.audit.domain.log.tenancy import is_visible_to
 from services.audit.domain.model import LAST_SEQUENCE, LoggedRecord, RecordFilter, Span
 from services.audit.domain.ports import LogReader
 
@@ -15,43 +15,43 @@ DEFAULT_PAGE_SIZE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One request for a page."""
+class RecordQuery:
+    """A request for one page."""
 
-    wanted: RecordFilter
+    filter: RecordFilter
     ascending: bool = False
     page_size: int = 0
     page_token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A page, and the token of the next; empty after the last."""
+class RecordPage:
+    """A page and the token of the next one; the token is empty on the last page."""
 
     records: list[LoggedRecord]
     next_page_token: str
 
 
-async def query_records(log: LogReader, query: Query) -> Answer:
-    """Return one page. The first page fixes the part of the log that all pages are read from, so that records which are
-    appended meanwhile neither shift a page nor prolong the listing."""
-    identity = {"filter": query.wanted.terms(), "ascending": query.ascending}
+async def query_records(log: LogReader, query: RecordQuery) -> RecordPage:
+    """Return one page. The first page fixes the range of sequences for all pages, so records appended later do not
+    change the listing."""
+    identity = {"filter": query.filter.terms(), "ascending": query.ascending}
     cursor = page_tokens.decode(identity, query.page_token)
-    span = await _whole(log, query) if cursor is None else _continued(cursor, query)
-    page = await log.page(query.wanted, span, query.page_size or DEFAULT_PAGE_SIZE)
-    found = [record for record in page.records if shown_to(query.wanted.tenant, record)]
+    span = await _whole_log(log, query) if cursor is None else _span_from_cursor(cursor, query)
+    page = await log.page(query.filter, span, query.page_size or DEFAULT_PAGE_SIZE)
+    visible = [record for record in page.records if is_visible_to(query.filter.tenant, record)]
     if not page.more:
-        return Answer(found, "")
+        return RecordPage(visible, "")
     rest = span.after(page.records[-1].sequence)
-    return Answer(found, page_tokens.encode(identity, [rest.first, rest.end]))
+    return RecordPage(visible, page_tokens.encode(identity, [rest.first, rest.end]))
 
 
-async def _whole(log: LogReader, query: Query) -> Span:
+async def _whole_log(log: LogReader, query: RecordQuery) -> Span:
     return Span(0, (await log.head()).size, query.ascending)
 
 
-def _continued(cursor: list[Any], query: Query) -> Span:
-    # The token is opaque but not secret: whoever makes one up gets a refusal, not an error of the database.
-    if len(cursor) != 2 or not all(type(place) is int and 0 <= place <= LAST_SEQUENCE for place in cursor):
+def _span_from_cursor(cursor: list[Any], query: RecordQuery) -> Span:
+    # Tokens are opaque but not signed: a forged one must be refused here, not by the database.
+    if len(cursor) != 2 or not all(type(bound) is int and 0 <= bound <= LAST_SEQUENCE for bound in cursor):
         raise page_token_invalid()
     return Span(cursor[0], cursor[1], query.ascending)

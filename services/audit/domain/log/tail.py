@@ -1,46 +1,46 @@
-"""The end of the log as this process knows it, for those who wait for it to move."""
+"""Wakes followers of the log when this process commits."""
 
 from __future__ import annotations
 
 import asyncio
 
-from services.audit.domain.log.append_buffer import Recent
-from services.audit.domain.model import Stored
+from services.audit.domain.log.append_buffer import AppendBuffer
+from services.audit.domain.model import Commit
 
 
 class Tail:
-    """Wakes followers when this process has committed, and remembers what. Commits of other replicas are not seen here."""
+    """Wakes followers after commits of this process and buffers them. Commits of other replicas are not seen here."""
 
     def __init__(self) -> None:
-        self.recent = Recent()
+        self.buffer = AppendBuffer()
         self._size = 0
-        self._waiting: dict[asyncio.Future[None], int] = {}
-        """Those who wait, and for which size: a commit that does not reach it leaves them asleep."""
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        """Waiters and the size that each wants exceeded; smaller commits do not wake them."""
 
-    def reached(self, size: int, stored: Stored | None = None) -> None:
-        """Say how large the log is now, and what this process stored to make it so."""
-        if stored is not None:
-            self.recent.appended(stored)
+    def advance(self, size: int, commit: Commit | None = None) -> None:
+        """Set the size of the log after a commit, and buffer the commit."""
+        if commit is not None:
+            self.buffer.add(commit)
         self._size = max(self._size, size)
-        for waiting, wanted in self._waiting.items():
-            if self._size > wanted:
-                _wake(waiting)
+        for waiter, size_waited_for in self._waiters.items():
+            if self._size > size_waited_for:
+                _wake(waiter)
 
-    async def beyond(self, size: int, timeout: float) -> None:
-        """Return when the log is known to be larger than `size`, or when the time is up."""
+    async def wait_beyond(self, size: int, timeout: float) -> None:
+        """Return when the log is known to be larger than `size`, or after the timeout."""
         if self._size > size:
             return
         loop = asyncio.get_running_loop()
-        waiting = loop.create_future()
-        self._waiting[waiting] = size
-        timer = loop.call_later(timeout, _wake, waiting)
+        waiter = loop.create_future()
+        self._waiters[waiter] = size
+        timer = loop.call_later(timeout, _wake, waiter)
         try:
-            await waiting
+            await waiter
         finally:
             timer.cancel()
-            del self._waiting[waiting]
+            del self._waiters[waiter]
 
 
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

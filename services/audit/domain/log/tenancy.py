@@ -1,4 +1,5 @@
-"""Whose records a reader sees: a caller that belongs to a tenant those of its tenant's callers, everybody else all of them."""
+"""Decides which records a reader may see: callers of a tenant only those of their tenant, all other readers
+everything."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ class _Form(msgspec.Struct, gc=False, frozen=True):
 _read = msgspec.json.Decoder(_Form).decode
 
 
-def shown_to(tenant: str, record: LoggedRecord) -> bool:
-    """Say whether a record is for a reader of this tenant, or of none. Nobody knows any more whose an erased one was."""
+def is_visible_to(tenant: str, record: LoggedRecord) -> bool:
+    """Return whether a reader of this tenant (empty: no tenant) may see a record. The tenant of an erased record is
+    unknown, so only readers without a tenant see it."""
     if not tenant:
         return True
     return bool(record.canonical) and _read(record.canonical).caller.tenant == tenant

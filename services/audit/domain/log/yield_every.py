@@ -1,4 +1,4 @@
-"""Long work in short pieces."""
+"""Keeps long loops from blocking the event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ SLICE = 25
 T = TypeVar("T")
 
 
-async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items, and let everybody else on the loop have a turn after every few of them: those who append to the
-    log wait for the same loop."""
+async def yield_every(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the items, and let other tasks run after every 25 of them: appends share the event loop."""
     for number, item in enumerate(items, start=1):
         yield item
         if number % SLICE == 0:

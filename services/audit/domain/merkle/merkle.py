@@ -1,7 +1,7 @@
-"""The Merkle tree of RFC 6962, kept as a compact range: the roots of its perfect subtrees, largest first.
+"""The Merkle tree of RFC 6962 as a compact range: the roots of its perfect subtrees, largest first.
 
-A range holds at most one hash per bit of its size, so it can be stored beside the records and grown without reading them.
-Proofs are named here as the spans of leaves whose hashes they consist of; where those hashes come from is not known here.
+A range has at most one hash per bit of its size, so it is stored beside the records and grown without reading them.
+Proofs are expressed as ranges of leaves; looking up their hashes is left to the caller.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import NamedTuple
 from libs.common.records import fact
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
-# The roots of every eighth level are stored: those of 256 leaves, of 65,536 and so on.
+# Roots of every eighth level are stored: of 256 leaves, 65,536 leaves and so on.
 STORED_LEVELS = 8
 
 
 class Node(NamedTuple):
-    """A perfect subtree: `2 ** level` leaves from leaf `place * 2 ** level` on."""
+    """A perfect subtree: `2 ** level` leaves from leaf `offset * 2 ** level` on."""
 
     level: int
-    place: int
+    offset: int
 
 
-class Leaves(NamedTuple):
-    """The leaves from `first` to just before `end`."""
+class LeafRange(NamedTuple):
+    """The leaves from `first` to `end` (exclusive)."""
 
     first: int
     end: int
 
 
 def leaf_hash(content: bytes) -> bytes:
-    """Return the hash of a leaf. The prefix keeps a leaf from ever being taken for a node."""
+    """Return the hash of a leaf. The prefix separates leaves from inner nodes."""
     return hashlib.sha256(b"\x00" + content).digest()
 
 
@@ -43,27 +43,27 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 @fact(frozen=True, slots=True)
 class CompactRange:
-    """A tree of `size` leaves. It never changes: growing it makes another, so a commit that fails leaves nothing to undo."""
+    """An immutable tree of `size` leaves. Growing returns a new tree, so a failed commit needs no undo."""
 
     size: int = 0
     hashes: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         if self.size < 0 or len(self.hashes) != self.size.bit_count():
-            raise ValueError("a tree has one perfect subtree for each bit of its size")
+            raise ValueError("a tree has one hash per bit of its size")
 
-    def extended(self, leaves: Iterable[bytes]) -> CompactRange:
-        """Return the tree with these leaf hashes added at its end."""
-        return self.grown(leaves)[0]
+    def extend(self, leaves: Iterable[bytes]) -> CompactRange:
+        """Return the tree with these leaf hashes appended."""
+        return self.grow(leaves)[0]
 
-    def grown(self, leaves: Iterable[bytes]) -> tuple[CompactRange, list[tuple[Node, bytes]]]:
-        """Return the tree with these leaf hashes added at its end, and the nodes of stored levels that this completes."""
+    def grow(self, leaves: Iterable[bytes]) -> tuple[CompactRange, list[tuple[Node, bytes]]]:
+        """Return the tree with these leaf hashes appended, and the nodes of stored levels that this completes."""
         size, hashes, sha256 = self.size, list(self.hashes), hashlib.sha256
         completed = []
         for node in leaves:
             carry, level = size, 0
             while carry & 1:
-                # What `node_hash` does, written out: this is done once for every leaf.
+                # `node_hash` inlined: this runs for every leaf.
                 node = sha256(b"\x01" + hashes.pop() + node).digest()
                 carry >>= 1
                 level += 1
@@ -74,21 +74,21 @@ class CompactRange:
         return CompactRange(size, tuple(hashes)), completed
 
     def root(self) -> bytes:
-        """Return the root hash over all leaves."""
-        return folded(self.hashes) if self.hashes else EMPTY_ROOT
+        """Return the root hash."""
+        return fold_hashes(self.hashes) if self.hashes else EMPTY_ROOT
 
 
-def folded(hashes: Sequence[bytes]) -> bytes:
-    """Return the hash over the perfect subtrees of adjacent leaves, largest first."""
+def fold_hashes(hashes: Sequence[bytes]) -> bytes:
+    """Return the hash over adjacent perfect subtrees, given largest first."""
     node = hashes[-1]
     for left in reversed(hashes[:-1]):
         node = node_hash(left, node)
     return node
 
 
-def perfect(leaves: Leaves) -> list[Node]:
-    """Return the perfect subtrees that leaves consist of, from left to right. The leaves must be a tree's right side or the
-    whole of a subtree, as those of a proof are: largest first, so that `folded` gives their hash."""
+def perfect_subtrees(leaves: LeafRange) -> list[Node]:
+    """Return the perfect subtrees of a leaf range from left to right. The range must be a suffix of a tree or a whole
+    subtree, as in proofs; the subtrees are then largest first, as `fold_hashes` expects."""
     nodes, first = [], leaves.first
     while first < leaves.end:
         level = (leaves.end - first).bit_length() - 1
@@ -99,42 +99,42 @@ def perfect(leaves: Leaves) -> list[Node]:
     return nodes
 
 
-def inclusion(leaf: int, size: int) -> list[Leaves]:
-    """Return the audit path of RFC 6962, section 2.1.1: what stands beside the leaf on its way up."""
+def inclusion_ranges(leaf: int, size: int) -> list[LeafRange]:
+    """Return the audit path of RFC 6962, section 2.1.1: the leaf ranges of the siblings from the leaf upwards."""
     if not 0 <= leaf < size:
-        raise ValueError("the leaf is not in the tree")
+        raise ValueError("leaf index out of range")
     path, first, end = [], 0, size
     while end - first > 1:
-        middle = first + _left(end - first)
-        beside = Leaves(middle, end) if leaf < middle else Leaves(first, middle)
+        middle = first + _left_size(end - first)
+        sibling = LeafRange(middle, end) if leaf < middle else LeafRange(first, middle)
         first, end = (first, middle) if leaf < middle else (middle, end)
-        path.append(beside)
+        path.append(sibling)
     return path[::-1]
 
 
-def consistency(smaller: int, size: int) -> list[Leaves]:
-    """Return the proof of RFC 6962, section 2.1.2, that the first `smaller` leaves are the beginning of the tree. It is
-    empty when the two are the same, and when the smaller one is empty, about which there is nothing to prove."""
+def consistency_ranges(smaller: int, size: int) -> list[LeafRange]:
+    """Return the consistency proof of RFC 6962, section 2.1.2, between the first `smaller` leaves and the tree. It is
+    empty for equal sizes and for an empty smaller tree."""
     if not 0 <= smaller <= size:
-        raise ValueError("the smaller tree is not the smaller one")
-    return list(_subproof(smaller, Leaves(0, size), known=True))[::-1] if smaller else []
+        raise ValueError("smaller size out of range")
+    return list(_subproof(smaller, LeafRange(0, size), known=True))[::-1] if smaller else []
 
 
-def _subproof(smaller: int, tree: Leaves, *, known: bool) -> Iterator[Leaves]:
-    # From the top down; the standard lists it from the bottom up.
+def _subproof(smaller: int, tree: LeafRange, *, known: bool) -> Iterator[LeafRange]:
+    # Built top down; the standard lists it bottom up.
     if smaller == tree.end:
         if not known:
             yield tree
         return
-    middle = tree.first + _left(tree.end - tree.first)
+    middle = tree.first + _left_size(tree.end - tree.first)
     if smaller <= middle:
-        yield Leaves(middle, tree.end)
-        yield from _subproof(smaller, Leaves(tree.first, middle), known=known)
+        yield LeafRange(middle, tree.end)
+        yield from _subproof(smaller, LeafRange(tree.first, middle), known=known)
     else:
-        yield Leaves(tree.first, middle)
-        yield from _subproof(smaller, Leaves(middle, tree.end), known=False)
+        yield LeafRange(tree.first, middle)
+        yield from _subproof(smaller, LeafRange(middle, tree.end), known=False)
 
 
-def _left(size: int) -> int:
-    """Return how many leaves are in the left subtree: the largest power of two below the size."""
+def _left_size(size: int) -> int:
+    """Return the number of leaves in the left subtree: the largest power of two below the size."""
     return 1 << ((size - 1).bit_length() - 1)

@@ -1,4 +1,4 @@
-"""The signed note: a checkpoint as text that anyone can verify with the public key and nothing else."""
+"""Signed notes (C2SP signed-note): checkpoints as text that can be verified with the public key alone."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ _ED25519 = b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the checkpoints of a shard call it; also the name of the key that signs them. Every shard is a tree of its own,
-    so no note of one passes for another's."""
+    """Names the origin of a shard's checkpoints, which is also the name of the signing key. Every shard has its own
+    origin, so a note of one shard is never valid for another."""
 
     trust_domain: str
 
-    def __call__(self, log_id: str, shard: int) -> str:
+    def of_shard(self, log_id: str, shard: int) -> str:
         return f"{self.trust_domain}/audit/{log_id}/{shard}"
 
 
 def checkpoint_text(origin: str, size: int, root: bytes) -> str:
-    """Return what is signed: origin, tree size and root hash, a line each."""
+    """Return the signed text: origin, tree size and root hash, one line each."""
     return f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
 
 
 def signed_note(text: str, name: str, key: CheckpointKey) -> str:
-    """Return the text with a signature line under the key's name."""
+    """Return the text with a signature line."""
     signature = base64.b64encode(key_hash(name, key.public_key) + key.sign(text.encode())).decode()
     return f"{text}\n\N{EM DASH} {name} {signature}\n"
 
 
 def key_hash(name: str, public_key: bytes) -> bytes:
-    """Return the four bytes by which a note says which key signed it."""
+    """Return the four bytes that identify the signing key in a note."""
     return hashlib.sha256(name.encode() + b"\n" + _ED25519 + public_key).digest()[:4]
 
 
 def key_id(name: str, public_key: bytes) -> str:
-    """Return the name and hash of a key."""
+    """Return name and hash of a key."""
     return f"{name}+{key_hash(name, public_key).hex()}"
 
 
 def verifier_key(name: str, public_key: bytes) -> str:
-    """Return what a verifier needs to know, in the one-line form that note tools read."""
+    """Return the verifier key in the one-line form that note tools read."""
     return f"{key_id(name, public_key)}+{base64.b64encode(_ED25519 + public_key).decode()}"
 
 
 def signature_of(note: str) -> bytes:
-    """Return the signature of a note's first signature line; nothing if there is none."""
+    """Return the signature of the first signature line, or empty bytes."""
     lines = note.rpartition("\n\n")[2].splitlines()
     encoded = lines[0].rpartition(" ")[2] if lines else ""
     try:

@@ -1,6 +1,6 @@
-"""A record as a CloudEvents 1.0 event, in structured JSON.
+"""Records as CloudEvents 1.0 in structured JSON.
 
-The data of the event is the record's canonical form, byte for byte, so that whoever receives it can recompute the leaf hash.
+The data of an event is the record's canonical form, byte for byte, so that receivers can recompute the leaf hash.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from services.audit.domain.model import LoggedRecord
 CONTENT_TYPE = "application/cloudevents+json"
 TYPE_PREFIX = "dev.toolmesh."
 ERASED_TYPE = TYPE_PREFIX + "record.erased"
-# Brokers take a mebibyte unless told otherwise. A larger record is told of without its data, and where to read it.
+# Brokers accept 1 MiB by default. A larger record is sent without data and with a reference to the log.
 MAX_DATA_BYTES = 900_000
-# As many digits as the largest sequence has: CloudEvents wants a text whose order is that of the events.
+# Padded to the digits of the largest sequence: CloudEvents requires lexicographic order.
 SEQUENCE_DIGITS = 19
-# The names of event classes, by how the words for them begin: those of the Agent Tool standard, then those of the log itself.
+# Event type names by prefix of the event class: those of the Agent Tool standard, then those of the log itself.
 _FAMILIES = {
     "tool": "tool",
     "surface": "tool.surface",
@@ -40,25 +40,25 @@ _FAMILIES = {
 
 @fact(frozen=True, slots=True)
 class CloudEvent:
-    """An event on its way to a sink."""
+    """An event for a sink."""
 
     sequence: int
     leaf_hash: bytes
-    """Tells it from any other record, even when its payload is gone."""
+    """Identifies the record even after its payload was erased."""
     key: str
-    """Events of one call share it, so that a sink with several lanes keeps them in one."""
+    """Partition key: events of one call share it, so that a partitioned sink keeps their order."""
     body: bytes
     """The event in structured JSON."""
 
 
 def source_of(trust_domain: str, log_id: str) -> str:
-    """Return the log as the source of events, a reference that no other mesh has."""
+    """Return the globally unique source attribute of a log."""
     return f"//{trust_domain}/logs/{log_id}"
 
 
 @lru_cache(maxsize=256)
 def type_of(event_class: str) -> str:
-    """Return the type of an event, from the word that the canonical form has for its class."""
+    """Return the event type of an event class in canonical form."""
     for family, name in _FAMILIES.items():
         if event_class.startswith(family + "_"):
             return f"{TYPE_PREFIX}{name}.{event_class[len(family) + 1 :]}"
@@ -66,12 +66,12 @@ def type_of(event_class: str) -> str:
 
 
 def sequence_text(sequence: int) -> str:
-    """Return a place in the log as text that sorts like the number."""
+    """Return a sequence as text with the same order."""
     return str(sequence).zfill(SEQUENCE_DIGITS)
 
 
 def cloud_event(logged: LoggedRecord, trust_domain: str) -> CloudEvent:
-    """Return the event that tells of a record."""
+    """Return the event of a record."""
     about, key = _recorded(logged) if logged.canonical else _erased(logged)
     attributes = {
         "specversion": "1.0",
@@ -91,7 +91,7 @@ class _Subject(msgspec.Struct, gc=False, frozen=True):
 
 
 class _Form(msgspec.Struct, gc=False, frozen=True):
-    """What an event says of a record beside the record itself. The rest is passed over, which is most of the reading."""
+    """The fields of a record that an event repeats as attributes. Skipping the others saves most of the decoding."""
 
     record_id: str
     event_class: str
@@ -112,14 +112,14 @@ def _recorded(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
         "id": form.record_id,
         "type": type_of(form.event_class),
         "time": form.event_time,
-        # The tool, else the caller, else the writer: the attribute may not be empty.
+        # Tool, caller or writer: the attribute must not be empty.
         "subject": form.tool_version or form.caller.subject or form.writer,
     }
     return about, form.invocation_id or form.trace_id or form.record_id
 
 
 def _erased(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
-    """What is left to say of a record whose payload is gone: that it is, and which record says why."""
+    """Return the attributes of an erased record: the subject is the record of the erasure."""
     name = f"erased-{logged.sequence}"
     reason = f"logs/{logged.log_id}/records/{logged.erased_by or 0}"
     return {"id": name, "type": ERASED_TYPE, "time": _moment(logged), "subject": reason}, name
@@ -135,7 +135,7 @@ def _moment(logged: LoggedRecord) -> str:
 
 @lru_cache(maxsize=64)
 def _moment_text(moment: datetime) -> str:
-    # Remembered because the records of a commit share their moment.
+    # Cached: the records of a commit share their log time.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
@@ -144,6 +144,6 @@ def _body(attributes: dict[str, Any], logged: LoggedRecord) -> bytes:
         return dump(attributes)
     if len(logged.canonical) > MAX_DATA_BYTES:
         return dump({**attributes, "dataref": _name(logged)})
-    # Spliced in, because writing the object out again need not give the same bytes.
+    # Inserted as bytes: encoding the object again might give other bytes.
     head = dump({**attributes, "datacontenttype": "application/json"})
     return head[:-1] + b',"data":' + logged.canonical + b"}"

@@ -1,14 +1,14 @@
-"""How much of the machine those who follow the log may have: little while they are close, more the further they fall behind."""
+"""Throttles followers of the log: 5 % of a core near the end of the log, up to 50 % when far behind."""
 
 from __future__ import annotations
 
-# Whoever is close to the end of the log rests so many times as long as it works: what it does can wait, and whoever appends cannot.
-REST = 19
-# For every so many seconds behind, a rest is shorter by once the time worked. From three minutes behind on it works half of the time: under
-# load without end it stays behind, and does not fall back further and further.
-SECONDS_A_STEP = 10.0
+# Near the end of the log a follower rests 19 times as long as it works, so that appends are not delayed.
+REST_RATIO = 19
+# The ratio drops by one for every ten seconds of lag, down to 1 at three minutes. Under sustained load the lag stays
+# bounded.
+SECONDS_PER_STEP = 10.0
 
 
 def rest_seconds(worked: float, behind: float) -> float:
-    """Return how long to rest after so many seconds of work, being so many seconds behind the log."""
-    return worked * max(1.0, REST - behind / SECONDS_A_STEP)
+    """Return how long to rest after `worked` seconds of work with a lag of `behind` seconds."""
+    return worked * max(1.0, REST_RATIO - behind / SECONDS_PER_STEP)

@@ -1,1 +1,1 @@
-"""What the log adds up to: calls by day, tool version, tenant, caller and task."""
+"""Usage: calls counted from the log by day, tool version, tenant, caller and task."""

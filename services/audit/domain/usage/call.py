@@ -1,4 +1,4 @@
-"""One call, as the record that ends it tells of it."""
+"""Derives a call from the record that ends it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from libs.common.errors import MeshError, Reason
 from libs.common.records import fact
 from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
-from services.audit.domain.usage.sketch import MOST
+from services.audit.domain.usage.sketch import MAX_MICROSECONDS
 
-# Stands for everything that was not kept apart. No tool has this name, and no DID does.
+# Value of a dimension in cells of folded calls. No tool and no DID has this name.
 OTHER = "*"
 INVALID_RESULT = int(Reason.RESULT_INVALID)
-_ENDINGS = frozenset(
+_FINAL_EVENTS = frozenset(
     {
         "invocation_succeeded",
         "invocation_failed",
@@ -31,7 +31,7 @@ _ENDINGS = frozenset(
 
 
 class Outcome(StrEnum):
-    """What became of a call; each call has one. The words are the names of the contract's counts."""
+    """Outcome of a call. The values are the names of the contract's counters."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -42,9 +42,9 @@ class Outcome(StrEnum):
     REPLAYED = "replayed"
 
 
-# These came to an end of their own: what they took is the tool's latency, and they are what a success rate is a rate of.
+# Completed calls have a latency and are the base of the success rate.
 COMPLETED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT})
-# These were answered with an error.
+# Outcomes that returned an error to the caller.
 ERRORS = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.NOT_STARTED, Outcome.REFUSED)
 
 
@@ -53,8 +53,8 @@ class _Caller(TypedDict, total=False):
     tenant: str
 
 
-class Form(TypedDict, total=False):
-    """A record's canonical form, as far as counting looks at it."""
+class CallFields(TypedDict, total=False):
+    """The fields of a record's canonical form that counting reads."""
 
     event_class: str
     event_time: str
@@ -71,31 +71,31 @@ class Form(TypedDict, total=False):
     cost_micros: int
 
 
-# Passes over everything else, which is most of a record and most of the reading.
-read_form = msgspec.json.Decoder(Form).decode
+# Skipping the other fields saves most of the decoding.
+decode_fields = msgspec.json.Decoder(CallFields).decode
 
 
 @fact(frozen=True, slots=True)
-class Evidence:
-    """A record at its place in the log: its canonical form, read. None where its payload was erased."""
+class DecodedRecord:
+    """A record with its decoded fields; None if its payload was erased."""
 
     sequence: int
-    form: Form | None
+    fields: CallFields | None
     log_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of the log from `first` to just before `end`, in its order. Records that cannot end a call are left out."""
+class LogSegment:
+    """The records from `first` to `end` (exclusive) in log order, without those that cannot end a call."""
 
     first: int
     end: int
-    evidence: list[Evidence]
+    records: list[DecodedRecord]
     more: bool = False
 
 
 class Call(NamedTuple):
-    """What is counted of a call. `tool` and `version` are empty if it named nothing that the mesh has."""
+    """The counted attributes of a call. `tool` and `version` are empty if the requested tool does not exist."""
 
     tool: str
     version: str
@@ -103,51 +103,51 @@ class Call(NamedTuple):
     subject: str
     task: str
     outcome: Outcome
-    moment: datetime
+    event_time: datetime
     reason: int = 0
     latency_us: int | None = None
     cost_micros: int = 0
 
 
-def call_of(evidence: Evidence) -> Call | None:
-    """Return the call that a record ends; None for every other step, and for a payload that was erased."""
-    form = evidence.form
-    outcome = _outcome(form) if form else None
-    if form is None or outcome is None:
+def call_of(record: DecodedRecord) -> Call | None:
+    """Return the call that a record ends; None for any other record and for an erased payload."""
+    fields = record.fields
+    outcome = _outcome(fields) if fields else None
+    if fields is None or outcome is None:
         return None
-    # Without a digest none was found, and what was asked for is any text a caller likes, also one in the form of a version's name:
-    # counting each would let callers fill the tables, and leave no room for what is really used.
-    tool, version = _tool(form.get("tool_version", "")) if form.get("tool_digest") else ("", "")
-    caller = form.get("caller", {})
+    # Without a digest no tool was found, and the name is arbitrary text of the caller. Counting such names would let
+    # callers fill the tables.
+    tool, version = _tool(fields.get("tool_version", "")) if fields.get("tool_digest") else ("", "")
+    caller = fields.get("caller", {})
     return Call(
         tool=tool,
         version=version,
         tenant=searchable(caller.get("tenant", "")),
         subject=searchable(caller.get("subject", "")),
-        task=searchable(form.get("task_id", "")),
+        task=searchable(fields.get("task_id", "")),
         outcome=outcome,
-        # A clock that is ahead would otherwise open days that have not begun.
-        moment=min(datetime.fromisoformat(form["event_time"]), evidence.log_time).astimezone(UTC),
-        reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(form),
-        latency_us=_latency(form) if outcome in COMPLETED else None,
-        cost_micros=form.get("cost_micros", 0),
+        # A writer's clock that is ahead must not create cells of future days.
+        event_time=min(datetime.fromisoformat(fields["event_time"]), record.log_time).astimezone(UTC),
+        reason=0 if outcome in (Outcome.SUCCEEDED, Outcome.REPLAYED) else _reason(fields),
+        latency_us=_latency(fields) if outcome in COMPLETED else None,
+        cost_micros=fields.get("cost_micros", 0),
     )
 
 
-def _outcome(form: Form) -> Outcome | None:
-    event = form.get("event_class")
+def _outcome(fields: CallFields) -> Outcome | None:
+    event = fields.get("event_class")
     if event == "permission_decided":
-        # Where policy said yes, the outcome follows; where it did not, this record is the end.
-        return Outcome.REFUSED if form.get("status") == "error" else None
-    if event not in _ENDINGS:
+        # After a permit the final record follows; a refusal is itself the end of the call.
+        return Outcome.REFUSED if fields.get("status") == "error" else None
+    if event not in _FINAL_EVENTS:
         return None
-    if form.get("replayed"):
+    if fields.get("replayed"):
         return Outcome.REPLAYED
     if event == "invocation_succeeded":
         return Outcome.SUCCEEDED
-    if form.get("state") == "denied":
+    if fields.get("state") == "denied":
         return Outcome.REFUSED
-    if not form.get("attempt"):
+    if not fields.get("attempt"):
         return Outcome.NOT_STARTED
     return {"invocation_timed_out": Outcome.TIMED_OUT, "invocation_canceled": Outcome.CANCELED}.get(
         event, Outcome.FAILED
@@ -163,11 +163,11 @@ def _tool(name: str) -> tuple[str, str]:
     return tool.qualified, version
 
 
-def _reason(form: Form) -> int:
-    code = str(form.get("error_reason", "")).partition(" ")[0].removeprefix("E")
+def _reason(fields: CallFields) -> int:
+    code = str(fields.get("error_reason", "")).partition(" ")[0].removeprefix("E")
     return int(code) if code.isascii() and code.isdigit() else 0
 
 
-def _latency(form: Form) -> int | None:
-    microseconds = form.get("latency_us")
-    return None if microseconds is None else max(0, min(microseconds, MOST))
+def _latency(fields: CallFields) -> int | None:
+    microseconds = fields.get("latency_us")
+    return None if microseconds is None else max(0, min(microseconds, MAX_MICROSECONDS))

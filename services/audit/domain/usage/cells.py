@@ -1,4 +1,4 @@
-"""Where a call is counted: once in each rollup, in the cell of its day and of what that rollup keeps apart."""
+"""The cells in which a call is counted: one per rollup, by day and the dimensions of the rollup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from services.audit.domain.usage.call import OTHER, Call
 
 
 class Rollup(StrEnum):
-    """What is kept apart beside the day, from the coarsest to the finest. Questions are put to the coarsest that knows."""
+    """Levels of aggregation, from the coarsest to the finest. A query reads the coarsest one that has its
+    dimensions."""
 
     ALL = "all"
     TOOL = "tool"
@@ -27,7 +28,7 @@ DIMENSIONS: Mapping[Rollup, frozenset[str]] = {
     Rollup.CALLER: frozenset({"tool", "version", "tenant", "subject"}),
     Rollup.TASK: frozenset({"tool", "version", "tenant", "subject", "task"}),
 }
-# How many cells a day may have in each rollup before what is new goes to the cell of all others.
+# Cells per rollup and day. Calls of further cells are folded into one overflow cell.
 LIMITS: Mapping[Rollup, int] = {
     Rollup.ALL: 1,
     Rollup.TOOL: 5_000,
@@ -38,7 +39,7 @@ LIMITS: Mapping[Rollup, int] = {
 
 
 class Cell(NamedTuple):
-    """One row of one rollup on one day."""
+    """One row of a rollup on one day."""
 
     rollup: Rollup
     day: date
@@ -49,16 +50,16 @@ class Cell(NamedTuple):
     task: str = ""
 
     @property
-    def page(self) -> tuple[Rollup, date]:
-        """The day of a rollup that it is on."""
+    def rollup_day(self) -> tuple[Rollup, date]:
+        """The rollup and the day, for which the number of cells is limited."""
         return self.rollup, self.day
 
     def of_tool(self, tool: str, version: str) -> Cell:
-        """Return the same place for another tool, if the rollup tells tools apart."""
+        """Return the cell with another tool, if the rollup has tools."""
         return self if self.rollup is Rollup.ALL else self._replace(tool=tool, version=version)
 
     def folded(self) -> Cell:
-        """Return the cell of all others: of the same tool, unless it is tools that are too many."""
+        """Return the overflow cell: of the same tool, unless the rollup is the one of tools."""
         if self.rollup is Rollup.TOOL:
             return self._replace(tool=OTHER, version="")
         finer: dict[str, Any] = dict.fromkeys(DIMENSIONS[self.rollup] - DIMENSIONS[Rollup.TOOL], OTHER)
@@ -66,8 +67,9 @@ class Cell(NamedTuple):
 
 
 def cells_of(call: Call) -> Iterator[Cell]:
-    """Yield the cell of the call in each rollup, from the coarsest to the finest. Without a task there is none for it."""
-    day, tool, version = call.moment.date(), call.tool, call.version
+    """Yield the cell of a call in each rollup, from the coarsest to the finest. A call without a task has none in the
+    task rollup."""
+    day, tool, version = call.event_time.date(), call.tool, call.version
     yield Cell(Rollup.ALL, day)
     yield Cell(Rollup.TOOL, day, tool, version)
     yield Cell(Rollup.TENANT, day, tool, version, call.tenant)
@@ -77,5 +79,5 @@ def cells_of(call: Call) -> Iterator[Cell]:
 
 
 def rollup_for(dimensions: frozenset[str]) -> Rollup:
-    """Return the coarsest rollup that keeps all of these apart."""
+    """Return the coarsest rollup with all these dimensions."""
     return next(rollup for rollup in Rollup if dimensions <= DIMENSIONS[rollup])

@@ -1,4 +1,4 @@
-"""What decisions about tools or versions need to know."""
+"""Usage of single tools or versions, as decisions about them need it."""
 
 from __future__ import annotations
 
@@ -8,46 +8,50 @@ from datetime import datetime
 
 from libs.common.tool_names import ToolName, split_version_name
 from services.audit.domain.usage.days import days_between
-from services.audit.domain.usage.model import Days, ToolFound, Wanted
+from services.audit.domain.usage.model import DayRange, ToolUsage, UsageQuery
 from services.audit.domain.usage.ports import UsageReader
 
 
 @dataclass(frozen=True, slots=True)
-class ToolQuestion:
-    """Which tool or version, by resource name; which days; which latency was declared, if any."""
+class ToolUsageRequest:
+    """A tool or version by resource name, a time range, and the declared latency, if any."""
 
     name: str
     from_time: datetime | None = None
     to_time: datetime | None = None
     declared_us: int | None = None
     tenant: str = ""
-    """Whose calls alone are told of; empty for everybody's."""
+    """Counts only the calls of this tenant; empty: of all."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """What was found, and how much of it kept the declared latency."""
+class ToolUsageReport:
+    """The usage, and the share of calls within the declared latency."""
 
-    found: ToolFound
-    range: Days
+    usage: ToolUsage
+    range: DayRange
     within_rate: float | None
 
 
-async def get_tool_usage(counts: UsageReader, asked: Sequence[ToolQuestion], now: datetime) -> list[ToolAnswer]:
-    """Return how each tool or version is used; as never called, if it never was."""
-    wanted = [Wanted(days_between(each.from_time, each.to_time, now), _terms(each)) for each in asked]
-    found = await counts.of_tools(wanted)
-    return [_answer(*each) for each in zip(asked, wanted, found, strict=True)]
+async def get_tool_usage(
+    counts: UsageReader, requests: Sequence[ToolUsageRequest], now: datetime
+) -> list[ToolUsageReport]:
+    """Return the usage of each tool or version; without calls it is zero."""
+    queries = [
+        UsageQuery(days_between(request.from_time, request.to_time, now), _terms(request)) for request in requests
+    ]
+    usages = await counts.get_tool_usages(queries)
+    return [_report(*parts) for parts in zip(requests, queries, usages, strict=True)]
 
 
-def _answer(asked: ToolQuestion, wanted: Wanted, found: ToolFound) -> ToolAnswer:
-    within = None if asked.declared_us is None else found.tally.within_rate(asked.declared_us)
-    return ToolAnswer(found, wanted.days, within)
+def _report(request: ToolUsageRequest, query: UsageQuery, usage: ToolUsage) -> ToolUsageReport:
+    within = None if request.declared_us is None else usage.tally.within_rate(request.declared_us)
+    return ToolUsageReport(usage, query.days, within)
 
 
-def _terms(asked: ToolQuestion) -> dict[str, str]:
-    confined = {"tenant": asked.tenant} if asked.tenant else {}
-    if "/versions/" not in asked.name:
-        return {"tool": ToolName.parse(asked.name).qualified, **confined}
-    tool, version = split_version_name(asked.name)
+def _terms(request: ToolUsageRequest) -> dict[str, str]:
+    confined = {"tenant": request.tenant} if request.tenant else {}
+    if "/versions/" not in request.name:
+        return {"tool": ToolName.parse(request.name).qualified, **confined}
+    tool, version = split_version_name(request.name)
     return {"tool": tool.qualified, "version": version, **confined}

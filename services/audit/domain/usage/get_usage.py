@@ -1,4 +1,4 @@
-"""The usage of something, in total and by day."""
+"""Usage in total and by day."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from services.audit.domain.usage.days import days_between
-from services.audit.domain.usage.model import Days, Progress, UsageFilter, Wanted
+from services.audit.domain.usage.model import DayRange, Progress, UsageFilter, UsageQuery
 from services.audit.domain.usage.ports import UsageReader
 from services.audit.domain.usage.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class UsageAnswer:
-    """A total and the days that it is the sum of."""
+class UsageReport:
+    """A total and its days."""
 
     total: Tally
     days: list[tuple[date, Tally]]
-    range: Days
+    range: DayRange
     progress: Progress
 
 
-async def get_usage(counts: UsageReader, asked: UsageFilter, now: datetime) -> UsageAnswer:
-    """Return the usage of what was asked for; of nothing, if it was never called."""
-    days = days_between(asked.from_time, asked.to_time, now)
-    found = await counts.by_day(Wanted(days, asked.terms()))
+async def get_usage(counts: UsageReader, usage_filter: UsageFilter, now: datetime) -> UsageReport:
+    """Return the usage that matches a filter; without calls it is zero."""
+    days = days_between(usage_filter.from_time, usage_filter.to_time, now)
+    daily = await counts.get_daily_usage(UsageQuery(days, usage_filter.terms()))
     total = Tally()
-    for _, tally in found.days:
+    for _, tally in daily.days:
         total.merge(tally)
-    return UsageAnswer(total, found.days, days, found.progress)
+    return UsageReport(total, daily.days, days, daily.progress)

@@ -1,4 +1,4 @@
-"""Who and what is used most."""
+"""Rankings of tools, callers and tasks by usage."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ from services.audit.domain.usage.days import days_between
 from services.audit.domain.usage.errors import page_token_invalid
 from services.audit.domain.usage.model import (
     GROUPED_BY,
-    Days,
-    Group,
-    Order,
+    DayRange,
     Progress,
-    Ranked,
-    Ranking,
+    RankedEntry,
+    RankingWindow,
     UsageFilter,
-    Wanted,
+    UsageGroup,
+    UsageOrder,
+    UsageQuery,
 )
 from services.audit.domain.usage.ports import UsageReader
 
 DEFAULT_PAGE_SIZE = 20
-_FARTHEST = 1_000_000
+_MAX_OFFSET = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class TopQuestion:
-    """One request for a page of a ranking."""
+class TopUsageRequest:
+    """A request for one page of a ranking."""
 
-    group: Group
-    order: Order
+    group: UsageGroup
+    order: UsageOrder
     filter: UsageFilter
     page_size: int = 0
     page_token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class TopAnswer:
-    """A page, and the token of the next; empty after the last."""
+class TopUsagePage:
+    """A page and the token of the next one; the token is empty on the last page."""
 
-    entries: list[Ranked]
+    entries: list[RankedEntry]
     next_page_token: str
-    range: Days
+    range: DayRange
     progress: Progress
 
 
-async def list_top_usage(counts: UsageReader, asked: TopQuestion, now: datetime) -> TopAnswer:
-    """Return one page. The first page fixes the days of all of them; the ranking itself is the present one each time."""
-    terms = asked.filter.terms()
-    times = [str(moment or "") for moment in (asked.filter.from_time, asked.filter.to_time)]
-    identity = {"group": asked.group, "order": asked.order, "terms": terms, "times": times}
-    cursor = page_tokens.decode(identity, asked.page_token)
+async def list_top_usage(counts: UsageReader, request: TopUsageRequest, now: datetime) -> TopUsagePage:
+    """Return one page. The first page fixes the days of all pages; the ranking itself is read again for each page."""
+    terms = request.filter.terms()
+    times = [str(moment or "") for moment in (request.filter.from_time, request.filter.to_time)]
+    identity = {"group": request.group, "order": request.order, "terms": terms, "times": times}
+    cursor = page_tokens.decode(identity, request.page_token)
     if cursor is None:
-        offset, days = 0, days_between(asked.filter.from_time, asked.filter.to_time, now)
+        offset, days = 0, days_between(request.filter.from_time, request.filter.to_time, now)
     else:
-        offset, days = _continued(cursor)
-    limit = asked.page_size or DEFAULT_PAGE_SIZE
-    wanted = Wanted(days, terms, apart=frozenset(GROUPED_BY[asked.group]))
-    found = await counts.ranked(wanted, Ranking(asked.group, asked.order, offset, limit))
+        offset, days = _parse_cursor(cursor)
+    limit = request.page_size or DEFAULT_PAGE_SIZE
+    query = UsageQuery(days, terms, group_by=frozenset(GROUPED_BY[request.group]))
+    ranking = await counts.get_ranking(query, RankingWindow(request.group, request.order, offset, limit))
     token = ""
-    if found.more:
+    if ranking.more:
         token = page_tokens.encode(identity, [offset + limit, days.first.toordinal(), days.end.toordinal()])
-    return TopAnswer(found.entries, token, days, found.progress)
+    return TopUsagePage(ranking.entries, token, days, ranking.progress)
 
 
-def _continued(cursor: list[Any]) -> tuple[int, Days]:
-    # The token is opaque but not secret: whoever makes one up gets a refusal, not an error of the database.
-    if len(cursor) != 3 or not all(type(each) is int for each in cursor):
+def _parse_cursor(cursor: list[Any]) -> tuple[int, DayRange]:
+    # Tokens are opaque but not signed: a forged one must be refused here, not by the database.
+    if len(cursor) != 3 or not all(type(value) is int for value in cursor):
         raise page_token_invalid()
     offset, first, end = cursor
-    if not (0 <= offset <= _FARTHEST and 0 < first < end <= date.max.toordinal()):
+    if not (0 <= offset <= _MAX_OFFSET and 0 < first < end <= date.max.toordinal()):
         raise page_token_invalid()
-    return offset, Days(date.fromordinal(first), date.fromordinal(end))
+    return offset, DayRange(date.fromordinal(first), date.fromordinal(end))

@@ -1,4 +1,4 @@
-"""Questions about usage and what is found."""
+"""Queries and results of usage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.audit.domain.usage.tally import Tally
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """What to count, as it was asked for; what is empty does not narrow."""
+    """Criteria of a request. Empty fields do not filter."""
 
     tool: str = ""
     version: str = ""
@@ -25,36 +25,36 @@ class UsageFilter:
     to_time: datetime | None = None
 
     def terms(self) -> dict[str, str]:
-        """Return what narrows, by dimension. A text that cannot be a tool's name raises TOOL_NOT_FOUND."""
+        """Return the criteria by dimension. A text that cannot be a tool name raises TOOL_NOT_FOUND."""
         tool = ToolName.parse(self.tool).qualified if self.tool else ""
         named = {"tool": tool, "version": self.version if tool else ""}
         named |= {"subject": self.subject, "task": self.task, "tenant": self.tenant}
         return {name: value for name, value in named.items() if value}
 
 
-class Days(NamedTuple):
-    """A range of days, up to just before `end`."""
+class DayRange(NamedTuple):
+    """Days from `first` to `end` (exclusive)."""
 
     first: date
     end: date
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A question as the counts can answer it."""
+class UsageQuery:
+    """A query of the cells: days, equality terms by dimension, and dimensions to group by."""
 
-    days: Days
+    days: DayRange
     terms: dict[str, str]
-    apart: frozenset[str] = frozenset()
-    """What must be told apart beside what narrows."""
+    group_by: frozenset[str] = frozenset()
+    """Dimensions that the result distinguishes, beside the terms."""
 
     @property
     def rollup(self) -> Rollup:
-        """The coarsest rollup that can answer."""
-        return rollup_for(self.apart | self.terms.keys())
+        """The coarsest rollup that can answer the query."""
+        return rollup_for(self.group_by | self.terms.keys())
 
 
-class Group(StrEnum):
+class UsageGroup(StrEnum):
     """What a ranking lists."""
 
     TOOL = "tool"
@@ -63,7 +63,7 @@ class Group(StrEnum):
     TASK = "task"
 
 
-class Order(StrEnum):
+class UsageOrder(StrEnum):
     """What a ranking is ordered by."""
 
     CALLS = "calls"
@@ -72,27 +72,27 @@ class Order(StrEnum):
     LATENCY = "latency"
 
 
-GROUPED_BY: dict[Group, tuple[str, ...]] = {
-    Group.TOOL: ("tool",),
-    Group.VERSION: ("tool", "version"),
-    Group.CALLER: ("subject",),
-    Group.TASK: ("task",),
+GROUPED_BY: dict[UsageGroup, tuple[str, ...]] = {
+    UsageGroup.TOOL: ("tool",),
+    UsageGroup.VERSION: ("tool", "version"),
+    UsageGroup.CALLER: ("subject",),
+    UsageGroup.TASK: ("task",),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Which part of which ranking."""
+class RankingWindow:
+    """A part of a ranking."""
 
-    group: Group
-    order: Order
+    group: UsageGroup
+    order: UsageOrder
     offset: int
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the counts are, and what they could not keep apart."""
+    """How far counting is, and how many calls were folded."""
 
     counted: int
     log_records: int
@@ -100,7 +100,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class DaysFound:
+class DailyUsage:
     """Totals by day."""
 
     days: list[tuple[date, Tally]]
@@ -108,8 +108,8 @@ class DaysFound:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFound:
-    """What is known of a tool or a version: since ever, and in a range."""
+class ToolUsage:
+    """Usage of a tool or version: first and last call ever, the rest within the queried days."""
 
     first: datetime | None
     last: datetime | None
@@ -120,7 +120,7 @@ class ToolFound:
 
 
 class DayCounts(NamedTuple):
-    """A day of a ranked entry."""
+    """One day of a ranked entry."""
 
     day: date
     calls: int
@@ -128,8 +128,8 @@ class DayCounts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """One place of a ranking: what it is, as the values that it was grouped by, and its calls."""
+class RankedEntry:
+    """An entry of a ranking: the values of its grouping dimensions, its tally and its days."""
 
     key: tuple[str, ...]
     tally: Tally
@@ -137,9 +137,9 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class RankingFound:
-    """A part of a ranking, and whether there is more of it."""
+class RankingPage:
+    """A part of a ranking, and whether there is more."""
 
-    entries: list[Ranked]
+    entries: list[RankedEntry]
     more: bool
     progress: Progress

@@ -1,4 +1,4 @@
-"""What counting and asking about usage need from outside."""
+"""Ports of usage counting and queries."""
 
 from __future__ import annotations
 
@@ -7,54 +7,53 @@ from contextlib import AbstractAsyncContextManager
 from datetime import date
 from typing import Protocol
 
-from services.audit.domain.usage.call import Stretch
+from services.audit.domain.usage.call import LogSegment
 from services.audit.domain.usage.cells import Cell, Rollup
-from services.audit.domain.usage.model import DaysFound, Ranking, RankingFound, ToolFound, Wanted
+from services.audit.domain.usage.model import DailyUsage, RankingPage, RankingWindow, ToolUsage, UsageQuery
 from services.audit.domain.usage.tally import Tally
 
 
-class Turn(Protocol):
-    """The exclusive right to count what comes next. Whatever is kept in it becomes true when it ends well, all of it
-    at once, or never."""
+class CountingTransaction(Protocol):
+    """An exclusive transaction of counting. Everything saved takes effect at its end, or not at all."""
 
-    async def stretch(self) -> Stretch:
-        """Return the next records that were not counted, as many as one turn should take."""
+    async def read_segment(self) -> LogSegment:
+        """Return the next uncounted records, limited to what one transaction should count."""
         ...
 
-    async def tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
-        """Return those of the cells that exist."""
+    async def find_tallies(self, cells: Iterable[Cell]) -> dict[Cell, Tally]:
+        """Return the tallies of those cells that exist."""
         ...
 
-    async def sizes(self, pages: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
-        """Return how many cells each page holds; a page without any may be left out."""
+    async def count_cells(self, rollup_days: Iterable[tuple[Rollup, date]]) -> dict[tuple[Rollup, date], int]:
+        """Return the number of cells by rollup and day; zero may be omitted."""
         ...
 
-    async def keep(
+    async def save(
         self, tallies: Mapping[Cell, Tally], sizes: Mapping[tuple[Rollup, date], int], position: int
     ) -> None:
-        """Replace these cells and sizes, and the place where counting stands."""
+        """Replace these cells and cell counts, and the counting position."""
         ...
 
 
-class UsageBook(Protocol):
-    """The counts, as whoever counts sees them."""
+class UsageStore(Protocol):
+    """The counts, for writing."""
 
-    def turn(self) -> AbstractAsyncContextManager[Turn | None]:
-        """Take a turn; None while another replica has one. A turn whose process ends has kept nothing."""
+    def begin(self) -> AbstractAsyncContextManager[CountingTransaction | None]:
+        """Begin a transaction; None while another replica has one. A process that ends rolls its transaction back."""
         ...
 
 
 class UsageReader(Protocol):
-    """The counts, as whoever asks sees them. Each answer shows them as they were at one moment, between two turns."""
+    """The counts, for reading. Each result is from one snapshot between two transactions."""
 
-    async def by_day(self, wanted: Wanted) -> DaysFound:
-        """Return the total of each day that had calls, the oldest first."""
+    async def get_daily_usage(self, query: UsageQuery) -> DailyUsage:
+        """Return the total of each day with calls, oldest first."""
         ...
 
-    async def of_tools(self, wanted: Sequence[Wanted]) -> list[ToolFound]:
-        """Return what is known of tools or versions, each of which a `Wanted` names; all of it as of one moment."""
+    async def get_tool_usages(self, queries: Sequence[UsageQuery]) -> list[ToolUsage]:
+        """Return the usage of tools or versions, one per query, from one snapshot."""
         ...
 
-    async def ranked(self, wanted: Wanted, ranking: Ranking) -> RankingFound:
-        """Return a part of a ranking, the largest first and equals by name."""
+    async def get_ranking(self, query: UsageQuery, window: RankingWindow) -> RankingPage:
+        """Return a part of a ranking, largest first, ties by name."""
         ...

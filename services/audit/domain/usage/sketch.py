@@ -1,11 +1,11 @@
-"""Quantiles of latencies that merge: a DDSketch with whole counts.
+"""Mergeable latency quantiles: a DDSketch with integer counts.
 
-The buckets are those of DDSketch's logarithmic mapping with a relative accuracy of 1 %: with g = 1.01 / 0.99, bucket 0 holds
-the latency zero and bucket b the latencies above g^(b-2) and up to g^(b-1) microseconds. Every quantile is answered with the
-value of its bucket that is at most 1 % from all others in it. Merging adds counts, so the order of merging never matters,
-and nothing is ever collapsed: `MOST` microseconds are in bucket 1431.
+The buckets are those of DDSketch's logarithmic mapping with a relative accuracy of 1 %: with g = 1.01 / 0.99, bucket 0
+holds the latency zero and bucket b the latencies above g^(b-2) and up to g^(b-1) microseconds. A quantile is the value
+of its bucket that is at most 1 % from all others in it. Merging adds counts, so its order does not matter. Buckets are
+never collapsed: `MAX_MICROSECONDS` is in bucket 1431.
 
-Stored form, little-endian: one byte 1 (the version of this form), one byte w (bytes per count: 1, 2, 4 or 8), two bytes n,
+Stored form, little-endian: one byte 1 (version of the form), one byte w (bytes per count: 1, 2, 4 or 8), two bytes n,
 then n bucket numbers of two bytes in rising order, then their n counts of w bytes. Equal sketches have equal bytes.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from ddsketch.mapping import LogarithmicMapping
 
 RELATIVE_ACCURACY = 0.01
-MOST = 30 * 86_400 * 1_000_000
+MAX_MICROSECONDS = 30 * 86_400 * 1_000_000
 
 _MAPPING = LogarithmicMapping(RELATIVE_ACCURACY)
 _VERSION = 1
@@ -26,7 +26,7 @@ _FORMATS = dict(_WIDTHS)
 
 
 class Sketch:
-    """Counts of latencies, in buckets. Two sketches are equal when they hold the same counts."""
+    """Counts of latencies by bucket. Sketches with equal counts are equal."""
 
     __slots__ = ("_buckets",)
 
@@ -40,52 +40,52 @@ class Sketch:
 
     @property
     def count(self) -> int:
-        """How many latencies it has seen."""
+        """Number of latencies."""
         return sum(self._buckets.values())
 
     def add(self, microseconds: int) -> None:
-        """Count one latency, of at most `MOST` microseconds."""
+        """Count one latency, at most `MAX_MICROSECONDS`."""
         bucket = _bucket(microseconds)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
 
     def merge(self, other: Sketch) -> None:
-        """Count everything that the other one has counted."""
+        """Add the counts of another sketch."""
         for bucket, count in other._buckets.items():
             self._buckets[bucket] = self._buckets.get(bucket, 0) + count
 
     def percentile(self, percent: int) -> float:
-        """Return the smallest latency that at least so many percent of all did not exceed, at most 1 % off, in
-        microseconds.
+        """Return the smallest latency, in microseconds and with an error of at most 1 %, that the given percentage of
+        all latencies does not exceed.
 
-        Raises ValueError when there is none.
+        Raises ValueError for an empty sketch.
         """
-        # Rounded up, in whole numbers: the place of the last of those percent, from 0.
+        # Rank of the last latency within the percentage, from 0, rounded up in integers.
         rank = max(0, -(-percent * self.count // 100) - 1)
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]
             if rank < 0:
                 return float(_MAPPING.value(bucket - 1)) if bucket else 0.0
-        raise ValueError("no latency was counted")
+        raise ValueError("the sketch is empty")
 
-    def within(self, microseconds: int) -> int:
-        """Return how many latencies were no longer than this, with those in its own bucket: up to 2.1 % longer."""
-        last = _bucket(min(microseconds, MOST))
+    def count_within(self, microseconds: int) -> int:
+        """Return how many latencies are at most this long, including those of the same bucket: up to 2.1 % longer."""
+        last = _bucket(min(microseconds, MAX_MICROSECONDS))
         return sum(count for bucket, count in self._buckets.items() if bucket <= last)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the stored form."""
         buckets = sorted(self._buckets)
         counts = [self._buckets[bucket] for bucket in buckets]
         highest = max(counts, default=0)
-        width, code = next(each for each in _WIDTHS if highest < 1 << 8 * each[0])
+        width, code = next(entry for entry in _WIDTHS if highest < 1 << 8 * entry[0])
         return struct.pack(f"<BBH{len(buckets)}H{len(buckets)}{code}", _VERSION, width, len(buckets), *buckets, *counts)
 
     @classmethod
-    def decoded(cls, stored: bytes) -> Sketch:
-        """Return the sketch that a stored form describes; raises ValueError for another form."""
+    def decode(cls, stored: bytes) -> Sketch:
+        """Return the sketch of a stored form; raises ValueError for an unknown form."""
         version, width, length = struct.unpack_from("<BBH", stored)
         if version != _VERSION or len(stored) != 4 + length * (2 + width):
-            raise ValueError("not a sketch of a form that this build knows")
+            raise ValueError("unknown sketch encoding")
         numbers = struct.unpack_from(f"<{length}H{length}{_FORMATS[width]}", stored, 4)
         return cls(zip(numbers[:length], numbers[length:], strict=True))
 

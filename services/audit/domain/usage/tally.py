@@ -1,4 +1,4 @@
-"""A running total of calls. Adding calls one by one, or merging totals in any order, comes to the same."""
+"""Totals of calls. Adding calls one by one and merging totals in any order give the same result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.audit.domain.usage.sketch import Sketch
 
 @dataclass(slots=True)
 class Tally:
-    """Everything that is kept of any number of calls."""
+    """The totals of a set of calls."""
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     reasons: Counter[int] = field(default_factory=Counter)
@@ -35,10 +35,10 @@ class Tally:
             self.timed += 1
             self.latency_sum_us += call.latency_us
             self.latency_max_us = max(self.latency_max_us, call.latency_us)
-        self._span(call.moment, call.moment)
+        self._widen_span(call.event_time, call.event_time)
 
     def merge(self, other: Tally) -> None:
-        """Count everything that the other one has counted."""
+        """Add the totals of another tally."""
         self.outcomes.update(other.outcomes)
         self.reasons.update(other.reasons)
         self.cost_micros += other.cost_micros
@@ -47,42 +47,43 @@ class Tally:
         self.latency_sum_us += other.latency_sum_us
         self.latency_max_us = max(self.latency_max_us, other.latency_max_us)
         if other.first is not None and other.last is not None:
-            self._span(other.first, other.last)
+            self._widen_span(other.first, other.last)
 
     @property
     def calls(self) -> int:
-        """All of them."""
+        """Number of calls."""
         return self.outcomes.total()
 
     @property
     def errors(self) -> int:
-        """Those that were answered with an error."""
+        """Number of calls that returned an error."""
         return sum(self.outcomes[outcome] for outcome in ERRORS)
 
     @property
     def completed(self) -> int:
-        """Those that came to an end of their own."""
+        """Number of completed calls."""
         return sum(self.outcomes[outcome] for outcome in COMPLETED)
 
     def success_rate(self) -> float | None:
-        """Return the part of the completed calls that succeeded; None without any."""
-        return self._of_completed(self.outcomes[Outcome.SUCCEEDED])
+        """Return the share of completed calls that succeeded; None without any."""
+        return self._share_of_completed(self.outcomes[Outcome.SUCCEEDED])
 
     def invalid_result_rate(self) -> float | None:
-        """Return the part of the completed calls whose result broke its schema; None without any."""
-        return self._of_completed(self.reasons[INVALID_RESULT])
+        """Return the share of completed calls whose result violated its schema; None without any."""
+        return self._share_of_completed(self.reasons[INVALID_RESULT])
 
     def within_rate(self, microseconds: int) -> float | None:
-        """Return the part of the timed calls that took no longer; None without any. See Sketch.within for its error."""
-        return self.latency.within(microseconds) / self.timed if self.timed else None
+        """Return the share of timed calls that took at most this long; None without any. See Sketch.count_within for
+        its error."""
+        return self.latency.count_within(microseconds) / self.timed if self.timed else None
 
     def percentile_us(self, percent: int) -> float:
-        """Return a percentile of the timed calls, at most 1 % off; never beyond the longest of them."""
+        """Return a percentile of the timed calls with an error of at most 1 %, capped at the longest call."""
         return min(self.latency.percentile(percent), float(self.latency_max_us))
 
-    def _of_completed(self, count: int) -> float | None:
+    def _share_of_completed(self, count: int) -> float | None:
         return count / self.completed if self.completed else None
 
-    def _span(self, first: datetime, last: datetime) -> None:
+    def _widen_span(self, first: datetime, last: datetime) -> None:
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)

@@ -1,7 +1,8 @@
-"""The log: its records in one partition for each shard, the head, the stored subtrees, the checkpoints and the shards.
+"""Creates the log: records partitioned by shard, the head, stored subtrees, checkpoints and shards.
 
-Whoever runs this owns the log. The service's role, `audit`, may read, append and move the head; whatever else it needs it
-asks of the functions of 0002, which check for themselves. A later revision grants that role what its own tables need.
+The migrating role owns the log. The service's role, `audit`, may read, append and move the head; everything else goes
+through the functions of 0002, which check their own conditions. Later revisions grant that role access to their own
+tables.
 """
 
 import sqlalchemy as sa
@@ -30,13 +31,13 @@ def _moment(name: str, **options: object) -> sa.Column[object]:
 
 
 def _by_the_databases_clock(name: str) -> sa.Column[object]:
-    # All replicas share it. Taken row by row, after the wait for the head.
+    # The database clock is shared by all replicas. Evaluated per row, after the wait for the head.
     return _moment(name, nullable=False, server_default=sa.text("clock_timestamp()"))
 
 
 def _records() -> None:
-    # By shard and not by range of sequence: where a shard ends is known only when it does, and moving the bound of a
-    # partition means reading all of it. What is unique is so within a shard; each partition brings its own constraints.
+    # By shard, not by range of sequence: the end of a shard is known only when it closes, and changing the bound of a
+    # partition reads all of it. Uniqueness is per shard; each partition has its own constraints.
     op.create_table(
         "records",
         sa.Column("sequence", sa.BigInteger, nullable=False),
@@ -44,7 +45,7 @@ def _records() -> None:
         _moment("event_time", nullable=False),
         sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("record_id", sa.Text, nullable=False),
-        # Null once the payload was erased.
+        # Null after erasure.
         sa.Column("canonical", postgresql.BYTEA),
         sa.Column("leaf_hash", postgresql.BYTEA, nullable=False),
         sa.Column("subject", sa.Text),
@@ -56,7 +57,7 @@ def _records() -> None:
         sa.Column("ticket", sa.Text),
         postgresql_partition_by="list (shard)",
     )
-    # With the sequence behind the value, a page of one trace, invocation, subject or ticket is read in log order.
+    # With the sequence as second column, a page of one trace, invocation, subject or ticket is read in log order.
     for column in ("trace_id", "invocation_id", "subject", "ticket"):
         op.create_index(
             f"records_{column}", "records", [column, "sequence"], postgresql_where=sa.text(f"{column} is not null")
@@ -70,12 +71,12 @@ def _head() -> None:
         sa.Column("log_id", sa.Text, primary_key=True),
         sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("first_sequence", sa.BigInteger, nullable=False),
-        # Of the whole log; the open shard's tree has the hashes of what lies behind its first sequence.
+        # Size of the whole log. The hashes are those of the open shard's tree.
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("hashes", postgresql.ARRAY(postgresql.BYTEA), nullable=False),
         _moment("open_time", nullable=False),
     )
-    # There is one log in a database, and its id is made with it: a second database is never taken for the first.
+    # One log per database. Its id is generated, so another database is never mistaken for it.
     op.execute("create unique index tree_head_only_one on tree_head ((true))")
     op.execute("insert into tree_head values (gen_random_uuid()::text, 0, 0, 0, '{}', clock_timestamp())")
 
@@ -86,7 +87,7 @@ def _shards() -> None:
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("first_sequence", sa.BigInteger, nullable=False, unique=True),
         _moment("open_time", nullable=False),
-        # Null while it is open; the head knows them then.
+        # Null while the shard is open; the head has these values then.
         sa.Column("size", sa.BigInteger),
         sa.Column("root_hash", postgresql.BYTEA),
         _moment("close_time"),
@@ -98,7 +99,7 @@ def _shards() -> None:
 
 
 def _subtrees() -> None:
-    # The roots of complete subtrees of 256, 65,536, ... leaves, stored by the commit that completes them.
+    # Roots of complete subtrees of 256, 65,536, ... leaves, stored by the commit that completes them.
     op.create_table(
         "subtrees",
         sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
@@ -140,7 +141,7 @@ def _erasures_and_holds() -> None:
         "legal_holds",
         sa.Column("hold_id", sa.Text, primary_key=True),
         sa.Column("first_sequence", sa.BigInteger, nullable=False),
-        # Null for a hold without end.
+        # Null: no end.
         sa.Column("end_sequence", sa.BigInteger),
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("placed_by", sa.Text, nullable=False),
@@ -150,7 +151,7 @@ def _erasures_and_holds() -> None:
 
 
 def _guards() -> None:
-    """Triggers, for those whom privileges do not stop: the owner's own mistakes."""
+    """Create triggers that protect the log from mistakes of its owner, whom privileges do not stop."""
     op.execute(
         """
         create function refuse_change() returns trigger language plpgsql as $$
@@ -182,7 +183,7 @@ def _guards() -> None:
         _refuse(table, "update or delete or truncate")
     for table in ("records", "tree_head", "shards", "legal_holds"):
         _refuse(table, "delete or truncate")
-    # Free while it holds: the condition is tested without calling the function.
+    # The condition is evaluated without calling the function, so normal updates pay nothing.
     op.execute(
         """
         create trigger tree_head_goes_forward before update on tree_head for each row when (

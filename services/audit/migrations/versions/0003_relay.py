@@ -1,4 +1,4 @@
-"""How far the relay has come, for each sink."""
+"""Creates the table of relay positions, one row per sink."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What the log adds up to: counts by day, and how far they are."""
+"""Creates the tables of usage: counts by day, and the counting position."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ def upgrade() -> None:
     op.create_table(
         "usage_cells",
         sa.Column("day", sa.Date, primary_key=True),
-        # A digest of rollup, day and the columns that are kept apart: together they are too long for an index.
+        # A digest of rollup, day and dimensions, which together are too long for an index.
         sa.Column("cell", postgresql.BYTEA, primary_key=True),
         sa.Column("rollup", sa.Text, nullable=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in _KEPT_APART),
@@ -28,7 +28,8 @@ def upgrade() -> None:
         sa.Column("latency", postgresql.BYTEA, nullable=False),
         sa.Column("first_time", sa.DateTime(timezone=True), nullable=False),
         sa.Column("last_time", sa.DateTime(timezone=True), nullable=False),
-        # Rows are rewritten all day long and no index holds what changes: with room on their page, none is touched.
+        # Rows are updated often and no index contains the changing columns: with free space on the page, updates stay
+        # heap-only.
         postgresql_with={"fillfactor": 70},
     )
     op.create_index("usage_cells_by_day", "usage_cells", ["rollup", "day"])
@@ -59,7 +60,7 @@ def upgrade() -> None:
     )
     op.execute("create unique index usage_position_only_one on usage_position ((true))")
     op.execute("insert into usage_position (counted) values (0)")
-    # Where another role owns the tables, the service's own role needs to be let in.
+    # If another role owns the tables, the service's role needs these grants.
     op.execute(
         """
         do $$ begin

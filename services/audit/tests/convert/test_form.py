@@ -1,4 +1,4 @@
-"""Records that arrive in their canonical form: taken exactly when the log would have written them down the same way."""
+"""Canonical forms are accepted exactly if the log would have written the same bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
@@ -38,6 +38,8 @@ FULL: dict[str, Any] = {
     "determining_policies": ["p1", "p2"],
     "result_summary": b'{"a":[1,2.5,null]}',
 }
+
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def form_of(**changes: Any) -> dict[str, Any]:
@@ -118,14 +120,16 @@ records = st.fixed_dictionaries(
 )
 
 
+@NO_DEADLINE
 @given(changes=records, event_class=words["event_class"].filter(bool))
-def test_what_the_log_would_write_down_is_taken_as_it_is(changes: dict[str, Any], event_class: int) -> None:
+def test_canonical_bytes_are_accepted_unchanged(changes: dict[str, Any], event_class: int) -> None:
     expected = entry_of(a_record(event_class=event_class, **changes), WRITER)
     assert taken(expected.canonical) == expected
 
 
+@NO_DEADLINE
 @given(st.data())
-def test_whatever_is_taken_reads_back_as_the_very_same_bytes(data: st.DataObject) -> None:
+def test_accepted_bytes_are_reproduced_from_the_decoded_record(data: st.DataObject) -> None:
     payload = bytearray(written(form_of()))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(payload) - 1))
@@ -175,13 +179,13 @@ SPOILT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("path", "changes"), SPOILT.values(), ids=SPOILT)
-def test_what_the_contract_does_not_allow_is_refused_where_it_is(path: str, changes: dict[str, Any]) -> None:
+def test_a_violation_of_the_contract_is_refused_with_its_path(path: str, changes: dict[str, Any]) -> None:
     [violation] = refusal(written({**form_of(), **changes})).violations
     assert violation.path == f"canonical_records[0].{path}".rstrip(".")
 
 
 @pytest.mark.parametrize("missing", ["record_id", "event_class", "event_time", "writer"])
-def test_what_every_record_needs_must_be_there(missing: str) -> None:
+def test_a_record_without_a_required_field_is_refused(missing: str) -> None:
     form = form_of()
     del form[missing]
     refusal(written(form))
@@ -216,11 +220,11 @@ DRESSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("dress", DRESSED.values(), ids=DRESSED)
-def test_what_is_not_canonical_to_the_last_byte_is_refused(dress: Any) -> None:
+def test_bytes_that_are_not_canonical_are_refused(dress: Any) -> None:
     refusal(dress(form_of()))
 
 
-def test_one_bad_record_refuses_its_batch_and_names_its_place() -> None:
+def test_one_invalid_record_refuses_its_batch_and_names_its_index() -> None:
     batch = [written(form_of()) for _ in range(5)]
     batch[random.Random(7).randrange(1, 5)] = b"{}"
     with pytest.raises(MeshError) as caught:
@@ -242,6 +246,7 @@ def test_forms_that_are_records_only_together_are_refused() -> None:
         assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
 
 
+@NO_DEADLINE
 @given(st.lists(st.booleans(), min_size=1, max_size=6))
 def test_a_batch_is_taken_as_its_records_would_be_alone(good: list[bool]) -> None:
     batch = [written(form_of()) if each else written(form_of()) + b" " for each in good]

@@ -20,7 +20,7 @@ from services.audit.tests.sample import a_record
 from tests.harness.stores import wait_until
 
 
-async def test_batches_are_acknowledged_in_turn_with_the_place_of_their_last_record(audit: Replica) -> None:
+async def test_batches_are_acknowledged_in_order_with_their_last_sequence(audit: Replica) -> None:
     batches = [[a_record(), a_record()], [a_record()], [a_record() for _ in range(5)]]
     acknowledged = await append(audit.stub("executor"), batches)
     assert [(a.batch, a.last_sequence) for a in acknowledged] == [(1, 1), (2, 2), (3, 7)]
@@ -76,7 +76,7 @@ async def test_a_batch_out_of_turn_ends_its_stream_and_no_other(audit: Replica, 
 
 
 @pytest.mark.parametrize("kind", ["SHARD_OPENED", "PAYLOAD_ERASED", "HOLD_PLACED", "HOLD_RELEASED", "SHARD_ARCHIVED"])
-async def test_what_only_the_log_writes_is_taken_from_nobody(audit: Replica, kind: str) -> None:
+async def test_event_classes_of_the_log_itself_are_refused(audit: Replica, kind: str) -> None:
     forged = a_record(event_class=record_pb.EventClass.Value(f"EVENT_CLASS_{kind}"), writer="audit")
     for peer in ("executor", "audit"):
         call = audit.stub(peer).AppendRecords()
@@ -167,7 +167,7 @@ async def test_replicas_append_at_the_same_time_to_one_log(start: Start) -> None
     check_log(replicas[0].url, 6 * 60 + 10)
 
 
-async def test_a_record_is_found_by_place_and_by_id(audit: Replica) -> None:
+async def test_get_record_finds_a_record_by_sequence_and_by_id(audit: Replica) -> None:
     record = a_record(caller=caller_pb2.Caller(subject="did:web:a"))
     await audit.append(a_record(), record)
     operator = audit.stub("operator")

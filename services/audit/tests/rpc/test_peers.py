@@ -19,7 +19,7 @@ def batches(count: int, size: int = 3, **changes: Any) -> list[list[Any]]:
     return [[a_record(**changes) for _ in range(size)] for _ in range(count)]
 
 
-async def test_a_peer_that_has_stopped_in_the_middle_holds_up_nobody(audit: Replica) -> None:
+async def test_a_stopped_peer_does_not_block_others(audit: Replica) -> None:
     """It has opened its stream and sent a batch; it neither sends the next nor reads the answer."""
     silent = audit.stub("registry").AppendRecords()
     await silent.write(pb.AppendRecordsRequest(batch=1, records=[a_record()]))

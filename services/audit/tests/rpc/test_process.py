@@ -97,4 +97,4 @@ async def test_a_process_that_is_asked_to_end_does_so_in_order(
     async with channel(audit_environment, pki) as connected:
         await append(rpc.AuditServiceStub(connected), [[a_record()]])
     process.terminate()
-    assert await asyncio.to_thread(process.wait, 20) == 0
+    assert await asyncio.to_thread(process.wait, 60) == 0

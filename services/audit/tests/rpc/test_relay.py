@@ -1,4 +1,4 @@
-"""The relay inside the running service: replicas that take turns, sinks that are away, and appends that never notice."""
+"""The relay in running replicas: takeover, unavailable sinks, and appends that never wait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from services.audit.adapters.relay.redis import PREFIX
 from services.audit.tests.database import sql
 from services.audit.tests.replicas import Replica, Start
 from services.audit.tests.sample import a_record
-from services.audit.tests.sinks import PARTITIONS, TOPIC, in_order_at_first_sight
+from services.audit.tests.sinks import PARTITIONS, TOPIC, first_deliveries_in_order
 from tests.harness.kafka import KafkaCluster, running_kafka
 from tests.harness.stores import free_port
 
 
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110  (what is waited for happens behind a socket)
             await asyncio.sleep(0.02)
@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object], seconds: float = 30) -> None:
 def to_redis(audit_environment: dict[str, str], valkey_url: str) -> Iterator[redis.Redis]:
     audit_environment |= {"TOOLMESH_RELAY": "redis", "TOOLMESH_REDIS_URL": valkey_url}
     with redis.Redis.from_url(valkey_url) as client:
-        # Databases of tests are copies of one, and so are their logs: what an earlier test left would be another history.
+        # Test databases are copies with the same log id: the stream of an earlier test would be another history.
         client.flushdb()
         yield client
 
@@ -63,7 +63,7 @@ def ready_page(replica: Replica) -> str:
     return httpx.get(f"http://127.0.0.1:{replica.application.ops.port}/readyz").text
 
 
-async def test_what_is_appended_is_in_the_stream_soon_and_in_order(start: Start, to_redis: redis.Redis) -> None:
+async def test_appended_records_are_relayed_in_order(start: Start, to_redis: redis.Redis) -> None:
     audit = await start()
     for _ in range(5):
         await audit.append(*(a_record() for _ in range(20)))
@@ -72,7 +72,7 @@ async def test_what_is_appended_is_in_the_stream_soon_and_in_order(start: Start,
     await until(lambda: "relay redis: leads, 0 records and 0" in ready_page(audit))
 
 
-async def test_another_replica_takes_over_and_tells_of_everything_once(start: Start, to_redis: redis.Redis) -> None:
+async def test_another_replica_takes_over_the_relay_without_repeats(start: Start, to_redis: redis.Redis) -> None:
     one, other = await start(), await start()
     await one.append(*(a_record() for _ in range(30)))
     await other.append(*(a_record() for _ in range(30)))
@@ -85,7 +85,7 @@ async def test_another_replica_takes_over_and_tells_of_everything_once(start: St
 
 
 async def test_a_stream_that_is_lost_between_two_records_is_filled_up(start: Start, to_redis: redis.Redis) -> None:
-    """Evicted, flushed, or behind a proxy that found another server: nothing fails, so only the stream itself can tell."""
+    """Eviction, flush or failover: no command fails, so only the stream itself shows the loss."""
     audit = await start()
     await audit.append(*(a_record() for _ in range(30)))
     await until(lambda: position(audit) == 30)
@@ -103,7 +103,7 @@ async def test_a_sink_that_is_away_never_holds_up_an_append(start: Start, audit_
     await until(lambda: "failing" in ready_page(audit) or "starting" in ready_page(audit))
     assert len(stored(audit)) == 200
     assert position(audit) == 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await audit.end()
 
 
@@ -148,4 +148,4 @@ def check_topic(cluster: KafkaCluster, record_ids: list[str], first: int = 0) ->
     told = {int(event["sequence"]): event["id"] for lane in lanes for event in lane}
     assert [told[first + n] for n in range(len(record_ids))] == record_ids
     assert len(told) == len(record_ids)
-    assert all(in_order_at_first_sight([int(event["sequence"]) for event in lane]) for lane in lanes)
+    assert all(first_deliveries_in_order([int(event["sequence"]) for event in lane]) for lane in lanes)

@@ -107,7 +107,7 @@ async def test_a_filter_narrows_what_is_counted(used: Any) -> None:
         assert (answer.total.calls, sum(day.usage.calls for day in answer.days)) == (calls, calls), narrowed
 
 
-async def test_what_was_never_called_has_neither_rate_nor_times(used: Any) -> None:
+async def test_an_unused_tool_has_neither_rates_nor_times(used: Any) -> None:
     total = (await usage(used, tool="never_called")).total
     assert not any(total.HasField(name) for name in ("success_rate", "latency", "first_call_time", "last_call_time"))
 
@@ -209,7 +209,9 @@ async def test_pages_of_one_are_the_ranking(used: Any) -> None:
         assert await reason_of(reply(used.ListTopUsage(other))) is Reason.PAGE_TOKEN_INVALID
 
 
-async def test_what_was_folded_is_said(audit: Replica, pki: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_folded_calls_are_reported_in_the_coverage(
+    audit: Replica, pki: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(cells.LIMITS, cells.Rollup.CALLER, 2)  # type: ignore[arg-type]
     await audit.append(*(an_ending(subject=f"s{number}") for number in range(5)))
     await until_counted(audit.url, 5)

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 
 
-def test_what_it_signs_verifies_with_its_public_key(checkpoint_key_file: Path) -> None:
+def test_signatures_verify_with_the_public_key(checkpoint_key_file: Path) -> None:
     key = FileCheckpointKey(checkpoint_key_file)
     Ed25519PublicKey.from_public_bytes(key.public_key).verify(key.sign(b"message"), b"message")
 
 
-def test_it_is_the_key_of_the_file(checkpoint_key_file: Path, checkpoint_key: Ed25519PrivateKey) -> None:
+def test_the_public_key_is_that_of_the_file(checkpoint_key_file: Path, checkpoint_key: Ed25519PrivateKey) -> None:
     assert FileCheckpointKey(checkpoint_key_file).public_key == checkpoint_key.public_key().public_bytes_raw()
 
 

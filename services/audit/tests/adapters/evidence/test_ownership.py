@@ -1,4 +1,4 @@
-"""Who owns the log, and what happens where nobody else does."""
+"""Ownership of the log, and processes without a separate owner."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.fixtures import owners_url
 
 
 async def started_and_stopped(environment: dict[str, str]) -> None:
-    """Run a process for as long as it takes to start."""
+    """Start and stop a process."""
     application = await build(load(Settings, environment), QUIET, Tracing())
     await application.start()
     await application.stop()
-    # A connection that was being opened is given up unfinished, and the database waits for the rest of it until it is gone.
+    # Collect a connection that was still being opened: the database would wait for it.
     gc.collect()
 
 
@@ -68,13 +68,14 @@ async def test_a_migrated_log_needs_no_owner_to_start(audit_environment: dict[st
 
 
 async def test_the_service_works_with_its_own_role_only(audit_environment: dict[str, str]) -> None:
-    """The owner's password is used for the migration and no connection is left of it."""
+    """The owner's credentials are used for the migration, and no connection of the owner is left."""
     application = await build(load(Settings, audit_environment), QUIET, Tracing())
     await application.start()
     url = audit_environment["TOOLMESH_DATABASE_URL"]
     with psycopg.connect(owners_url(url)) as owner:
         roles = owner.execute(
-            "select distinct usename from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            "select distinct usename from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
         ).fetchall()
     await application.stop()
     gc.collect()

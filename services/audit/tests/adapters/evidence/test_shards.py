@@ -72,7 +72,7 @@ async def test_an_old_shard_is_closed_with_the_next_commit(log_url: str, writers
     assert check_shards(log_url) == [range(3), range(3, 5)]
 
 
-async def test_a_shard_is_closed_when_somebody_asks_and_only_if_it_is_that_one(log_url: str, writers: Writers) -> None:
+async def test_close_shard_closes_only_the_open_shard(log_url: str, writers: Writers) -> None:
     writer = await writers()
     with pytest.raises(MeshError) as empty:
         await writer.close_shard(0)
@@ -132,7 +132,7 @@ async def test_a_record_id_is_stored_once_whichever_shard_has_it(log_url: str, w
     check_shards(log_url)
 
 
-async def test_a_record_id_of_an_older_shard_is_found_by_who_lost_the_race(log_url: str, writers: Writers) -> None:
+async def test_a_writer_that_lost_the_race_finds_a_record_id_in_an_older_shard(log_url: str, writers: Writers) -> None:
     one, other = await writers(), await writers()
     entry = an_entry()
     await other.append(entries(1))

@@ -1,4 +1,4 @@
-"""A statement that the event loop waits for."""
+"""Prepared statements on the event loop."""
 
 from __future__ import annotations
 
@@ -10,77 +10,81 @@ import pytest
 import uvloop
 from psycopg import pq
 
-from services.audit.adapters.log.async_pq import Line
+from services.audit.adapters.log.async_pq import PreparedConnection
 from services.audit.adapters.log.commit import Connection, connect
 
 
 @pytest.fixture
-async def line(connection: Connection) -> AsyncIterator[Line]:
-    made = Line(connection.pgconn)
-    yield made
-    made.leave()
+async def prepared(connection: Connection) -> AsyncIterator[PreparedConnection]:
+    opened = PreparedConnection(connection.pgconn)
+    yield opened
+    opened.stop_watching()
 
 
 @pytest.fixture
 def connection(log_url: str) -> Iterator[Connection]:
-    with connect(log_url) as made:
-        made.pgconn.prepare(b"length", b"select length($1::bytea)::int8")
-        made.pgconn.prepare(b"slow", b"select pg_sleep(60)")
-        made.pgconn.prepare(b"wrong", b"select 1 / length($1::bytea)")
-        yield made
+    with connect(log_url) as opened:
+        opened.pgconn.prepare(b"length", b"select length($1::bytea)::int8")
+        opened.pgconn.prepare(b"slow", b"select pg_sleep(60)")
+        opened.pgconn.prepare(b"wrong", b"select 1 / length($1::bytea)")
+        yield opened
 
 
-async def test_a_statement_much_larger_than_a_socket_holds_arrives_whole(line: Line) -> None:
+async def test_a_statement_much_larger_than_a_socket_holds_arrives_whole(prepared: PreparedConnection) -> None:
     size = 32 * 1024 * 1024
-    result = await line.execute_prepared(b"length", [bytes(size)])
+    result = await prepared.execute_prepared(b"length", [bytes(size)])
     assert int.from_bytes(result.get_value(0, 0) or b"", "big") == size
-    again = await line.execute_prepared(b"length", [b"abc"])
+    again = await prepared.execute_prepared(b"length", [b"abc"])
     assert int.from_bytes(again.get_value(0, 0) or b"", "big") == 3
 
 
-async def test_an_error_is_a_result_and_the_connection_goes_on(line: Line) -> None:
-    result = await line.execute_prepared(b"wrong", [b""])
+async def test_an_error_is_a_result_and_the_connection_goes_on(prepared: PreparedConnection) -> None:
+    result = await prepared.execute_prepared(b"wrong", [b""])
     assert result.status == pq.ExecStatus.FATAL_ERROR
-    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
+    assert (await prepared.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
 
 
-async def test_a_connection_that_breaks_is_an_error(connection: Connection, line: Line, log_url: str) -> None:
-    waiting = asyncio.ensure_future(line.execute_prepared(b"slow", []))
+async def test_a_connection_that_breaks_is_an_error(
+    connection: Connection, prepared: PreparedConnection, log_url: str
+) -> None:
+    waiting = asyncio.ensure_future(prepared.execute_prepared(b"slow", []))
     await asyncio.sleep(0)
     with psycopg.connect(log_url, autocommit=True) as other:
         other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
-    # As a result or as an exception: what the server said last, if it could still say it.
+    # As a result or an exception, depending on what the server could still send.
     with pytest.raises(psycopg.Error):
-        raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 20))
+        raise psycopg.errors.error_from_result(await asyncio.wait_for(waiting, 60))
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_connection_that_breaks_while_nobody_asks_is_found_out_by_the_next_statement(
+def test_a_connection_that_breaks_while_idle_fails_the_next_statement(
     connection: Connection, log_url: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """The loop of the services tells no reader of a socket in error; whoever waited for it alone would wait for ever."""
+    """uvloop does not report a socket in error to its reader; without the recheck the statement would wait forever."""
 
     async def asked_after_it_broke() -> None:
-        line = Line(connection.pgconn)
-        await line.execute_prepared(b"length", [b""])
+        prepared = PreparedConnection(connection.pgconn)
+        await prepared.execute_prepared(b"length", [b""])
         with psycopg.connect(log_url, autocommit=True) as other:
             other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
-        # The loop sees that the socket has something to say, and must not be kept busy by it.
-        async with asyncio.timeout(20):
-            while line._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
+        # The loop sees input on the socket and must not spin on it.
+        async with asyncio.timeout(60):
+            while prepared._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
                 await asyncio.sleep(0)
         try:
-            result = await asyncio.wait_for(line.execute_prepared(b"length", [b""]), 20)
+            result = await asyncio.wait_for(prepared.execute_prepared(b"length", [b""]), 60)
         finally:
-            line.leave()
+            prepared.stop_watching()
         raise psycopg.errors.error_from_result(result)
 
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(psycopg.Error):
         runner.run(asked_after_it_broke())
 
 
-async def test_a_connection_that_was_left_can_be_used_by_others(connection: Connection, line: Line) -> None:
-    await line.execute_prepared(b"length", [b""])
-    line.leave()
+async def test_a_connection_can_be_used_by_others_after_stop_watching(
+    connection: Connection, prepared: PreparedConnection
+) -> None:
+    await prepared.execute_prepared(b"length", [b""])
+    prepared.stop_watching()
     assert await asyncio.to_thread(lambda: connection.execute("select 1").fetchone()) == (1,)
-    assert (await line.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK
+    assert (await prepared.execute_prepared(b"length", [b""])).status == pq.ExecStatus.TUPLES_OK

@@ -1,4 +1,4 @@
-"""What the log tells about its commits."""
+"""Metrics of commits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from prometheus_client import REGISTRY
 
 from libs.common.errors import MeshError
 from services.audit.adapters.log.metered_writer import MeteredWriter
-from services.audit.domain.errors import TakenError, log_unavailable
-from services.audit.domain.model import Appended, Entry
+from services.audit.domain.errors import RecordIdTakenError, log_unavailable
+from services.audit.domain.model import AppendResult, Entry
 from services.audit.tests.sample import an_entry
 
 NAMES = (
@@ -22,55 +22,55 @@ NAMES = (
 )
 
 
-class OneKnown:
-    """A log that holds the first entry of every batch already."""
+class OneKnownWriter:
+    """A log that already has the first entry of every batch."""
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
-        return Appended([0] * len(entries), len(entries) - 1, 10)
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
+        return AppendResult([0] * len(entries), len(entries) - 1, 10)
 
-    def foresee(self, entries: Sequence[Entry]) -> None:
-        self.foreseen = entries
+    def prepare_next(self, entries: Sequence[Entry]) -> None:
+        self.prepared = entries
 
 
-class Broken(OneKnown):
+class BrokenWriter(OneKnownWriter):
     """A log that cannot write."""
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
         raise log_unavailable()
 
 
-class Refusing(OneKnown):
-    """A log that holds other records by the same ids."""
+class RefusingWriter(OneKnownWriter):
+    """A log with other records of the same ids."""
 
-    async def append(self, entries: Sequence[Entry]) -> Appended:
-        raise TakenError({})
+    async def append(self, entries: Sequence[Entry]) -> AppendResult:
+        raise RecordIdTakenError({})
 
 
 def readings() -> list[float]:
     return [REGISTRY.get_sample_value(name) or 0.0 for name in NAMES]
 
 
-async def test_a_commit_counts_what_it_added_and_what_it_met_again() -> None:
+async def test_a_commit_counts_new_and_repeated_records() -> None:
     before = readings()
-    await MeteredWriter(OneKnown()).append([an_entry() for _ in range(3)])
+    await MeteredWriter(OneKnownWriter()).append([an_entry() for _ in range(3)])
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [2, 1, 0, 3, 1]
 
 
 async def test_a_failed_commit_counts_as_one() -> None:
     before = readings()
     with pytest.raises(MeshError):
-        await MeteredWriter(Broken()).append([an_entry()])
+        await MeteredWriter(BrokenWriter()).append([an_entry()])
     assert [now - then for now, then in zip(readings(), before, strict=True)] == [0, 0, 1, 0, 0]
 
 
-async def test_a_commit_that_is_given_again_without_some_of_it_has_not_failed() -> None:
+async def test_a_refused_record_id_is_not_counted_as_a_failed_commit() -> None:
     before = readings()
-    with pytest.raises(TakenError):
-        await MeteredWriter(Refusing()).append([an_entry()])
+    with pytest.raises(RecordIdTakenError):
+        await MeteredWriter(RefusingWriter()).append([an_entry()])
     assert readings() == before
 
 
-async def test_what_comes_next_is_passed_on() -> None:
-    log, entries = OneKnown(), [an_entry()]
-    MeteredWriter(log).foresee(entries)
-    assert log.foreseen is entries
+async def test_prepare_next_is_delegated() -> None:
+    log, entries = OneKnownWriter(), [an_entry()]
+    MeteredWriter(log).prepare_next(entries)
+    assert log.prepared is entries

@@ -1,4 +1,4 @@
-"""Packed arrays, as PostgreSQL reads them."""
+"""Packed arrays as PostgreSQL decodes them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from psycopg.pq import Format
 
 from services.audit.adapters.log.commit import connect
 from services.audit.adapters.log.pg_binary import (
-    byte_strings,
-    common_texts,
-    moment_of,
-    moments,
-    number,
-    numbers,
-    small_numbers,
-    texts,
+    pack_bigint,
+    pack_bigint_array,
+    pack_bytea_array,
+    pack_repetitive_text_array,
+    pack_smallint_array,
+    pack_text_array,
+    pack_timestamptz_array,
+    unpack_timestamptz,
 )
 
+UTC_TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # noqa: DTZ001
 whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -27,11 +28,11 @@ whole = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 @given(
     st.lists(st.binary(max_size=50), min_size=1, max_size=20),
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20),
-    st.lists(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)), min_size=1),  # noqa: DTZ001
+    st.lists(UTC_TIMES, min_size=1),
 )
 def test_an_array_arrives_as_it_was_sent(log_url: str, a: list[bytes], b: list[str], c: list[datetime]) -> None:
     statement = b"select $1::bytea[], $2::text[], array(select t::text from unnest($3::timestamptz[]) t)"
-    packed = [byte_strings(a), texts(b), moments(c)]
+    packed = [pack_bytea_array(a), pack_text_array(b), pack_timestamptz_array(c)]
     with connect(log_url) as connection:
         connection.execute("set timezone = 'UTC'")
         result = connection.pgconn.exec_params(statement, packed, param_formats=[Format.BINARY] * 3)
@@ -51,10 +52,10 @@ def test_an_array_arrives_as_it_was_sent(log_url: str, a: list[bytes], b: list[s
 )
 def test_texts_of_one_length_and_texts_that_are_often_the_same_arrive_too(log_url: str, column: list[str]) -> None:
     packed = [
-        texts(column),
-        common_texts(column),
-        common_texts([column[0]] * len(column)),
-        byte_strings([b"ab", b"cd"]),
+        pack_text_array(column),
+        pack_repetitive_text_array(column),
+        pack_repetitive_text_array([column[0]] * len(column)),
+        pack_bytea_array([b"ab", b"cd"]),
     ]
     with connect(log_url) as connection:
         result = connection.pgconn.exec_params(
@@ -71,7 +72,7 @@ def test_texts_of_one_length_and_texts_that_are_often_the_same_arrive_too(log_ur
 @whole
 @given(st.lists(st.integers(-(2**15), 2**15 - 1), min_size=1), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_numbers_arrive_as_they_were_sent(log_url: str, a: list[int], b: list[int]) -> None:
-    packed = [small_numbers(a), numbers(b), number(b[0])]
+    packed = [pack_smallint_array(a), pack_bigint_array(b), pack_bigint(b[0])]
     with connect(log_url) as connection:
         result = connection.pgconn.exec_params(
             b"select $1::int2[], $2::int8[], $3::int8", packed, param_formats=[Format.BINARY] * 3
@@ -81,11 +82,11 @@ def test_numbers_arrive_as_they_were_sent(log_url: str, a: list[int], b: list[in
 
 
 @whole
-@given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
+@given(UTC_TIMES)
 def test_a_moment_comes_back_as_it_was_sent(log_url: str, moment: datetime) -> None:
-    packed = moments([moment])
+    packed = pack_timestamptz_array([moment])
     with connect(log_url) as connection:
         result = connection.pgconn.exec_params(
             b"select ($1::timestamptz[])[1]", [packed], param_formats=[Format.BINARY], result_format=Format.BINARY
         )
-    assert moment_of(result.get_value(0, 0) or b"") == moment
+    assert unpack_timestamptz(result.get_value(0, 0) or b"") == moment

@@ -1,4 +1,4 @@
-"""What the service's own role can do to its log, with raw SQL: append, and nothing else."""
+"""The service's role can append with raw SQL, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def writer(log_url: str) -> AsyncIterator[PostgresWriter]:
 
 @pytest.fixture(scope="module")
 def history(shared_database: Callable[[str], str]) -> str:
-    """A log of two shards that nobody can change, and so one for all who try."""
+    """A log of two shards shared by all tests, as none can change it."""
     url = shared_database("audit")
 
     async def fill() -> None:
@@ -68,7 +68,8 @@ FORBIDDEN = [
     "select * from records for update",
     "select * from records_0",
     # adding where the tree does not reach, which would be in the way of whoever appends next
-    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 5, 'x', '{}', '', now())",
+    "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time)"
+    " values (1, 5, 'x', '{}', '', now())",
     "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 1000000, 'x',"
     """ '{"event_class":"payload_erased","writer":"audit","erasure":{"sequence":1}}', '', now())""",
     "insert into subtrees values (1, 8, 0, '')",
@@ -201,7 +202,7 @@ def test_history_cannot_be_changed_by_the_services_own_role(history: str, statem
         ),
     ],
 )
-def test_what_is_granted_does_not_reach_history(history: str, statement: str, kind: type[psycopg.Error]) -> None:
+def test_granted_privileges_do_not_reach_history(history: str, statement: str, kind: type[psycopg.Error]) -> None:
     with pytest.raises(kind):
         sql(history, statement)
     assert check_shards(history) == [range(3), range(3, 5)]
@@ -217,7 +218,7 @@ def test_what_is_granted_does_not_reach_history(history: str, statement: str, ki
         ("release_hold({})", {"hold": {"hold_id": "mine"}}),
     ],
 )
-async def test_nothing_is_done_on_the_word_of_a_record_that_the_log_did_not_write(
+async def test_a_change_needs_a_record_that_the_log_itself_wrote(
     log_url: str, writer: PostgresWriter, call: str, part: dict[str, Any]
 ) -> None:
     [place] = (await writer.append([an_entry(**part)])).sequences
@@ -234,7 +235,7 @@ OTHER = leaf_hash(b"other")
 
 
 def appended(url: str, form: bytes, **changes: Any) -> list[Any]:
-    """Append one record to the two of the open shard with raw SQL, as `changes` would have it done."""
+    """Append one record to the two of the open shard with raw SQL, with these changes."""
     [(size, hashes)] = sql(url, "select size, hashes from tree_head")
     parts = {
         "known_size": size,
@@ -267,7 +268,7 @@ def appended(url: str, form: bytes, **changes: Any) -> list[Any]:
         {"levels": [8], "places": [None], "nodes": [OTHER]},
     ],
 )
-async def test_what_is_appended_lies_where_the_head_says_and_nowhere_else(
+async def test_the_append_function_refuses_rows_that_do_not_match_the_head(
     log_url: str, writer: PostgresWriter, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(psycopg.DatabaseError) as refused:
@@ -278,7 +279,7 @@ async def test_what_is_appended_lies_where_the_head_says_and_nowhere_else(
     assert check_shards(log_url) == [range(3), range(3, 6)]
 
 
-async def test_who_knows_an_older_head_appends_nothing(log_url: str, writer: PostgresWriter) -> None:
+async def test_an_append_with_an_old_head_stores_nothing(log_url: str, writer: PostgresWriter) -> None:
     assert appended(log_url, b"{}", known_size=4, size=5) == [(None,)]
     assert check_shards(log_url) == [range(3), range(3, 5)]
 

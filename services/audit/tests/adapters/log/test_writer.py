@@ -1,4 +1,4 @@
-"""The end of the log, on a real PostgreSQL."""
+"""The writer on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
-from services.audit.adapters.log.async_pq import Line
+from services.audit.adapters.log.async_pq import PreparedConnection
 from services.audit.adapters.log.commit import connect
 from services.audit.adapters.log.writer import PostgresWriter
-from services.audit.domain.errors import TakenError
+from services.audit.domain.errors import RecordIdTakenError
 from services.audit.domain.merkle.merkle import leaf_hash
 from services.audit.tests.conftest import a_writer
 from services.audit.tests.database import check_log, check_shards, head_locked, kill_writers, sql, writer_waits
@@ -70,11 +70,11 @@ async def test_another_record_with_a_known_id_is_not_taken_for_a_repetition(log_
     writer, known, fresh = await writers(), an_entry(), an_entry()
     await writer.append([known])
     for entries in ([fresh, an_entry(record_id=known.record_id)], [known, an_entry(record_id=known.record_id)]):
-        with pytest.raises(TakenError):
+        with pytest.raises(RecordIdTakenError):
             await writer.append(entries)
-    with pytest.raises(TakenError) as taken:
+    with pytest.raises(RecordIdTakenError) as taken:
         await writer.append([an_entry(record_id=known.record_id)])
-    assert taken.value.held == {known.record_id: leaf_hash(known.canonical)}
+    assert taken.value.held_leaves == {known.record_id: leaf_hash(known.canonical)}
     check_log(log_url, 1)
     assert (await writer.append([known, fresh])).sequences == [0, 1]
     check_log(log_url, 2)
@@ -86,7 +86,7 @@ async def test_another_record_with_the_id_of_one_in_a_closed_shard_is_not_taken_
     writer, known = await writers(), an_entry()
     await writer.append([known])
     await writer.close_shard(0)
-    with pytest.raises(TakenError):
+    with pytest.raises(RecordIdTakenError):
         await writer.append([an_entry(), an_entry(record_id=known.record_id)])
     assert (await writer.append([known, an_entry()])).sequences == [0, 2]
     check_shards(log_url)
@@ -120,41 +120,43 @@ async def test_writers_at_the_same_time_leave_one_dense_log(log_url: str, writer
     assert len(set(check_log(log_url, 3 * 60 + 10))) == 190
 
 
-async def test_a_commit_that_was_foreseen_lies_behind_the_one_before_it(log_url: str, writers: Writers) -> None:
+async def test_a_prepared_commit_lies_behind_the_one_before_it(log_url: str, writers: Writers) -> None:
     writer, entries = await writers(), [an_entry() for _ in range(6)]
     groups = [entries[:2], entries[2:5], entries[5:]]
     with head_locked(log_url):
         appending = asyncio.ensure_future(writer.append(groups[0]))
         await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
-        writer.foresee(groups[1])
+        writer.prepare_next(groups[1])
     assert (await appending).sequences == [0, 1]
     assert (await writer.append(groups[1])).sequences == [2, 3, 4]
     assert (await writer.append(groups[2])).sequences == [5]
     assert check_log(log_url, 6) == [entry.record_id for entry in entries]
 
 
-async def test_what_was_foreseen_behind_a_commit_that_failed_is_not_believed(log_url: str, writers: Writers) -> None:
-    writer, foreseen = await writers(), [an_entry(), an_entry()]
+async def test_a_commit_prepared_behind_a_failed_one_is_prepared_again(log_url: str, writers: Writers) -> None:
+    writer, prepared = await writers(), [an_entry(), an_entry()]
     await writer.append([an_entry()])
     with head_locked(log_url):
         appending = asyncio.ensure_future(writer.append([an_entry()]))
         await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
-        writer.foresee(foreseen)
+        writer.prepare_next(prepared)
         kill_writers(log_url)
         assert (await failure(appending)).reason is Reason.AUDIT_UNAVAILABLE
-    assert (await writer.append(foreseen)).sequences == [1, 2]
+    assert (await writer.append(prepared)).sequences == [1, 2]
     check_log(log_url, 3)
 
 
-async def test_what_was_foreseen_before_another_replica_came_is_not_believed(log_url: str, writers: Writers) -> None:
-    writer, other, foreseen = await writers(), await writers(), [an_entry()]
+async def test_a_commit_prepared_before_another_replica_committed_is_prepared_again(
+    log_url: str, writers: Writers
+) -> None:
+    writer, other, prepared = await writers(), await writers(), [an_entry()]
     with head_locked(log_url):
         appending = asyncio.ensure_future(writer.append([an_entry()]))
         await asyncio.to_thread(wait_until, lambda: writer_waits(log_url), "the commit's wait for the head")
-        writer.foresee(foreseen)
+        writer.prepare_next(prepared)
     await appending
     assert (await other.append([an_entry(), an_entry()])).sequences == [1, 2]
-    assert (await writer.append(foreseen)).sequences == [3]
+    assert (await writer.append(prepared)).sequences == [3]
     check_log(log_url, 4)
 
 
@@ -180,13 +182,13 @@ async def test_a_commit_whose_answer_was_lost_is_not_stored_twice(
 ) -> None:
     writer = await writers()
     entry = an_entry()
-    execute = Line.execute_prepared
+    execute = PreparedConnection.execute_prepared
 
-    async def lose_the_answer(self: Line, *parts: Any) -> Any:
+    async def lose_the_answer(self: PreparedConnection, *parts: Any) -> Any:
         await execute(self, *parts)
         raise psycopg.OperationalError("the connection broke after the commit")
 
-    monkeypatch.setattr(Line, "execute_prepared", lose_the_answer)
+    monkeypatch.setattr(PreparedConnection, "execute_prepared", lose_the_answer)
     assert (await failure(writer.append([entry]))).reason is Reason.AUDIT_UNAVAILABLE
     monkeypatch.undo()
     again = await writer.append([entry, an_entry()])
@@ -205,7 +207,7 @@ async def test_a_replica_that_freezes_with_the_head_in_its_hand_does_not_stop_th
         frozen.execute("commit")
 
 
-async def test_a_log_that_is_away_is_a_typed_failure_until_it_is_back(log_url: str, writers: Writers) -> None:
+async def test_an_unavailable_log_is_a_typed_failure_until_it_is_back(log_url: str, writers: Writers) -> None:
     writer = await writers()
     sql(owners_url(log_url), "alter table tree_head rename to away")
     assert (await failure(writer.append([an_entry()]))).reason is Reason.AUDIT_UNAVAILABLE
@@ -253,9 +255,7 @@ async def test_an_append_that_is_given_up_leaves_nothing_in_doubt(log_url: str, 
     check_log(log_url, 2)
 
 
-async def test_a_change_that_nobody_waits_for_any_more_keeps_the_connection_until_it_is_done(
-    log_url: str, writers: Writers
-) -> None:
+async def test_a_canceled_change_keeps_the_connection_until_it_is_done(log_url: str, writers: Writers) -> None:
     writer = await writers()
     await writer.append([an_entry()])
     with head_locked(log_url):

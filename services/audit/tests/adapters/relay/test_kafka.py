@@ -1,6 +1,6 @@
-"""The relay's topic in Kafka while brokers fail. The cluster is in another process and speaks the real protocol.
+"""The Kafka sink with failing brokers, on a mock cluster in another process.
 
-Delivery is at least once: an event may come twice, but for the first time always behind all that are before it.
+Delivery is at least once: an event may arrive twice, but its first delivery is in order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ import pytest
 
 from services.audit.adapters.relay.kafka import KafkaSink, read_properties
 from services.audit.domain.errors import SinkError
-from services.audit.tests.sinks import PARTITIONS, TOPIC, KafkaSunk, an_event, in_order_at_first_sight, sequences
+from services.audit.tests.sinks import (
+    PARTITIONS,
+    TOPIC,
+    KafkaSinkHarness,
+    an_event,
+    first_deliveries_in_order,
+    sequences,
+)
 from tests.harness.kafka import (
     CUT,
     MESSAGE_TOO_LARGE,
@@ -36,107 +43,109 @@ def kafka() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def check(sunk: KafkaSunk, count: int, *, once: bool) -> None:
-    lanes = [sequences(lane) for lane in sunk.lanes("")]
+def check(sink_harness: KafkaSinkHarness, count: int, *, once: bool) -> None:
+    lanes = [sequences(lane) for lane in sink_harness.lanes("")]
     assert {n for lane in lanes for n in lane} == set(range(count))
-    assert all(in_order_at_first_sight(lane) for lane in lanes)
+    assert all(first_deliveries_in_order(lane) for lane in lanes)
     if once:
         assert sum(map(len, lanes)) == count
 
 
 async def test_requests_that_fail_are_retried_in_order_and_once(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka)
-    await sunk.sink.open("", 0)
+    sink_harness = KafkaSinkHarness(kafka)
+    await sink_harness.sink.open("", 0)
     trouble = [NOT_LEADER, CUT, TOO_FEW_REPLICAS, TIMED_OUT, TOO_FEW_AFTER_APPEND, CUT]
     for first in range(0, 3000, 300):
         kafka.order("errors", api_key=PRODUCE, codes=trouble[first // 300 % 3 :: 2])
-        await sunk.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(first, first + 300)])
-    check(sunk, 3000, once=True)
-    await sunk.sink.close()
+        await sink_harness.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(first, first + 300)])
+    check(sink_harness, 3000, once=True)
+    await sink_harness.sink.close()
 
 
 async def test_partitions_may_change_their_brokers(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka)
-    await sunk.sink.open("", 0)
+    sink_harness = KafkaSinkHarness(kafka)
+    await sink_harness.sink.open("", 0)
     for number in range(6):
         for partition in range(PARTITIONS):
             kafka.order("leader", topic=TOPIC, partition=partition, broker=(number + partition) % 3 + 1)
         first = number * 200
-        await sunk.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(first, first + 200)])
-    check(sunk, 1200, once=True)
-    await sunk.sink.close()
+        await sink_harness.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(first, first + 200)])
+    check(sink_harness, 1200, once=True)
+    await sink_harness.sink.close()
 
 
 async def test_brokers_that_go_away_and_return_lose_nothing(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka, patience=30)
-    await sunk.sink.open("", 0)
-    await sunk.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(300)])
+    sink_harness = KafkaSinkHarness(kafka, ack_timeout=30)
+    await sink_harness.sink.open("", 0)
+    await sink_harness.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(300)])
     for broker in (1, 2, 3):
         kafka.order("down", broker=broker)
-    sending = asyncio.ensure_future(sunk.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(300, 900)]))
+    sending = asyncio.ensure_future(
+        sink_harness.sink.publish([an_event(n, key=f"call-{n % 50}") for n in range(300, 900)])
+    )
     done, _ = await asyncio.wait({sending}, timeout=0.5)
     assert not done
     for broker in (3, 1, 2):
         kafka.order("up", broker=broker)
     await sending
-    check(sunk, 900, once=True)
-    await sunk.sink.close()
+    check(sink_harness, 900, once=True)
+    await sink_harness.sink.close()
 
 
 async def test_brokers_that_stay_away_are_a_failure_and_the_next_session_goes_on(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka, patience=1)
-    await sunk.sink.open("", 0)
-    await sunk.sink.publish([an_event(n) for n in range(100)])
+    sink_harness = KafkaSinkHarness(kafka, ack_timeout=1)
+    await sink_harness.sink.open("", 0)
+    await sink_harness.sink.publish([an_event(n) for n in range(100)])
     for broker in (1, 2, 3):
         kafka.order("down", broker=broker)
     with pytest.raises(SinkError):
-        await sunk.sink.publish([an_event(n) for n in range(100, 200)])
-    await sunk.sink.close()
+        await sink_harness.sink.publish([an_event(n) for n in range(100, 200)])
+    await sink_harness.sink.close()
     for broker in (1, 2, 3):
         kafka.order("up", broker=broker)
-    await sunk.sink.open("", 100)
-    await sunk.sink.publish([an_event(n) for n in range(100, 300)])
-    # What the first session had queued was given up with it: it does not turn up behind the second's.
-    check(sunk, 300, once=False)
-    await sunk.sink.close()
+    await sink_harness.sink.open("", 100)
+    await sink_harness.sink.publish([an_event(n) for n in range(100, 300)])
+    # The queue of the first session was discarded, so it does not arrive after the second's events.
+    check(sink_harness, 300, once=False)
+    await sink_harness.sink.close()
 
 
 @pytest.mark.parametrize("refusal", [MESSAGE_TOO_LARGE, NOT_AUTHORIZED])
 async def test_an_event_that_is_refused_for_good_is_not_passed_by_later_ones(kafka: KafkaCluster, refusal: int) -> None:
-    """Several requests are under way when the first is refused; what comes behind it must not be stored before it."""
-    sunk = KafkaSunk(kafka)
-    await sunk.sink.open("", 0)
+    """Several requests are in flight when the first is refused; later ones must not be stored before it."""
+    sink_harness = KafkaSinkHarness(kafka)
+    await sink_harness.sink.open("", 0)
     events = [replace(an_event(n, key="call-1"), body=an_event(n).body + b" " * 3000) for n in range(1500)]
     kafka.order("errors", api_key=PRODUCE, codes=[refusal])
     with pytest.raises(SinkError):
-        await sunk.sink.publish(events)
-    await sunk.sink.close()
-    await sunk.sink.open("", 0)
-    await sunk.sink.publish(events)
-    check(sunk, 1500, once=False)
-    await sunk.sink.close()
+        await sink_harness.sink.publish(events)
+    await sink_harness.sink.close()
+    await sink_harness.sink.open("", 0)
+    await sink_harness.sink.publish(events)
+    check(sink_harness, 1500, once=False)
+    await sink_harness.sink.close()
 
 
 async def test_closing_ends_a_publish_that_waits(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka, patience=300)
-    await sunk.sink.open("", 0)
+    sink_harness = KafkaSinkHarness(kafka, ack_timeout=300)
+    await sink_harness.sink.open("", 0)
     for broker in (1, 2, 3):
         kafka.order("down", broker=broker)
-    sending = asyncio.ensure_future(sunk.sink.publish([an_event(0)]))
+    sending = asyncio.ensure_future(sink_harness.sink.publish([an_event(0)]))
     await asyncio.wait({sending}, timeout=0.3)
-    await sunk.sink.close()
+    await sink_harness.sink.close()
     with pytest.raises(SinkError):
         await sending
 
 
 async def test_an_event_carries_its_key_and_its_content_type(kafka: KafkaCluster) -> None:
-    sunk = KafkaSunk(kafka)
-    await sunk.sink.open("", 0)
-    await sunk.sink.publish([an_event(0, key="call-1")])
+    sink_harness = KafkaSinkHarness(kafka)
+    await sink_harness.sink.open("", 0)
+    await sink_harness.sink.publish([an_event(0, key="call-1")])
     [message] = [message for lane in kafka.read(TOPIC, PARTITIONS) for message in lane]
     assert message.key() == b"call-1"
     assert message.headers() == [("content-type", b"application/cloudevents+json")]
-    await sunk.sink.close()
+    await sink_harness.sink.close()
 
 
 def test_settings_come_from_a_file_but_not_those_that_keep_the_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Counting in a real PostgreSQL: once each, whatever breaks and whoever else counts."""
+"""Counting on a real PostgreSQL: each record once, despite failures and concurrent replicas."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.errors import MeshError
 from libs.common.sql.engine import engine_for
-from services.audit.adapters.usage import store as usage_book
-from services.audit.adapters.usage.store import PostgresBook, PostgresTurn
+from services.audit.adapters.usage import store as usage_store
+from services.audit.adapters.usage.store import PostgresCountingTransaction, PostgresUsageStore
 from services.audit.convert.audit import entries_of
 from services.audit.domain.evidence.model import ShardLimits
-from services.audit.domain.log.append_buffer import Recent
-from services.audit.domain.usage.call import OTHER, Stretch
+from services.audit.domain.log.append_buffer import AppendBuffer
+from services.audit.domain.usage.call import OTHER, LogSegment
 from services.audit.domain.usage.cells import LIMITS, Rollup
 from services.audit.domain.usage.count_records import CountRecords
 from services.audit.tests.conftest import a_writer
@@ -31,7 +31,7 @@ from services.audit.tests.usage_sample import NOON, a_decision, a_failure, an_en
 
 @pytest.fixture
 async def idle(start: Any, monkeypatch: pytest.MonkeyPatch) -> Replica:
-    """A running audit service that does not count by itself."""
+    """A running audit service that does not count."""
 
     async def nothing(self: Any) -> None:
         return None
@@ -49,7 +49,7 @@ async def engine(idle: Replica) -> AsyncIterator[AsyncEngine]:
 
 
 def many(count: int) -> list[Any]:
-    """Return decisions and endings of several tools, callers and tasks on two days."""
+    """Return decisions and final records of several tools, callers and tasks on two days."""
     made: list[Any] = []
     for number in range(count):
         fields = {
@@ -64,49 +64,49 @@ def many(count: int) -> list[Any]:
     return made
 
 
-async def count_all(book: PostgresBook, url: str, size: int, **options: Any) -> None:
-    counting = CountRecords(book, **options)
+async def count_all(store: PostgresUsageStore, url: str, size: int, **options: Any) -> None:
+    counting = CountRecords(store, **options)
     while counted(url) < size:
-        while await counting.once():
+        while await counting.run_once():
             pass
 
 
 @pytest.mark.parametrize("records", [3, 2000])
-async def test_turns_of_any_length_come_to_the_same_as_counting_from_scratch(
+async def test_segments_of_any_length_come_to_the_same_as_counting_from_scratch(
     idle: Replica, engine: AsyncEngine, records: int
 ) -> None:
     await idle.append(*many(40))
-    await count_all(PostgresBook(engine, records=records), idle.url, 80)
+    await count_all(PostgresUsageStore(engine, records=records), idle.url, 80)
     assert stored_cells(idle.url) == plain_cells(idle.url)
     assert sum(tally.calls for cell, tally in stored_cells(idle.url).items() if cell.rollup is Rollup.ALL) == 40
 
 
 @pytest.mark.parametrize("records", [7, 2000])
-async def test_what_is_still_in_memory_is_not_read_back(
+async def test_buffered_records_are_not_read_from_the_database(
     idle: Replica, engine: AsyncEngine, records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, recent = a_writer(idle.url), Recent()
+    writer, buffer = a_writer(idle.url), AppendBuffer()
     await writer.start()
     for first in range(0, 80, 10):
         batch = pb.AppendRecordsRequest(batch=1, records=many(40)[first : first + 10])
-        stored = (await writer.append(entries_of(batch, "executor"))).stored
-        assert stored is not None
-        recent.appended(stored)
+        commit = (await writer.append(entries_of(batch, "executor"))).commit
+        assert commit is not None
+        buffer.add(commit)
     await writer.stop()
 
-    async def read_back(turn: PostgresTurn) -> Any:
-        raise AssertionError(turn)
+    async def read_log(transaction: PostgresCountingTransaction) -> Any:
+        raise AssertionError(transaction)
 
-    monkeypatch.setattr(PostgresTurn, "_read_back", read_back)
-    await count_all(PostgresBook(engine, recent=recent, records=records), idle.url, 80)
+    monkeypatch.setattr(PostgresCountingTransaction, "_read_log", read_log)
+    await count_all(PostgresUsageStore(engine, buffer=buffer, records=records), idle.url, 80)
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
-async def test_a_turn_that_breaks_half_way_leaves_everything_as_it_was(
+async def test_a_transaction_that_breaks_half_way_leaves_everything_as_it_was(
     idle: Replica, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await idle.append(*many(40))
-    await CountRecords(PostgresBook(engine, records=30)).once()
+    await CountRecords(PostgresUsageStore(engine, records=30)).run_once()
     before = stored_cells(idle.url)
 
     def cut(sizes: Any) -> Any:
@@ -117,18 +117,18 @@ async def test_a_turn_that_breaks_half_way_leaves_everything_as_it_was(
         )
         return columns(sizes)
 
-    async def keep(turn: PostgresTurn, *given: Any) -> None:
-        # By the time it looks at the sizes, the cells of this turn are written, and the position is not.
-        monkeypatch.setattr(usage_book, "_columns", cut)
-        await kept(turn, *given)
+    async def save(transaction: PostgresCountingTransaction, *given: Any) -> None:
+        # When it reads the sizes, the cells of this transaction are written and the position is not.
+        monkeypatch.setattr(usage_store, "_columns", cut)
+        await original_save(transaction, *given)
 
-    columns, kept = usage_book._columns, PostgresTurn.keep
-    monkeypatch.setattr(PostgresTurn, "keep", keep)
+    columns, original_save = usage_store._columns, PostgresCountingTransaction.save
+    monkeypatch.setattr(PostgresCountingTransaction, "save", save)
     with pytest.raises(MeshError):
-        await CountRecords(PostgresBook(engine)).once()
+        await CountRecords(PostgresUsageStore(engine)).run_once()
     monkeypatch.undo()
     assert (counted(idle.url), stored_cells(idle.url)) == (30, before)
-    await count_all(PostgresBook(engine), idle.url, 80)
+    await count_all(PostgresUsageStore(engine), idle.url, 80)
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
@@ -137,66 +137,70 @@ async def test_of_many_counters_one_counts_at_a_time(idle: Replica, engine: Asyn
     other = engine_for(idle.url, schema="audit")
     try:
         await asyncio.gather(
-            *(count_all(PostgresBook(each, records=7), idle.url, 40) for each in (engine, other) for _ in range(2))
+            *(
+                count_all(PostgresUsageStore(each, records=7), idle.url, 40)
+                for each in (engine, other)
+                for _ in range(2)
+            )
         )
     finally:
         await other.dispose()
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
-async def test_the_turn_of_another_is_not_waited_for(idle: Replica, engine: AsyncEngine) -> None:
+async def test_counting_does_not_wait_for_another_replica(idle: Replica, engine: AsyncEngine) -> None:
     await idle.append(an_ending())
     with psycopg.connect(idle.url, options="-c search_path=audit") as connection:
         connection.execute("select from usage_position for update")
-        assert await asyncio.wait_for(CountRecords(PostgresBook(engine)).once(), 10) is False
+        assert await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 60) is False
         assert counted(idle.url) == 0
-    await CountRecords(PostgresBook(engine)).once()
+    await CountRecords(PostgresUsageStore(engine)).run_once()
     assert counted(idle.url) == 1
 
 
-async def test_what_another_counted_meanwhile_is_no_news(idle: Replica, engine: AsyncEngine) -> None:
-    async with PostgresBook(engine).turn() as held:
+async def test_records_that_another_replica_counted_are_skipped(idle: Replica, engine: AsyncEngine) -> None:
+    async with PostgresUsageStore(engine).begin() as held:
         assert held is not None
-        # The lock shows the position as it is now, and the size as it was a moment before.
-        turn = PostgresTurn(held._cursor, Recent(), position=5, size=3, limit=10)
-        assert await turn.stretch() == Stretch(5, 5, [])
-        assert turn.behind == 0
+        # The lock returns the current position, but an older size.
+        transaction = PostgresCountingTransaction(held._cursor, AppendBuffer(), position=5, size=3, limit=10)
+        assert await transaction.read_segment() == LogSegment(5, 5, [])
+        assert transaction.behind == 0
 
 
-async def test_a_turn_does_not_wait_for_the_disk(idle: Replica, engine: AsyncEngine) -> None:
-    async with PostgresBook(engine).turn() as turn:
-        assert turn is not None
-        assert (await turn._rows("show synchronous_commit"))[0] == ("off",)
+async def test_a_transaction_does_not_wait_for_the_disk(idle: Replica, engine: AsyncEngine) -> None:
+    async with PostgresUsageStore(engine).begin() as transaction:
+        assert transaction is not None
+        assert (await transaction._rows("show synchronous_commit"))[0] == ("off",)
 
 
 async def test_counting_and_appending_do_not_wait_for_each_other(idle: Replica, engine: AsyncEngine) -> None:
     await idle.append(an_ending())
     with head_locked(idle.url):
-        await asyncio.wait_for(CountRecords(PostgresBook(engine)).once(), 10)
+        await asyncio.wait_for(CountRecords(PostgresUsageStore(engine)).run_once(), 60)
     assert counted(idle.url) == 1
-    book = PostgresBook(engine)
-    async with book.turn() as turn:
-        assert turn is not None
-        await turn.stretch()
-        await asyncio.wait_for(idle.append(an_ending()), 10)
+    store = PostgresUsageStore(engine)
+    async with store.begin() as transaction:
+        assert transaction is not None
+        await transaction.read_segment()
+        await asyncio.wait_for(idle.append(an_ending()), 60)
 
 
 async def test_large_records_are_counted_a_few_at_a_time(
     idle: Replica, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage_book, "TURN_BYTES", 40_000)
+    monkeypatch.setattr(usage_store, "SEGMENT_BYTES", 40_000)
     large = b'{"text": "' + b"x" * 15_000 + b'"}'
     await idle.append(*(an_ending(arguments_summary=large) for _ in range(9)))
-    await CountRecords(PostgresBook(engine)).once()
+    await CountRecords(PostgresUsageStore(engine)).run_once()
     assert counted(idle.url) == 3
-    await count_all(PostgresBook(engine), idle.url, 9)
+    await count_all(PostgresUsageStore(engine), idle.url, 9)
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
-async def test_a_crowded_day_is_remembered_from_turn_to_turn(idle: Replica, engine: AsyncEngine) -> None:
+async def test_a_crowded_day_is_remembered_between_transactions(idle: Replica, engine: AsyncEngine) -> None:
     await idle.append(*(an_ending(subject=f"s{number}", at=NOON) for number in range(10)))
     limits = {**LIMITS, Rollup.CALLER: 4}
-    await count_all(PostgresBook(engine, records=3), idle.url, 10, limits=limits)
+    await count_all(PostgresUsageStore(engine, records=3), idle.url, 10, limits=limits)
     calls = {c.subject: t.calls for c, t in stored_cells(idle.url).items() if c.rollup is Rollup.CALLER}
     assert calls == {"s0": 1, "s1": 1, "s2": 1, "s3": 1, OTHER: 6}
 
@@ -205,7 +209,7 @@ async def test_no_text_of_a_caller_stops_the_counting(idle: Replica, engine: Asy
     texts = ["\0", "x" * 512, "\N{GRINNING FACE}" * 512, "*", "a\nb", "' or 1=1 --"]
     for text in texts:
         await idle.append(an_ending(subject=text, tenant=text, task_id=text[:32], tool_version=text))
-    await count_all(PostgresBook(engine), idle.url, len(texts))
+    await count_all(PostgresUsageStore(engine), idle.url, len(texts))
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
@@ -217,7 +221,7 @@ async def test_no_number_of_a_writer_stops_the_counting(idle: Replica, engine: A
     records[3].latency.seconds = -5
     records[3].event_time.seconds = -62_135_596_800
     await idle.append(*records)
-    await count_all(PostgresBook(engine), idle.url, 4)
+    await count_all(PostgresUsageStore(engine), idle.url, 4)
     assert stored_cells(idle.url) == plain_cells(idle.url)
 
 
@@ -232,7 +236,7 @@ async def test_counting_goes_on_from_shard_to_shard_and_passes_over_one_that_is_
     [(size,)] = sql(log_url, "select size from tree_head")
     assert size > 50, "no shard was opened"
     superuser(log_url, "drop table records_0")
-    await count_all(PostgresBook(engine, records=7), log_url, size)
+    await count_all(PostgresUsageStore(engine, records=7), log_url, size)
     await writer.stop()
     await engine.dispose()
     assert stored_cells(log_url) == plain_cells(log_url)

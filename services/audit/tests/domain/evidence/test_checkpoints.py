@@ -1,4 +1,4 @@
-"""Checkpoints in the background and on demand, anchored and co-signed."""
+"""Checkpoints: issued in the background and on demand, anchored and co-signed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.sql.engine import engine_for
 from services.audit.adapters.evidence.anchor_folder import FolderAnchor
 from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
-from services.audit.adapters.evidence.checkpoints import PostgresCheckpoints
-from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.evidence.checkpoints import PostgresCheckpointStore
+from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.reader import PostgresReader
-from services.audit.adapters.log.trees import PostgresTrees
-from services.audit.domain.evidence.checkpoints import Checkpoints
+from services.audit.adapters.log.trees import PostgresTreeStore
+from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.evidence.cosignature import witness_keys
-from services.audit.domain.evidence.issue_checkpoints import CheckpointRhythm, IssueCheckpoints
+from services.audit.domain.evidence.issue_checkpoints import CheckpointInterval, CheckpointIssuer
 from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.evidence.ports import AnchorError
 from services.audit.domain.log.tail import Tail
@@ -42,56 +42,58 @@ from services.audit.tests.proofs import is_consistent
 from services.audit.tests.replicas import Replica, Start, reason_of, reply
 from services.audit.tests.sample import a_record, an_entry
 
-NEVER = CheckpointRhythm(10**9, 3600)
+NEVER = CheckpointInterval(10**9, 3600)
 
 
-class Heard:
-    """Notes what the issuer tells."""
+class RecordingObserver:
+    """Records what the issuer reports."""
 
     def __init__(self) -> None:
         self.checkpoints: list[SignedCheckpoint] = []
         self.failures: list[str] = []
 
-    def issued(self, checkpoint: SignedCheckpoint) -> None:
+    def report_issued(self, checkpoint: SignedCheckpoint) -> None:
         self.checkpoints.append(checkpoint)
 
-    def failed(self, what: str, error: Exception) -> None:
+    def report_failure(self, what: str, error: Exception) -> None:
         self.failures.append(what)
 
 
-class Office:
-    """What issues checkpoints, on a database."""
+class Issuing:
+    """A checkpoint issuer on a database."""
 
     def __init__(
-        self, url: str, key: Path, anchor: Any = None, rhythm: CheckpointRhythm = NEVER, **options: Any
+        self, url: str, key: Path, anchor: Any = None, interval: CheckpointInterval = NEVER, **options: Any
     ) -> None:
         self.engine = engine_for(url, schema="audit")
-        self.shards, self.trees = PostgresShards(self.engine), PostgresTrees(self.engine)
-        self.store, self.tail, self.heard = PostgresCheckpoints(self.engine), Tail(), Heard()
+        self.shards, self.trees = PostgresShardStore(self.engine), PostgresTreeStore(self.engine)
+        self.store, self.tail, self.observer = PostgresCheckpointStore(self.engine), Tail(), RecordingObserver()
         reader, origin = PostgresReader(self.engine), Origin("toolmesh.local")
         signing = FileCheckpointKey(key)
-        self.checkpoints = Checkpoints(reader, self.shards, self.trees, self.store, signing, SystemClock(), origin)
-        self.issue = IssueCheckpoints(self.checkpoints, self.shards, self.tail, self.heard, rhythm, anchor, **options)
+        self.checkpoints = CheckpointSigner(reader, self.shards, self.trees, self.store, signing, SystemClock(), origin)
+        self.issuer = CheckpointIssuer(
+            self.checkpoints, self.shards, self.tail, self.observer, interval, anchor, **options
+        )
 
     def sizes(self) -> list[tuple[int, int]]:
-        return [(each.shard, each.size) for each in self.heard.checkpoints]
+        return [(each.shard, each.size) for each in self.observer.checkpoints]
 
 
 @pytest.fixture
-async def office(log_url: str, checkpoint_key_file: Path) -> AsyncIterator[Callable[..., Office]]:
-    opened: list[Office] = []
+async def issuing(log_url: str, checkpoint_key_file: Path) -> AsyncIterator[Callable[..., Issuing]]:
+    opened: list[Issuing] = []
 
-    def opening(**options: Any) -> Office:
-        opened.append(Office(log_url, checkpoint_key_file, **options))
+    def opening(**options: Any) -> Issuing:
+        opened.append(Issuing(log_url, checkpoint_key_file, **options))
         return opened[-1]
 
     yield opening
     for each in opened:
-        await each.issue.stop()
+        await each.issuer.stop()
         await each.engine.dispose()
 
 
-async def appended(url: str, *counts: int, records: int = 10**9) -> None:
+async def append_entries(url: str, *counts: int, records: int = 10**9) -> None:
     writer = a_writer(url, ShardLimits(records, 10**9))
     await writer.start()
     for count in counts:
@@ -107,26 +109,26 @@ async def checkpoints_of(audit: Replica, shard: int = 0) -> list[Any]:
 # ---- issuing
 
 
-async def test_a_turn_signs_what_has_grown_and_nothing_twice(log_url: str, office: Callable[..., Office]) -> None:
-    here = office()
-    await here.issue.turn()
-    await appended(log_url, 3)
-    await here.issue.turn()
-    await here.issue.turn()
-    await appended(log_url, 4)
-    await here.issue.turn()
+async def test_the_issuer_signs_each_size_once(log_url: str, issuing: Callable[..., Issuing]) -> None:
+    here = issuing()
+    await here.issuer.run_once()
+    await append_entries(log_url, 3)
+    await here.issuer.run_once()
+    await here.issuer.run_once()
+    await append_entries(log_url, 4)
+    await here.issuer.run_once()
     assert here.sizes() == [(0, 0), (0, 3), (0, 7)]
     assert sql(log_url, "select size from checkpoints order by size") == [(0,), (3,), (7,)]
-    assert here.heard.failures == []
+    assert here.observer.failures == []
 
 
 async def test_every_closed_shard_gets_its_last_checkpoint_and_is_sealed(
-    log_url: str, office: Callable[..., Office]
+    log_url: str, issuing: Callable[..., Issuing]
 ) -> None:
-    here = office()
-    await here.issue.turn()
-    await appended(log_url, 2, 2, 2, 2, records=2)
-    await here.issue.turn()
+    here = issuing()
+    await here.issuer.run_once()
+    await append_entries(log_url, 2, 2, 2, 2, records=2)
+    await here.issuer.run_once()
     assert here.sizes() == [(0, 0), (0, 2), (1, 3), (2, 3), (3, 3)]
     sealed = sql(
         log_url, "select conrelid::regclass::text from pg_constraint where right(conname, 4) = '_end' order by 1"
@@ -135,32 +137,32 @@ async def test_every_closed_shard_gets_its_last_checkpoint_and_is_sealed(
 
 
 async def test_growth_by_count_is_signed_without_waiting_for_the_time(
-    log_url: str, office: Callable[..., Office], audit_waiter: Callable[..., Any]
+    log_url: str, issuing: Callable[..., Issuing], audit_waiter: Callable[..., Any]
 ) -> None:
-    here = office(rhythm=CheckpointRhythm(records=5, seconds=3600))
-    await here.issue.start()
+    here = issuing(interval=CheckpointInterval(records=5, seconds=3600))
+    await here.issuer.start()
     await audit_waiter(lambda: here.sizes() == [(0, 0)])
-    await appended(log_url, 5)
-    here.tail.reached(5)
+    await append_entries(log_url, 5)
+    here.tail.advance(5)
     await audit_waiter(lambda: here.sizes() == [(0, 0), (0, 5)])
 
 
 async def test_growth_in_time_is_signed_without_waiting_for_the_count(
-    log_url: str, office: Callable[..., Office], audit_waiter: Callable[..., Any]
+    log_url: str, issuing: Callable[..., Issuing], audit_waiter: Callable[..., Any]
 ) -> None:
-    here = office(rhythm=CheckpointRhythm(records=10**9, seconds=0.05))
-    await here.issue.start()
+    here = issuing(interval=CheckpointInterval(records=10**9, seconds=0.05))
+    await here.issuer.start()
     await audit_waiter(lambda: here.sizes() == [(0, 0)])
-    await appended(log_url, 2)
+    await append_entries(log_url, 2)
     await audit_waiter(lambda: here.sizes() == [(0, 0), (0, 2)])
 
 
-async def test_replicas_that_sign_the_same_size_store_one(log_url: str, office: Callable[..., Office]) -> None:
-    here, there = office(), office()
-    await appended(log_url, 3)
-    await here.issue.turn()
-    await there.issue.turn()
-    assert here.heard.checkpoints == there.heard.checkpoints
+async def test_replicas_that_sign_the_same_size_store_one(log_url: str, issuing: Callable[..., Issuing]) -> None:
+    here, there = issuing(), issuing()
+    await append_entries(log_url, 3)
+    await here.issuer.run_once()
+    await there.issuer.run_once()
+    assert here.observer.checkpoints == there.observer.checkpoints
     assert sql(log_url, "select count(*) from checkpoints") == [(1,)]
 
 
@@ -173,10 +175,10 @@ async def test_every_checkpoint_of_a_shard_is_consistent_with_the_next(
     database: Callable[[str], str], checkpoint_key_file: Path, counts: list[int], records: int
 ) -> None:
     url = database("audit")
-    here = Office(url, checkpoint_key_file)
+    here = Issuing(url, checkpoint_key_file)
     for count in counts:
-        await appended(url, count, records=records)
-        await here.issue.turn()
+        await append_entries(url, count, records=records)
+        await here.issuer.run_once()
     stored = sql(url, "select shard, size, root_hash from checkpoints order by shard, size")
     leaves = sql(url, "select shard, leaf_hash from records order by sequence")
     for (shard, first, first_root), (other, second, second_root) in itertools.pairwise(stored):
@@ -185,7 +187,7 @@ async def test_every_checkpoint_of_a_shard_is_consistent_with_the_next(
         hashes = [bytes(leaf) for number, leaf in leaves if number == shard]
         assert is_consistent(first, second, bytes(first_root), bytes(second_root), proof(first, hashes[:second]))
     await here.engine.dispose()
-    assert here.heard.failures == []
+    assert here.observer.failures == []
 
 
 def proof(first: int, hashes: list[bytes]) -> list[bytes]:
@@ -209,51 +211,51 @@ def proof(first: int, hashes: list[bytes]) -> list[bytes]:
 
 
 async def test_nothing_is_signed_once_history_was_changed(
-    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any]
+    log_url: str, issuing: Callable[..., Issuing], superuser: Callable[..., Any]
 ) -> None:
-    here = office()
-    await appended(log_url, 5)
-    await here.issue.turn()
+    here = issuing()
+    await append_entries(log_url, 5)
+    await here.issuer.run_once()
     forged = "update records set canonical = null, leaf_hash = sha256('') where sequence = 2"
     superuser(log_url, "alter table records_0 disable trigger all", forged)
-    await appended(log_url, 2)
-    await here.issue.turn()
-    assert (here.sizes(), here.heard.failures) == ([(0, 5)], ["sign"])
+    await append_entries(log_url, 2)
+    await here.issuer.run_once()
+    assert (here.sizes(), here.observer.failures) == ([(0, 5)], ["sign"])
     with pytest.raises(MeshError) as caught:
         await here.checkpoints.current()
     assert caught.value.metadata == {"condition": "history_changed", "shard": "0", "tree_size": "5"}
 
 
-async def test_what_cannot_be_signed_is_not_asked_for_without_a_rest(
-    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
+async def test_a_failed_signature_is_retried_after_a_pause(
+    log_url: str, issuing: Callable[..., Issuing], superuser: Callable[..., Any], audit_waiter: Callable[..., Any]
 ) -> None:
-    """The log has grown by more than a checkpoint's worth, which would be reason enough for the next one at once."""
+    """The log has grown by more than a checkpoint interval, which would otherwise trigger the next attempt at once."""
     rests: list[float] = []
 
     async def rest(seconds: float) -> None:
         rests.append(seconds)
         await asyncio.Event().wait()
 
-    await appended(log_url, 5)
+    await append_entries(log_url, 5)
     changed = (
         "alter table records_0 disable trigger user; update records_0 set leaf_hash = sha256('x') where sequence = 1"
     )
     superuser(log_url, changed)
-    here = office(rhythm=CheckpointRhythm(2, 3600), pause=rest)
-    here.tail.reached(5)
-    await here.issue.start()
+    here = issuing(interval=CheckpointInterval(2, 3600), pause=rest)
+    here.tail.advance(5)
+    await here.issuer.start()
     await audit_waiter(lambda: rests)
-    assert (rests, here.heard.failures) == ([60.0], ["sign"])
+    assert (rests, here.observer.failures) == ([60.0], ["sign"])
 
 
 async def test_a_head_that_does_not_fit_the_records_is_not_signed(
-    log_url: str, office: Callable[..., Office], superuser: Callable[..., Any]
+    log_url: str, issuing: Callable[..., Issuing], superuser: Callable[..., Any]
 ) -> None:
-    here = office()
-    await appended(log_url, 2)
+    here = issuing()
+    await append_entries(log_url, 2)
     superuser(log_url, "update tree_head set hashes = array[sha256('')]")
-    await here.issue.turn()
-    assert (here.sizes(), here.heard.failures) == ([], ["sign"])
+    await here.issuer.run_once()
+    assert (here.sizes(), here.observer.failures) == ([], ["sign"])
 
 
 # ---- on demand, and listed
@@ -296,51 +298,49 @@ async def test_checkpoints_are_listed_in_pages_that_new_ones_do_not_shift(audit:
 
 
 async def test_checkpoints_are_anchored_in_a_folder(
-    log_url: str, office: Callable[..., Office], tmp_path: Path
+    log_url: str, issuing: Callable[..., Issuing], tmp_path: Path
 ) -> None:
-    here = office(anchor=FolderAnchor(tmp_path / "anchors"))
-    await appended(log_url, 2)
-    await here.issue.turn()
-    await appended(log_url, 2, records=2)
-    await here.issue.turn()
-    found = kept(tmp_path / "anchors")
-    log_id = here.heard.checkpoints[0].log_id
-    assert found == {f"{log_id}/{c.shard}/{c.size:019d}.note": c.note for c in here.heard.checkpoints}
+    here = issuing(anchor=FolderAnchor(tmp_path / "anchors"))
+    await append_entries(log_url, 2)
+    await here.issuer.run_once()
+    await append_entries(log_url, 2, records=2)
+    await here.issuer.run_once()
+    found = anchored_files(tmp_path / "anchors")
+    log_id = here.observer.checkpoints[0].log_id
+    assert found == {f"{log_id}/{c.shard}/{c.size:019d}.note": c.note for c in here.observer.checkpoints}
 
 
-def kept(folder: Path) -> dict[str, str]:
+def anchored_files(folder: Path) -> dict[str, str]:
     """Return every file of a folder."""
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_what_could_not_be_anchored_is_anchored_later(
-    log_url: str, office: Callable[..., Office], tmp_path: Path
-) -> None:
+async def test_a_failed_anchor_is_retried(log_url: str, issuing: Callable[..., Issuing], tmp_path: Path) -> None:
     folder = tmp_path / "anchors"
     folder.write_text("in the way")
-    here = office(anchor=FolderAnchor(folder))
+    here = issuing(anchor=FolderAnchor(folder))
     for count in (2, 3):
-        await appended(log_url, count)
-        await here.issue.turn()
-    assert here.heard.failures == ["anchor", "anchor"]
+        await append_entries(log_url, count)
+        await here.issuer.run_once()
+    assert here.observer.failures == ["anchor", "anchor"]
     folder.unlink()
     folder.mkdir()
-    await here.issue.turn()
-    assert len(kept(folder)) == 2
+    await here.issuer.run_once()
+    assert len(anchored_files(folder)) == 2
 
 
 async def test_an_anchored_checkpoint_is_never_replaced(
-    tmp_path: Path, log_url: str, office: Callable[..., Office]
+    tmp_path: Path, log_url: str, issuing: Callable[..., Issuing]
 ) -> None:
-    here = office(anchor=FolderAnchor(tmp_path))
-    await appended(log_url, 2)
-    await here.issue.turn()
-    [signed] = here.heard.checkpoints
+    here = issuing(anchor=FolderAnchor(tmp_path))
+    await append_entries(log_url, 2)
+    await here.issuer.run_once()
+    [signed] = here.observer.checkpoints
     await FolderAnchor(tmp_path).put(signed)
     fork = SignedCheckpoint(**{**_fields(signed), "note": signed.note.replace("\n2\n", "\n2\nA")})
     with pytest.raises(AnchorError):
         await FolderAnchor(tmp_path).put(fork)
-    assert list(kept(tmp_path / signed.log_id).values()) == [signed.note]
+    assert list(anchored_files(tmp_path / signed.log_id).values()) == [signed.note]
 
 
 def _fields(checkpoint: SignedCheckpoint) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def _fields(checkpoint: SignedCheckpoint) -> dict[str, Any]:
 
 
 class Witness:
-    """A witness as C2SP's tlog-cosignature describes it."""
+    """A witness as in C2SP tlog-cosignature."""
 
     def __init__(self, name: str) -> None:
         self.name, self.key = name, Ed25519PrivateKey.generate()

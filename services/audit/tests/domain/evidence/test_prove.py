@@ -1,4 +1,4 @@
-"""Proofs, through the service, verified without its code."""
+"""Proofs through the service, verified independently."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from toolmesh.audit.v1 import log_service_pb2 as pb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
-from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.reader import PostgresReader
-from services.audit.adapters.log.trees import PostgresTrees
-from services.audit.domain.evidence.prove import Prove
+from services.audit.adapters.log.trees import PostgresTreeStore
+from services.audit.domain.evidence.prove import Prover
 from services.audit.tests.conftest import a_writer
 from services.audit.tests.database import sql
 from services.audit.tests.proofs import is_consistent, root_of_inclusion
@@ -80,7 +80,7 @@ async def test_every_two_sizes_of_a_shard_are_consistent(audit: Replica) -> None
         (pb.GetInclusionProofRequest(), Reason.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_proved_is_refused(audit: Replica, request_: Any, reason: Reason) -> None:
+async def test_invalid_inclusion_requests_are_refused(audit: Replica, request_: Any, reason: Reason) -> None:
     await audit.append(*(a_record() for _ in range(3)))
     assert await reason_of(reply(audit.log().GetInclusionProof(request_))) is reason
 
@@ -94,7 +94,7 @@ async def test_sizes_that_a_shard_never_had_are_refused(audit: Replica) -> None:
 
 
 async def test_a_proof_in_a_large_shard_reads_a_few_hundred_hashes(log_url: str) -> None:
-    """Two levels of stored subtrees, a ragged right side, and proofs at random places and sizes."""
+    """Two levels of stored subtrees, an incomplete right edge, and proofs at random sequences and sizes."""
     writer = a_writer(log_url)
     await writer.start()
     size = 65_536 + 3 * 256 + 77
@@ -107,20 +107,20 @@ async def test_a_proof_in_a_large_shard_reads_a_few_hundred_hashes(log_url: str)
     engine = engine_for(log_url, schema="audit")
     read: list[int] = []
     event.listen(engine.sync_engine, "after_cursor_execute", lambda *call: read.append(call[1].rowcount))
-    prove = Prove(PostgresReader(engine), PostgresShards(engine), PostgresTrees(engine))
+    prover = Prover(PostgresReader(engine), PostgresShardStore(engine), PostgresTreeStore(engine))
     choose = random.Random(6962)
     try:
-        for place in (0, 255, 256, 65_535, 65_536, size - 1, *(choose.randrange(size) for _ in range(6))):
-            wanted = choose.randrange(place + 1, size + 1)
+        for sequence in (0, 255, 256, 65_535, 65_536, size - 1, *(choose.randrange(size) for _ in range(6))):
+            tree_size = choose.randrange(sequence + 1, size + 1)
             read.clear()
-            proof = await prove.inclusion(place, wanted)
-            assert root_of_inclusion(place, wanted, leaves[place], proof.hashes) == proof.root
+            proof = await prover.prove_inclusion(sequence, tree_size)
+            assert root_of_inclusion(sequence, tree_size, leaves[sequence], proof.hashes) == proof.root
             assert sum(read) < 1600
-            other = choose.randrange(1, wanted + 1)
+            other = choose.randrange(1, tree_size + 1)
             read.clear()
-            continued = await prove.consistency(0, other, wanted)
+            continued = await prover.prove_consistency(0, other, tree_size)
             assert continued.second_root == proof.root
-            assert is_consistent(other, wanted, continued.first_root, proof.root, continued.hashes)
+            assert is_consistent(other, tree_size, continued.first_root, proof.root, continued.hashes)
             assert sum(read) < 1600
     finally:
         await engine.dispose()

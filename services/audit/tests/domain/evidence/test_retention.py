@@ -1,4 +1,4 @@
-"""Closing, archiving, holding and erasing, through the service: what is done, what is recorded, and every refusal."""
+"""Closing, archiving, holds and erasure through the service: effects, records and refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolmesh.audit.v1 import shard_pb2 as shard_pb
 from libs.common import page_tokens
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
-from services.audit.adapters.evidence.shards import PostgresShards
+from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.reader import PostgresReader
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
@@ -52,7 +52,7 @@ def erase(audit: Replica, sequence: int) -> Awaitable[Any]:
 
 
 async def condition_of(call: Awaitable[Any]) -> str:
-    """Return the rule that forbids a call; it must be one."""
+    """Return the condition that refuses a call."""
     with pytest.raises(MeshError) as caught:
         await call
     assert caught.value.reason is Reason.FAILED_PRECONDITION
@@ -142,7 +142,7 @@ async def test_an_archived_shard_is_dropped_after_its_time(audit: Replica, super
     assert sql(audit.url, "select to_regclass('records_0')") == [(None,)]
     said = [form["archival"]["records_dropped"] for form in forms(audit) if form["event_class"] == "shard_archived"]
     assert said == [False, True]
-    # What is left goes on: reading, appending, proving and verifying.
+    # The remaining log still supports reading, appending, proofs and verification.
     assert await audit.append(a_record()) == 6
     page = await reply(audit.stub("operator").QueryRecords(audit_pb.QueryRecordsRequest(ascending=True)))
     assert [record.sequence for record in page.records] == [3, 4, 5, 6]
@@ -163,7 +163,10 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
     await closed(audit)
     await archive(audit)
     superuser(audit.url, "update shards set close_time = '2000-01-01' where number = 0")
-    evidence = "update records_1 set canonical = convert_to(replace(convert_from(canonical, 'UTF8'), 'dropped\":false', 'dropped\":true'), 'UTF8')"
+    evidence = (
+        "update records_1 set canonical = convert_to("
+        "replace(convert_from(canonical, 'UTF8'), 'dropped\":false', 'dropped\":true'), 'UTF8')"
+    )
     hashed = "update records_1 set leaf_hash = sha256('\\x00'::bytea || canonical)"
     superuser(audit.url, "alter table records_1 disable trigger all", evidence, hashed)
     [(place,)] = sql(audit.url, "select max(sequence) from records")
@@ -173,14 +176,14 @@ async def test_the_database_knows_the_least_and_the_longest_retention(
 
 
 async def dropped(audit: Replica, superuser: Superuser) -> None:
-    """Drop the first shard, which has three records."""
+    """Drop the first shard of three records."""
     await closed(audit)
     await archive(audit)
     superuser(audit.url, "update shards set close_time = now() - interval '7 years 1 minute' where number = 0")
     await archive(audit, drop=True)
 
 
-async def test_a_watch_does_not_pass_over_what_was_dropped(audit: Replica, superuser: Superuser) -> None:
+async def test_a_watch_does_not_skip_dropped_records(audit: Replica, superuser: Superuser) -> None:
     await dropped(audit, superuser)
     for place in (0, 2):
         with pytest.raises(MeshError) as caught:
@@ -192,13 +195,11 @@ async def test_a_watch_does_not_pass_over_what_was_dropped(audit: Replica, super
     watch.cancel()
 
 
-async def test_a_watch_that_is_behind_ends_when_what_it_has_not_seen_is_dropped(
-    audit: Replica, superuser: Superuser
-) -> None:
+async def test_a_watch_ends_when_unseen_records_are_dropped(audit: Replica, superuser: Superuser) -> None:
     await dropped(audit, superuser)
     engine = engine_for(audit.url, schema="audit")
-    watch = WatchRecords(PostgresReader(engine), PostgresShards(engine), Tail())
-    # It began before the shard was dropped, and has come as far as this.
+    watch = WatchRecords(PostgresReader(engine), PostgresShardStore(engine), Tail())
+    # The watch began before the drop and has reached this position.
     with pytest.raises(MeshError) as caught:
         await anext(watch.follow(1, RecordFilter()))
     assert caught.value.metadata["condition"] == "dropped"
@@ -246,8 +247,8 @@ async def test_a_hold_is_placed_once_recorded_and_listed(audit: Replica) -> None
     ]
 
 
-async def test_a_hold_that_was_released_is_not_taken_for_one_that_stands(audit: Replica) -> None:
-    """Whoever places it again must not be told that it holds."""
+async def test_a_released_hold_cannot_be_placed_again(audit: Replica) -> None:
+    """Placing a released hold again must not report success."""
     await audit.append(a_record())
     await hold(audit, 0, 5)
     await release(audit)
@@ -369,7 +370,7 @@ async def test_a_caller_needs_the_scope_of_administration(audit: Replica, signer
     await audit.append(a_record())
 
     def calls(scope: str) -> Iterator[Awaitable[Any]]:
-        # One after the other: a call begins when it is made, and these would overtake each other.
+        # Lazily, one after the other: concurrent calls could overtake each other.
         metadata = (("authorization", f"Bearer {signer.mint(scope=scope)}"),)
         stub = audit.log("edge")
         yield reply(stub.CloseShard(pb.CloseShardRequest(shard=0), metadata=metadata))

@@ -1,4 +1,4 @@
-"""An export as its reader receives it. Whether it proves what it says is tested where the verifier is: tests/evidence."""
+"""ExportRecords through the service. tests/evidence checks the proofs with the verifier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolmesh.audit.v1 import log_service_pb2 as log_pb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
-from services.audit.domain.export.export_records import Asked, ExportRecords
+from services.audit.domain.export.export_records import ExportRecords, ExportRequest
 from services.audit.tests.replicas import Replica
 from services.audit.tests.sample import a_record, stamp
 
@@ -84,7 +84,7 @@ async def test_an_export_goes_on_from_a_sequence_with_the_proof_of_all_of_it(fil
     assert sequences(await exported(filled, range=a_range(100, 650), resume_sequence=650)) == []
 
 
-async def test_what_explains_an_erasure_comes_before_its_page(filled: Replica) -> None:
+async def test_erasure_evidence_precedes_its_page(filled: Replica) -> None:
     for sequence in (3, 650):
         await filled.log().ErasePayload(log_pb.ErasePayloadRequest(sequence=sequence, reason="asked for"))
     parts = await exported(filled, range=a_range(0, 700))
@@ -98,7 +98,7 @@ async def test_a_known_size_brings_the_proof_that_it_is_continued(filled: Replic
     assert not (await exported(filled, range=a_range(0, 1), known_size=9999))[-1].proof.known_hashes
 
 
-async def test_what_cannot_be_exported_is_refused(filled: Replica) -> None:
+async def test_invalid_export_requests_are_refused(filled: Replica) -> None:
     for request, reason in (
         ({"shard": 7}, Reason.NOT_FOUND),
         ({"range": a_range(700)}, Reason.NOT_FOUND),
@@ -115,10 +115,10 @@ async def test_what_cannot_be_exported_is_refused(filled: Replica) -> None:
 
 async def test_a_shard_whose_records_were_dropped_is_in_its_archive() -> None:
     class Shards:
-        async def shard(self, number: int) -> Any:
+        async def get(self, number: int) -> Any:
             return SimpleNamespace(number=number, drop_time=BEGIN)
 
     export = ExportRecords(*([None, Shards()] + [None] * 3))  # type: ignore[arg-type, list-item]
     with pytest.raises(MeshError) as caught:
-        _ = [part async for part in export(Asked(shard=0))]
+        _ = [part async for part in export.stream(ExportRequest(shard=0))]
     assert caught.value.reason is Reason.FAILED_PRECONDITION

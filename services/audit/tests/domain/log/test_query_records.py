@@ -1,4 +1,4 @@
-"""Listing the log, through the service."""
+"""QueryRecords through the service."""
 
 from __future__ import annotations
 

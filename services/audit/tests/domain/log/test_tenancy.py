@@ -1,4 +1,4 @@
-"""Who belongs to a tenant sees what its tenant did, however it asks; the log as a whole is for those who belong to none."""
+"""Readers with a tenant see only their tenant's records; the whole log is for readers without a tenant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.audit.tests.usage_sample import an_ending
 Bearer = Callable[[str], Any]
 OURS, THEIRS = "acme", "globex"
 SAYS_SO = b'{"tenant": "acme"}'
-"""Arguments that look like what a form says of its caller."""
+"""Arguments that look like the tenant of a caller."""
 
 
 def caller(tenant: str) -> caller_pb2.Caller:
@@ -38,7 +38,7 @@ def bearer(signer: Any) -> Bearer:
 
 @pytest.fixture
 async def ours(audit: Replica) -> list[str]:
-    """A log of two tenants, and the ids of those records that are ours."""
+    """A log of two tenants, and the ids of our tenant's records."""
     sent = [
         a_record(caller=caller(OURS if place % 2 else THEIRS), arguments_summary=SAYS_SO, trace_id="both")
         for place in range(10)
@@ -67,7 +67,7 @@ async def test_no_page_of_one_tenant_is_continued_by_another(audit: Replica, our
     assert await reason_of(reply(stub.QueryRecords(other, metadata=bearer(THEIRS)))) is Reason.PAGE_TOKEN_INVALID
 
 
-async def test_whoever_belongs_to_no_tenant_sees_everything(audit: Replica, ours: list[str], bearer: Bearer) -> None:
+async def test_a_reader_without_a_tenant_sees_all_records(audit: Replica, ours: list[str], bearer: Bearer) -> None:
     for stub, how in ((audit.stub("edge"), {"metadata": bearer("")}), (audit.stub("operator"), {})):
         assert len((await reply(stub.QueryRecords(pb.QueryRecordsRequest(), **how))).records) == 11
 
@@ -84,7 +84,7 @@ async def test_a_record_of_another_tenant_is_not_there(audit: Replica, ours: lis
                 assert await reason_of(call) is Reason.NOT_FOUND
 
 
-async def test_a_watch_tells_of_the_callers_tenant_alone(audit: Replica, ours: list[str], bearer: Bearer) -> None:
+async def test_a_watch_sends_only_the_callers_tenant(audit: Replica, ours: list[str], bearer: Bearer) -> None:
     watch = audit.stub("edge").WatchRecords(pb.WatchRecordsRequest(), metadata=bearer(OURS))
     assert [each.record.record_id for each in await take(watch, len(ours))] == ours
     await audit.append(a_record(caller=caller(THEIRS)), mine := a_record(caller=caller(OURS)))

@@ -1,4 +1,4 @@
-"""Following the log, through the service."""
+"""WatchRecords through the service."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_watch_can_begin_with_the_next_record(audit: Replica) -> None:
 
 
 async def test_a_watch_passes_over_what_does_not_match(audit: Replica) -> None:
-    await audit.append(*(a_record(trace_id=("a" if place % 100 == 7 else "b") * 32) for place in range(450)))
+    await audit.append(*(a_record(trace_id=("a" if index % 100 == 7 else "b") * 32) for index in range(450)))
     wanted = pb.RecordFilter(trace_id="a" * 32)
     watch = audit.stub("operator").WatchRecords(pb.WatchRecordsRequest(filter=wanted))
     assert [logged.sequence for logged in await take(watch, 5)] == [7, 107, 207, 307, 407]
@@ -68,24 +68,24 @@ async def test_a_watch_passes_over_what_does_not_match(audit: Replica) -> None:
     watch.cancel()
 
 
-class ListedLog:
-    """A log in a list."""
+class ListLog:
+    """A log in memory."""
 
     def __init__(self) -> None:
         self.size = 0
 
     async def head(self) -> TreeHead:
-        return TreeHead("log", CompactRange().extended([b""] * self.size))
+        return TreeHead("log", CompactRange().extend([b""] * self.size))
 
-    async def page(self, wanted: RecordFilter, span: Span, limit: int) -> Page:
-        places = range(span.first, min(span.end, span.first + limit))
-        found = [LoggedRecord("log", place, b"", b"", datetime.now(UTC)) for place in places]
-        return Page(found, more=span.first + limit < span.end)
+    async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
+        sequences = range(span.first, min(span.end, span.first + limit))
+        records = [LoggedRecord("log", sequence, b"", b"", datetime.now(UTC)) for sequence in sequences]
+        return Page(records, more=span.first + limit < span.end)
 
-    async def by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
+    async def get_by_sequence(self, log_id: str, sequence: int) -> LoggedRecord | None:
         return LoggedRecord("log", sequence, b"", b"", datetime.now(UTC)) if sequence < self.size else None
 
-    async def by_record_id(self, record_id: str) -> LoggedRecord | None:
+    async def get_by_record_id(self, record_id: str) -> LoggedRecord | None:
         return None
 
 
@@ -94,15 +94,15 @@ async def _next(records: AsyncIterator[LoggedRecord]) -> LoggedRecord:
 
 
 async def test_a_commit_of_this_process_wakes_a_watch_that_would_not_look_for_an_hour() -> None:
-    log, tail = ListedLog(), Tail()
+    log, tail = ListLog(), Tail()
     shards: Any = None  # all of the list is in the open one
-    records = WatchRecords(log, shards, tail, poll=3600, pace=0).follow(0, RecordFilter())
+    records = WatchRecords(log, shards, tail, poll=3600, min_interval=0).follow(0, RecordFilter())
     for size in (1, 2, 5):
         waiting = asyncio.ensure_future(_next(records))
         await asyncio.sleep(0)
         first, log.size = log.size, size
-        tail.reached(size)
-        seen = [await asyncio.wait_for(waiting, 10)] + [await anext(records) for _ in range(first + 1, size)]
+        tail.advance(size)
+        seen = [await asyncio.wait_for(waiting, 60)] + [await anext(records) for _ in range(first + 1, size)]
         assert [logged.sequence for logged in seen] == list(range(first, size))
 
 

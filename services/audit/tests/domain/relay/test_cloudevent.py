@@ -26,13 +26,13 @@ def logged(sequence: int = 7, **changes: Any) -> LoggedRecord:
     return LoggedRecord("a-log", sequence, canonical, leaf_hash(canonical), LOGGED_AT)
 
 
-def told(sequence: int = 7, **changes: Any) -> tuple[CloudEvent, dict[str, Any]]:
+def event_and_body(sequence: int = 7, **changes: Any) -> tuple[CloudEvent, dict[str, Any]]:
     event = cloud_event(logged(sequence, **changes), "toolmesh.local")
     return event, orjson.loads(event.body)
 
 
 def test_an_event_has_the_attributes_of_the_standard() -> None:
-    event, body = told(record_id="record-0001", invocation_id="inv-1")
+    event, body = event_and_body(record_id="record-0001", invocation_id="inv-1")
     assert body["specversion"] == "1.0"
     assert body["id"] == "record-0001"
     assert body["source"] == "//toolmesh.local/logs/a-log"
@@ -48,7 +48,7 @@ def test_an_event_has_the_attributes_of_the_standard() -> None:
     assert {name for name, value in body.items() if not isinstance(value, str)} == {"data", "shard"}
 
 
-def test_the_data_is_what_was_hashed() -> None:
+def test_the_event_data_is_the_hashed_form() -> None:
     record = logged(arguments_summary=b'{"big": 9007199254740993, "text": "\\u00e4"}')
     body = cloud_event(record, "toolmesh.local").body
     assert record.canonical in body
@@ -59,7 +59,7 @@ def test_the_data_is_what_was_hashed() -> None:
 def test_a_sequence_sorts_as_text_like_the_number() -> None:
     numbers = [0, 9, 10, 99, 2**31, 2**63 - 1]
     assert [int(text) for text in sorted(map(sequence_text, reversed(numbers)))] == numbers
-    assert told(sequence=12)[1]["sequence"] == sequence_text(12)
+    assert event_and_body(sequence=12)[1]["sequence"] == sequence_text(12)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_a_sequence_sorts_as_text_like_the_number() -> None:
     ],
 )
 def test_events_of_one_call_share_a_key(changes: dict[str, str], key: str) -> None:
-    assert told(**changes)[0].key == key
+    assert event_and_body(**changes)[0].key == key
 
 
 def test_an_event_without_a_tool_is_about_its_caller_and_else_about_its_writer() -> None:
     caller = caller_pb2.Caller(subject="did:web:alice")
-    assert told(tool_version="", caller=caller)[1]["subject"] == "did:web:alice"
-    assert told(tool_version="")[1]["subject"] == "executor"
+    assert event_and_body(tool_version="", caller=caller)[1]["subject"] == "did:web:alice"
+    assert event_and_body(tool_version="")[1]["subject"] == "executor"
 
 
-def test_a_record_too_large_for_a_broker_is_told_of_with_the_place_to_read_it() -> None:
+def test_a_record_too_large_for_a_broker_refers_to_the_log_instead_of_carrying_data() -> None:
     record = logged(side_effects=["x" * 950_000])
     body = orjson.loads(cloud_event(record, "toolmesh.local").body)
     assert "data" not in body
@@ -88,7 +88,7 @@ def test_a_record_too_large_for_a_broker_is_told_of_with_the_place_to_read_it() 
     assert body["leafhash"] == record.leaf_hash.hex()
 
 
-def test_a_record_whose_payload_was_erased_still_has_its_place() -> None:
+def test_a_record_whose_payload_was_erased_still_has_an_event() -> None:
     record = replace(logged(), canonical=b"", erased_by=11)
     event = cloud_event(record, "toolmesh.local")
     body = orjson.loads(event.body)

@@ -1,4 +1,4 @@
-"""Which records are a call, and what became of it."""
+"""Which records end a call, and with which outcome."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 
-from services.audit.domain.usage.call import Evidence, Outcome, call_of
-from services.audit.domain.usage.sketch import MOST
-from services.audit.tests.usage_sample import NOON, a_form, evidence
+from services.audit.domain.usage.call import DecodedRecord, Outcome, call_of
+from services.audit.domain.usage.sketch import MAX_MICROSECONDS
+from services.audit.tests.usage_sample import NOON, a_form, decoded_records
 
 ENDINGS = [
     ("invocation_succeeded", {}, Outcome.SUCCEEDED),
@@ -29,8 +29,8 @@ ENDINGS = [
 
 
 def only(form: dict[str, Any]) -> Any:
-    [place] = evidence(form)
-    return call_of(place)
+    [record] = decoded_records(form)
+    return call_of(record)
 
 
 @pytest.mark.parametrize(("event", "changes", "outcome"), ENDINGS)
@@ -48,41 +48,41 @@ def test_steps_that_end_nothing_are_no_calls(name: str) -> None:
 
 
 def test_a_payload_that_was_erased_is_no_call() -> None:
-    assert call_of(Evidence(0, None, NOON)) is None
+    assert call_of(DecodedRecord(0, None, NOON)) is None
 
 
-def test_only_what_came_to_an_end_of_its_own_is_timed() -> None:
+def test_only_completed_calls_are_timed() -> None:
     timed = {outcome for event, changes, outcome in ENDINGS if only(a_form(event, **changes)).latency_us is not None}
     assert timed == {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT}
 
 
-@pytest.mark.parametrize(("said", "counted"), [(None, None), (-5, 0), (0, 0), (17, 17), (2**80, MOST)])
-def test_a_latency_is_taken_within_its_bounds(said: int | None, counted: int | None) -> None:
+@pytest.mark.parametrize(("text", "counted"), [(None, None), (-5, 0), (0, 0), (17, 17), (2**80, MAX_MICROSECONDS)])
+def test_a_latency_is_taken_within_its_bounds(text: int | None, counted: int | None) -> None:
     form = a_form()
     form.pop("latency_us")
-    assert only(form if said is None else {**form, "latency_us": said}).latency_us == counted
+    assert only(form if text is None else {**form, "latency_us": text}).latency_us == counted
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("text", "reason"),
     [("E3402 TOOL_TIMEOUT", 3402), ("E9999", 9999), ("", 0), ("strange", 0), ("E\u00b2", 0), ("E\u0663", 0)],
 )
-def test_the_reason_is_its_number(said: str, reason: int) -> None:
-    assert only(a_form("invocation_failed", error_reason=said)).reason == reason
+def test_the_reason_is_its_number(text: str, reason: int) -> None:
+    assert only(a_form("invocation_failed", error_reason=text)).reason == reason
 
 
 def test_a_replay_has_no_reason_of_its_own() -> None:
     assert only(a_form("invocation_failed", replayed=True, error_reason="E3401 EXECUTION_FAILED")).reason == 0
 
 
-@pytest.mark.parametrize("asked", ["nosuch", "echo@^9", "", "tools/x", "tools/core.echo/versions/"])
-def test_what_the_mesh_does_not_have_is_one_tool(asked: str) -> None:
-    call = only(a_form("invocation_failed", tool_version=asked, attempt=0))
+@pytest.mark.parametrize("name", ["nosuch", "echo@^9", "", "tools/x", "tools/core.echo/versions/"])
+def test_unknown_tools_are_counted_as_one_unnamed_tool(name: str) -> None:
+    call = only(a_form("invocation_failed", tool_version=name, attempt=0))
     assert (call.tool, call.version) == ("", "")
 
 
-def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> None:
-    """A caller may ask for any text; what was found has a digest."""
+def test_a_version_name_without_a_digest_is_an_unknown_tool() -> None:
+    """A caller may ask for any text; only an existing tool has a digest."""
     form = a_form("invocation_failed", tool_version="tools/any.thing/versions/1.0.0", attempt=0)
     form.pop("tool_digest")
     call = only(form)
@@ -91,8 +91,8 @@ def test_what_only_looks_like_a_version_of_the_mesh_is_none_of_its_tools() -> No
 
 def test_a_call_is_never_later_than_its_record_in_the_log() -> None:
     form = a_form(at=NOON + timedelta(days=4000))
-    assert call_of(Evidence(0, form, NOON)).moment == NOON  # type: ignore[union-attr]
-    assert only(a_form(at=NOON)).moment == NOON
+    assert call_of(DecodedRecord(0, form, NOON)).event_time == NOON  # type: ignore[union-attr]
+    assert only(a_form(at=NOON)).event_time == NOON
 
 
 def test_a_record_without_caller_or_task_is_still_a_call() -> None:

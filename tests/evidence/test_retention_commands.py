@@ -1,4 +1,4 @@
-"""`toolmesh audit shards`, `close`, `archive`, `erase` and `hold`, against a real log."""
+"""`toolmesh audit shards`, `close`, `archive`, `erase` and `hold` against a real log."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from toolmesh_sdk.audit.export.exporter import Selection, export
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 
-from tests.evidence.conftest import Copy
-from tests.evidence.log import LiveLog, records
+from tests.evidence.conftest import LogCopy
+from tests.evidence.live_log import LiveLog, records
 
 EXPIRED = "update shards set close_time = now() - interval '8 years' where number <= 1"
 Run = Callable[..., Any]
 
 
 @pytest.fixture
-def log(copy: Callable[[], Copy]) -> Iterator[LiveLog]:
-    """A log of three shards, the last one open; the first two are older than anything must be kept."""
+def log(copy: Callable[[], LogCopy]) -> Iterator[LiveLog]:
+    """A log of three shards, the last one open; the first two are past their retention period."""
     made = copy()
     made.sql(EXPIRED)
     with made.serve() as running:
@@ -31,7 +31,7 @@ def log(copy: Callable[[], Copy]) -> Iterator[LiveLog]:
 
 @pytest.fixture
 def toolmesh(log: LiveLog, pki: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs the command line as the operator of the log's mesh, and gives what it prints as JSON."""
+    """Return a function that runs the command line as operator and returns its JSON output."""
     for name in ("TOOLMESH_URL", "TOOLMESH_TOKEN", "TOOLMESH_CA", "TOOLMESH_AUDIT_KEY"):
         monkeypatch.delenv(name, raising=False)
     state = tmp_path / "state"
@@ -67,7 +67,7 @@ def test_the_open_shard_is_closed_and_the_next_one_opened(toolmesh: Run, log: Li
     assert states(toolmesh) == ["closed", "closed", "open"]
     assert toolmesh("close")["shards"][0]["number"] == 2
     assert states(toolmesh) == ["closed", "closed", "closed", "open"]
-    # The same again, by its number, is answered as it is.
+    # Closing the same shard again succeeds.
     assert toolmesh("close", "2")["shards"][0]["state"] == "closed"
     assert reason(toolmesh("close", "7", exit_code=1)) == "NOT_FOUND"
     assert len(states(toolmesh)) == 4
@@ -83,7 +83,7 @@ def test_an_export_becomes_the_archive_of_the_shards_that_are_closed(
     assert states(toolmesh) == ["archived", "archived", "open"]
 
 
-def test_what_was_archived_may_be_dropped(toolmesh: Run, log: LiveLog, tmp_path: Path) -> None:
+def test_an_archived_shard_may_be_dropped(toolmesh: Run, log: LiveLog, tmp_path: Path) -> None:
     export(log.remote(), tmp_path / "one", Selection(shard=1))
     assert toolmesh("archive", str(tmp_path / "one"), "--drop")["shards"][0]["state"] == "dropped"
     assert states(toolmesh) == ["closed", "dropped", "open"]
@@ -100,16 +100,16 @@ def test_a_folder_that_is_not_the_whole_shard_is_not_noted(toolmesh: Run, log: L
     assert states(toolmesh) == ["closed", "closed", "open"]
 
 
-def test_a_shard_that_is_open_is_nobodys_archive(toolmesh: Run, log: LiveLog, tmp_path: Path) -> None:
+def test_an_open_shard_cannot_be_archived(toolmesh: Run, log: LiveLog, tmp_path: Path) -> None:
     export(log.remote(), tmp_path / "open", Selection(shard=2))
     toolmesh("archive", str(tmp_path / "open"), exit_code=1)
     assert states(toolmesh) == ["closed", "closed", "open"]
 
 
 def test_the_shard_of_another_log_is_not_noted(
-    toolmesh: Run, log: LiveLog, copy: Callable[[], Copy], tmp_path: Path
+    toolmesh: Run, log: LiveLog, copy: Callable[[], LogCopy], tmp_path: Path
 ) -> None:
-    """A fork of the same log, signed by the same key, that went on differently."""
+    """A fork of the same log, signed by the same key."""
     other = copy()
     with other.serve() as fork:
         fork.append(records(3, 7000))
@@ -133,7 +133,7 @@ def test_a_hold_keeps_records_until_it_is_released(toolmesh: Run, log: LiveLog, 
     assert toolmesh("archive", str(tmp_path / "one"), exit_code=0)["shards"][0]["state"] == "archived"
 
 
-def test_the_tables_for_people_say_the_same(toolmesh: Run, tmp_path: Path) -> None:
+def test_the_text_output_matches_the_json(toolmesh: Run, tmp_path: Path) -> None:
     toolmesh("hold", "place", "case-8", "--reason", "a dispute")
     state = str(tmp_path / "state")
     shown = CliRunner().invoke(build(plugins=()), ["audit", "shards", "--state", state]).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A real log: the service in a thread of its own, on a real database, reached over real mutual TLS."""
+"""A real audit service in a thread, on a real database, over mutual TLS."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ BEGIN = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
 
 class LiveLog:
-    """A running log, as its writers and its verifiers see it."""
+    """A running log, with connections for writers and verifiers."""
 
     def __init__(self, port: int, pki: Any) -> None:
         self.address, self._pki = f"127.0.0.1:{port}", pki
         self._open: list[Transport] = []
 
     def transport(self, peer: str) -> Transport:
-        """Connect as a peer of this name."""
+        """Connect as a peer."""
         own = self._pki.of(peer)
         tls = Tls(self._pki.ca, own.cert, own.key, server_name="audit")
         self._open.append(Transport(self.address, tls, Options()))
         return self._open[-1]
 
     def remote(self) -> RemoteLog:
-        """Connect as the operator, to verify."""
+        """Connect as the operator, for verification."""
         return RemoteLog(self.transport("operator"), 20)
 
     def append(self, records: Sequence[record_pb.AuditRecord]) -> int:
@@ -56,7 +56,7 @@ class LiveLog:
         return int(answer.last_sequence)
 
     def checkpoint(self) -> Any:
-        """Have the log sign what it holds."""
+        """Make the log sign a checkpoint."""
         return self.remote().checkpoint()
 
     def close_shard(self, number: int) -> None:
@@ -65,12 +65,12 @@ class LiveLog:
         LogServiceStub(self.transport("operator").channel).CloseShard(request, timeout=20)
 
     def erase(self, sequence: int) -> int:
-        """Erase a payload; return the sequence of the record that says so."""
+        """Erase a payload; return the sequence of the erasure record."""
         request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason="asked for")
         return int(LogServiceStub(self.transport("operator").channel).ErasePayload(request, timeout=20).erased_by)
 
     def archive(self, shard: int, digest: str, *, drop: bool = False) -> None:
-        """Note the archive of a shard, or drop its records."""
+        """Register the archive of a shard, or drop its records."""
         request = log_service_pb2.ArchiveShardRequest(shard=shard, manifest_digest=digest, drop_records=drop)
         LogServiceStub(self.transport("operator").channel).ArchiveShard(request, timeout=20)
 
@@ -80,8 +80,8 @@ class LiveLog:
             transport.close()
 
 
-class Lost(grpc.RpcError):
-    """A connection that broke."""
+class ConnectionLostError(grpc.RpcError):
+    """A broken connection."""
 
     def code(self) -> Any:
         return grpc.StatusCode.UNAVAILABLE
@@ -93,11 +93,11 @@ class Lost(grpc.RpcError):
         return ()
 
 
-def breaking(
+def break_first_export(
     remote: RemoteLog, shard: int, meanwhile: Callable[[], Any] = lambda: None, behind: str = "records"
 ) -> list[int]:
-    """Have the first export of a shard break behind its first page, or behind its header, and let something happen before it goes
-    on. Return the list of where its streams begin, which grows as they do."""
+    """Break the first export of a shard after its first page, or after its header, and call `meanwhile` before it
+    resumes. Return the list of first sequences of its streams, which grows with each stream."""
     ask, begun = remote._audit.ExportRecords, []
 
     class Stream:
@@ -113,7 +113,7 @@ def breaking(
                 yield part
                 if part.WhichOneof("part") == behind and breaks:
                     meanwhile()
-                    raise Lost
+                    raise ConnectionLostError
 
         def cancel(self) -> None:
             self._stream.cancel()
@@ -123,8 +123,8 @@ def breaking(
 
 
 @contextmanager
-def running(environment: dict[str, str], pki: Any) -> Iterator[LiveLog]:
-    """Run the service on the database of an environment."""
+def run_service(environment: dict[str, str], pki: Any) -> Iterator[LiveLog]:
+    """Run the service with an environment."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -149,7 +149,7 @@ def running(environment: dict[str, str], pki: Any) -> Iterator[LiveLog]:
 
 
 def records(count: int, begin: int = 0) -> list[record_pb.AuditRecord]:
-    """Return records of one second after the other."""
+    """Return records one second apart."""
     return [_record(begin + number) for number in range(count)]
 
 

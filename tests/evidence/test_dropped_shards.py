@@ -1,4 +1,4 @@
-"""Shards whose records are only in an archive: believed where the log itself says so, and not otherwise."""
+"""Dropped shards are accepted only with a drop record in the log."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from toolmesh_sdk.audit import Report
 from toolmesh_sdk.audit.verify.online import OnlineCheck
 from toolmesh_sdk.audit.verify.pinned_state import Kept
 
-from tests.evidence.conftest import Copy
-from tests.evidence.log import LiveLog, records
+from tests.evidence.conftest import LogCopy
+from tests.evidence.live_log import LiveLog, records
 
-MakeCopy = Callable[[], Copy]
+MakeCopy = Callable[[], LogCopy]
 DIGEST = "sha256:" + "ab" * 32
 EXPIRED = "update shards set close_time = now() - interval '8 years' where number <= 1"
 
 
-def verified(log: LiveLog, made: Copy, sample: int = 0) -> Report:
+def verify_online(log: LiveLog, made: LogCopy, sample: int = 0) -> Report:
     return OnlineCheck(log.remote(), Kept(), made.original.key, sample=sample).run()
 
 
 @pytest.fixture
-def dropped(copy: MakeCopy) -> Copy:
+def dropped(copy: MakeCopy) -> LogCopy:
     """A log whose second shard was dropped by the rules."""
     made = copy()
     made.sql(EXPIRED)
@@ -38,17 +38,17 @@ def dropped(copy: MakeCopy) -> Copy:
     return made
 
 
-def own(log: LiveLog) -> int:
-    """Return the defect that the log finds itself."""
+def own_defect(log: LiveLog) -> int:
+    """Return the defect that the log's own VerifyRange finds."""
     bad = log.remote().own_verdict(0, 1047)
     return bad.defect if bad else 0
 
 
 @pytest.mark.parametrize("sample", [0, 3])
-def test_a_shard_that_was_dropped_by_the_rules_is_good(dropped: Copy, sample: int) -> None:
+def test_a_shard_that_was_dropped_by_the_rules_is_good(dropped: LogCopy, sample: int) -> None:
     with dropped.serve() as log:
-        report = verified(log, dropped, sample)
-        assert own(log) == 0
+        report = verify_online(log, dropped, sample)
+        assert own_defect(log) == 0
     assert report.exit_code == 0, report.to_dict()
     assert any("archive" in remark for remark in report.remarks)
 
@@ -62,8 +62,8 @@ def test_a_shard_that_was_dropped_without_a_record_is_missing(copy: MakeCopy, sa
         digest=DIGEST,
     )
     with made.serve() as log:
-        report = verified(log, made, sample)
-        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
+        report = verify_online(log, made, sample)
+        assert own_defect(log) == log_service_pb2.DEFECT_SHARD_MISSING
     assert report.first is not None
     assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
 
@@ -74,17 +74,17 @@ def test_an_archive_alone_is_no_leave_to_drop(copy: MakeCopy) -> None:
         log.archive(1, DIGEST)
     made.sql("drop table records_1", "update shards set drop_time = now() where number = 1")
     with made.serve() as log:
-        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
-        report = verified(log, made)
+        assert own_defect(log) == log_service_pb2.DEFECT_SHARD_MISSING
+        report = verify_online(log, made)
     assert report.first is not None
     assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
 
 
-def test_a_digest_that_the_log_never_noted_is_found(dropped: Copy) -> None:
+def test_a_digest_that_the_log_never_noted_is_found(dropped: LogCopy) -> None:
     dropped.sql("update shards set manifest_digest = %(other)s where number = 1", other="sha256:" + "cd" * 32)
     with dropped.serve() as log:
-        assert own(log) == log_service_pb2.DEFECT_SHARD_MISSING
-        report = verified(log, dropped)
+        assert own_defect(log) == log_service_pb2.DEFECT_SHARD_MISSING
+        report = verify_online(log, dropped)
     assert report.first is not None
     assert (report.first.kind.value, report.first.sequence) == ("shard_missing", 300)
 
@@ -93,16 +93,16 @@ def test_a_digest_of_a_shard_that_is_still_there_must_be_noted_as_well(copy: Mak
     made = copy()
     with made.serve() as log:
         log.archive(0, DIGEST)
-        assert verified(log, made).exit_code == 0
+        assert verify_online(log, made).exit_code == 0
     made.sql("update shards set manifest_digest = %(other)s where number = 0", other="sha256:" + "cd" * 32)
     with made.serve() as log:
-        report = verified(log, made)
+        report = verify_online(log, made)
     assert report.first is not None
     assert report.first.kind.value == "manifest_tampered"
 
 
-def signed(made: Copy, shard: int, size: int, root: bytes) -> str:
-    """Return a checkpoint that the log's own key signed, whatever it says."""
+def sign_checkpoint(made: LogCopy, shard: int, size: int, root: bytes) -> str:
+    """Return a checkpoint with any content, signed by the log's key."""
     pem = Path(made.original.environment["TOOLMESH_CHECKPOINT_KEY"]).read_bytes()
     private = serialization.load_pem_private_key(pem, None)
     assert isinstance(private, Ed25519PrivateKey)
@@ -112,34 +112,34 @@ def signed(made: Copy, shard: int, size: int, root: bytes) -> str:
     return f"{text}\n\N{EM DASH} {origin} {base64.b64encode(line).decode()}\n"
 
 
-def test_a_dropped_shard_must_be_the_one_that_the_next_names(dropped: Copy) -> None:
+def test_a_dropped_shard_must_be_the_one_that_the_next_names(dropped: LogCopy) -> None:
     other = hashlib.sha256(b"another history").digest()
     dropped.sql(
         "update checkpoints set note = %(note)s, root_hash = %(root)s where shard = 1 and size = 641",
         "update shards set root_hash = %(root)s where number = 1",
-        note=signed(dropped, 1, 641, other),
+        note=sign_checkpoint(dropped, 1, 641, other),
         root=other,
     )
     with dropped.serve() as log:
-        assert own(log) == log_service_pb2.DEFECT_LINK_BROKEN
-        report = verified(log, dropped)
+        assert own_defect(log) == log_service_pb2.DEFECT_LINK_BROKEN
+        report = verify_online(log, dropped)
     assert report.first is not None
     assert (report.first.kind.value, report.first.sequence) == ("shard_swapped", 300)
 
 
-def test_the_checkpoint_of_a_dropped_shard_must_be_that_of_its_root(dropped: Copy) -> None:
+def test_the_checkpoint_of_a_dropped_shard_must_be_that_of_its_root(dropped: LogCopy) -> None:
     other = hashlib.sha256(b"another history").digest()
     dropped.sql(
         "update checkpoints set note = %(note)s, root_hash = %(root)s where shard = 1 and size = 641",
-        note=signed(dropped, 1, 641, other),
+        note=sign_checkpoint(dropped, 1, 641, other),
         root=other,
     )
     with dropped.serve() as log:
-        assert own(log) == log_service_pb2.DEFECT_CHECKPOINT_BROKEN
-        assert verified(log, dropped).exit_code == 1
+        assert own_defect(log) == log_service_pb2.DEFECT_CHECKPOINT_BROKEN
+        assert verify_online(log, dropped).exit_code == 1
 
 
-def test_what_says_so_may_be_in_an_archive_itself(copy: MakeCopy) -> None:
+def test_the_drop_record_may_be_in_an_archive_itself(copy: MakeCopy) -> None:
     made = copy()
     made.sql(EXPIRED)
     with made.serve() as log:
@@ -148,7 +148,7 @@ def test_what_says_so_may_be_in_an_archive_itself(copy: MakeCopy) -> None:
     made.sql("update shards set close_time = now() - interval '8 years' where number = 2")
     with made.serve() as log:
         log.archive(2, DIGEST, drop=True)
-        report = verified(log, made)
-        assert own(log) == 0
+        report = verify_online(log, made)
+        assert own_defect(log) == 0
     assert report.exit_code == 0, report.to_dict()
     assert any("shard 0" in remark for remark in report.remarks)

@@ -1,8 +1,8 @@
-"""Appending as a function of the owner's: the service's role can no longer put a row where the tree does not reach, nor move the
-head past rows that are not there.
+"""Creates the append function: the service's role can no longer insert rows beyond the tree, nor move the head past
+missing rows.
 
-One call for a whole commit, so that what it checks costs the same for one record as for hundreds. What the records and hashes
-say stays the service's word; where they lie does not. With that, evidence for a change is always a part of the log.
+One call per commit, so that its checks cost the same for one record as for hundreds. The service still decides the
+contents of records and hashes, but not their position. So a record that justifies a change is always part of the log.
 """
 
 from alembic import op
@@ -12,8 +12,8 @@ down_revision = "0004"
 
 ROLE = "audit"
 
-# In PL/pgSQL, which keeps its plans from one call to the next. The head is locked before the first row is made, and the moment
-# is that of the lock: whatever waited for it, moments never go back along the log. All replicas share the database's clock.
+# PL/pgSQL caches its plans. The head is locked before the first row is inserted, and the log time is taken under that
+# lock, so log times never decrease along the log. All replicas share the database clock.
 APPEND_RECORDS = """
 create function append_records(
     known_size bigint, new_size bigint, peaks bytea[], leaves bytea[], ids text[], forms bytea[], moments timestamptz[],
@@ -38,7 +38,9 @@ begin
         -- Only what this commit completes: a node that was there beforehand would be in the way of the one that does.
         if exists (
             select from unnest(levels, places) as s (level, place)
-            where (((s.place + 1) << s.level) > known_size - begun and ((s.place + 1) << s.level) <= new_size - begun) is not true
+            where (
+                ((s.place + 1) << s.level) > known_size - begun and ((s.place + 1) << s.level) <= new_size - begun
+            ) is not true
         ) then
             perform refuse('subtree_misplaced');
         end if;
@@ -68,8 +70,8 @@ end
 $$
 """
 
-# The record must be of the log's own hand, in the open shard, within what the head covers, the one that was hashed, and of the
-# kind that the change asks for.
+# The record must be written by the log itself, be in the open shard and below the head's size, match its leaf hash, and
+# have the event class of the change.
 EVIDENCE = """
 create or replace function evidence(place bigint, kind text) returns jsonb language plpgsql stable
 set search_path = audit, pg_temp as $$
@@ -86,8 +88,8 @@ end
 $$
 """
 
-# The log's own records are its structure and its excuses; without them nothing that they explain could be verified. An erasure
-# that does not name the leaf which stays in place of the payload excuses nothing.
+# The log's own records are needed to verify the others, so they cannot be erased. An erasure must name the leaf hash
+# that replaces the payload.
 ERASE_PAYLOAD = """
 create or replace function erase_payload(place bigint) returns void language plpgsql security definer
 set search_path = audit, pg_temp as $$
@@ -129,7 +131,7 @@ def upgrade() -> None:
         op.execute(statement)
     op.execute("revoke execute on function append_records from public")
     op.execute(f"grant execute on function append_records to {ROLE}")
-    # A role that owns the log would lose by this what its own functions need.
+    # If the service's role owns the log, its functions need these privileges.
     op.execute(
         f"""
         do $$ begin
@@ -140,5 +142,5 @@ def upgrade() -> None:
         end $$
         """
     )
-    # Whoever may update some column may lock the row, and this is the one that the guards never let change.
+    # Locking a row needs the privilege to update some column; the guards never let this one change.
     op.execute(f"grant update (log_id) on tree_head to {ROLE}")

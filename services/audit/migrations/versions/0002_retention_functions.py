@@ -1,7 +1,8 @@
-"""What the service may do to its log beside appending: functions that run as the owner and check the conditions themselves.
+"""Creates the functions by which the service changes its log other than by appending. They run as the owner and check
+all conditions.
 
-Each change but the opening of a shard must be recorded in the open shard first, in the same transaction: the function reads
-that record and does what it says. Refusals have the code TM001 and a word in their detail.
+Each change except opening a shard must first be recorded in the open shard, in the same transaction: the function reads
+that record and does what it describes. Refusals have SQLSTATE TM001 and a condition word as detail.
 """
 
 from alembic import op
@@ -21,7 +22,7 @@ CALLABLE = (
     "erase_payload(bigint)",
 )
 
-# Each sets the search path, so that nothing of the caller's own can come before the log's tables, types and functions.
+# Each function sets the search path, so that the caller's objects cannot shadow those of the log.
 REFUSE = """
 create function refuse(word text) returns void language plpgsql as $$
 begin
@@ -31,7 +32,8 @@ $$
 """
 
 MAKE_PARTITION = """
-create function make_partition(number integer, first bigint) returns void language plpgsql set search_path = audit, pg_temp as $$
+create function make_partition(number integer, first bigint) returns void language plpgsql
+set search_path = audit, pg_temp as $$
 declare
     partition text := format('records_%s', number);
 begin
@@ -40,11 +42,13 @@ begin
     execute format('alter table %I add constraint %I unique (record_id)', partition, partition || '_record_id_key');
     execute format('alter table %I add constraint %I check (sequence >= %s)', partition, partition || '_begin', first);
     execute format(
-        'create trigger records_stay before delete or truncate on %I for each statement execute function refuse_change()',
+        'create trigger records_stay before delete or truncate on %I'
+        ' for each statement execute function refuse_change()',
         partition
     );
     execute format(
-        'create trigger records_are_final before update on %I for each row execute function refuse_unless_erased()', partition
+        'create trigger records_are_final before update on %I for each row execute function refuse_unless_erased()',
+        partition
     );
     execute format('alter table %I enable always trigger records_stay', partition);
     execute format('alter table %I enable always trigger records_are_final', partition);
@@ -55,8 +59,8 @@ $$
 """
 
 OPEN_SHARD = """
-create function open_shard(previous integer, known_size bigint, root bytea) returns timestamptz language plpgsql security definer
-set search_path = audit, pg_temp as $$
+create function open_shard(previous integer, known_size bigint, root bytea) returns timestamptz
+language plpgsql security definer set search_path = audit, pg_temp as $$
 declare
     opened timestamptz := clock_timestamp();
     ended tree_head;
@@ -75,7 +79,7 @@ end
 $$
 """
 
-# A closed shard holds one record for each of its places, so with this nothing can be added to it, by anybody.
+# A closed shard has a record for each of its sequences, so this constraint prevents any further insert.
 SEAL_SHARD = """
 create function seal_shard(wanted integer) returns boolean language plpgsql security definer
 set search_path = audit, pg_temp set lock_timeout = '500ms' as $$
@@ -101,9 +105,10 @@ end
 $$
 """
 
-# The record must be of the log's own hand, in the open shard, and of the kind that the change asks for.
+# The record must be written by the log itself, be in the open shard, and have the event class of the change.
 EVIDENCE = """
-create function evidence(place bigint, kind text) returns jsonb language plpgsql stable set search_path = audit, pg_temp as $$
+create function evidence(place bigint, kind text) returns jsonb language plpgsql stable
+set search_path = audit, pg_temp as $$
 declare
     form jsonb;
 begin
@@ -118,7 +123,8 @@ $$
 """
 
 HELD = """
-create function held(first bigint, behind bigint) returns boolean language sql stable set search_path = audit, pg_temp as $$
+create function held(first bigint, behind bigint) returns boolean language sql stable
+set search_path = audit, pg_temp as $$
     select exists (
         select from legal_holds where release_time is null
             and first_sequence < behind and (end_sequence is null or end_sequence > first)
@@ -141,13 +147,14 @@ begin
     elsif found_shard.manifest_digest <> said ->> 'manifest_digest' then
         perform refuse('archive_differs');
     end if;
-    update shards set archive_time = coalesce(archive_time, clock_timestamp()), manifest_digest = said ->> 'manifest_digest'
+    update shards set
+        archive_time = coalesce(archive_time, clock_timestamp()), manifest_digest = said ->> 'manifest_digest'
         where number = found_shard.number;
 end
 $$
 """
 
-# Taken before the head is: a writer that waits for the head has the table in its hand already.
+# Locked before the head: a writer that waits for the head already holds a lock on the table.
 LOCK_FOR_DROP = """
 create function lock_for_drop() returns void language plpgsql security definer
 set search_path = audit, pg_temp set lock_timeout = '2s' as $$
@@ -214,7 +221,7 @@ end
 $$
 """
 
-# The log's own records are its structure and its excuses; without them nothing that they explain could be verified.
+# The log's own records are needed to verify the others, so they cannot be erased.
 ERASE_PAYLOAD = """
 create function erase_payload(place bigint) returns void language plpgsql security definer
 set search_path = audit, pg_temp as $$
