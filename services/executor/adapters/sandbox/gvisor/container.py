@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.adapters.sandbox.exit_report import diagnose
+from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
@@ -30,6 +31,9 @@ _PATIENCE = 0.05
 """How long gVisor gets to clear away by itself before all of it is killed."""
 _LEFT_SECONDS = 2.0
 _SOONEST_LOOK = 0.02
+_MEMORY_PAUSE = 0.1
+_MOST_UNMEASURED = 20
+"""How many checks in a row may find no memory file while gVisor runs."""
 _REFUSED = (b"Resource temporarily unavailable", b"can't start new thread")
 
 
@@ -38,6 +42,8 @@ class Started:
     """What was started for one process: gVisor's own first process, its bundle, and the ends of three pipes."""
 
     plan: Plan
+    memory_limit: int
+    """For everything inside together, enforced here where no control group does."""
     process: subprocess.Popen[bytes]
     folder: Path
     group: Cgroup | None
@@ -52,12 +58,13 @@ class Contained:
     def __init__(self, started: Started) -> None:
         self._started = started
         self._loop = asyncio.get_running_loop()
-        self._killed, self._over = False, ""
+        self._killed, self._over, self._failed = False, "", ""
+        self._memory, self._unmeasured = MemoryFile(), 0
         self._tail = b""
         self._seen_seconds = 0.0
         self._kin: list[int] = []
         self._hearing = self._loop.create_task(self._hear())
-        self._counting = self._loop.create_task(self._count_time())
+        self._limiting = self._loop.create_task(self._enforce_limits())
         self._ending = self._loop.create_task(self._see_to_the_end())
 
     @property
@@ -119,7 +126,7 @@ class Contained:
     async def _see_to_the_end(self) -> Ending:
         started = self._started
         await _exit_of(started.process)
-        self._counting.cancel()
+        self._limiting.cancel()
         left = [*self._kin, *(started.group.pids() if started.group is not None else ())]
         if started.group is not None and left:
             started.group.kill()
@@ -144,7 +151,7 @@ class Contained:
             # Who was killed did not end by itself, whatever gVisor makes of it.
             "code": None if status < 0 or self._killed else status,
             "outer": -status if status < 0 else status << 8,
-            "failed": _failure(self._started.folder / "log") if broken else "",
+            "failed": self._failed or (_failure(self._started.folder / "log") if broken else ""),
             "over": self._over,
             "killed": self._killed,
             "grouped": sorted(group.controllers),
@@ -161,13 +168,39 @@ class Contained:
         while heard := await self._started.stderr[0].read(1 << 16):
             self._tail = (self._tail + heard)[-COMPLAINT_BYTES:]
 
-    async def _count_time(self) -> None:
-        """End it when its processor time is spent. gVisor's own work for it counts as its own."""
-        plan = self._started.plan
-        while (left := plan.cpu_seconds - await self._spent()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(max(_SOONEST_LOOK, left / max(0.01, plan.millicpus / 1000)))
-        self._over = "cpu"
+    async def _enforce_limits(self) -> None:
+        """End it when its processor time is spent or, where no control group limits memory, when it holds too much of that."""
+        while not self._over and not self._failed:  # noqa: ASYNC110
+            await asyncio.sleep(await self._check_limits())
         self._strike()
+
+    async def _check_limits(self) -> float:
+        """Compare usage with the limits; return the seconds until the next check. gVisor's own work counts as the process's own."""
+        plan, group = self._started.plan, self._started.group
+        left = plan.cpu_seconds - await self._spent()
+        if left <= 0:
+            self._over = "cpu"
+            return 0.0
+        pause = max(_SOONEST_LOOK, left / max(0.01, plan.millicpus / 1000))
+        if group is not None and "memory" in group.controllers:
+            return pause
+        self._check_memory()
+        return min(pause, _MEMORY_PAUSE)
+
+    def _check_memory(self) -> None:
+        runner = self._runner()
+        if not runner:
+            return
+        used = self._memory.used_bytes(runner)
+        if used is None:
+            # Fails closed: what cannot be measured would be without a limit.
+            self._unmeasured += 1
+            if self._unmeasured >= _MOST_UNMEASURED:
+                self._failed = "its memory cannot be measured"
+            return
+        self._unmeasured = 0
+        if used > self._started.memory_limit:
+            self._over = "memory"
 
     async def _spent(self) -> float:
         group = self._started.group

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from services.executor.adapters.sandbox.gvisor.container import Contained, Started
 from services.executor.adapters.sandbox.gvisor.environment import (
+    OVERHEAD_BYTES,
     Entrance,
     Stage,
     StageMissingError,
@@ -120,4 +121,6 @@ async def _start(plan: Plan, entrance: Entrance) -> Started:
     finally:
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
-    return Started(plan, process, entrance.folder, entrance.group, writer, read, heard)
+    return Started(
+        plan, plan.memory_bytes + OVERHEAD_BYTES, process, entrance.folder, entrance.group, writer, read, heard
+    )

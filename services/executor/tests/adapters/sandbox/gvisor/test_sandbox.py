@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from libs.common.errors import MeshError, Reason
+from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
 from services.executor.adapters.sandbox.launcher.process_tree import descendants
 from services.executor.adapters.sandbox.port import End, Plan
@@ -24,6 +25,14 @@ MIB = 1 << 20
 # Nothing of what is waited for takes this long; a busy machine may.
 _PATIENCE = 5.0
 BUSY = "import os\nfor _ in range(3): os.fork()\nos.write(1, b'x')\nwhile True: continue"
+
+UNMAPPED_MEMORY = """
+import os, signal
+for _ in range(20):
+    descriptor = os.memfd_create('x')
+    for _ in range(16): os.write(descriptor, b'x' * (1 << 20))
+signal.pause()
+"""
 
 
 @pytest.fixture(params=["preferred", "off"])
@@ -57,16 +66,29 @@ async def test_an_exit_is_told_with_its_status(gvisor: Gvisor, code: int) -> Non
     [
         ("import os; os.kill(os.getpid(), 11)", {}, End.CRASHED),
         ("held = []\nwhile True: held.append(b'a' * (1 << 20))", {"memory_bytes": 96 * MIB}, End.OUT_OF_MEMORY),
+        (UNMAPPED_MEMORY, {"memory_bytes": 96 * MIB}, End.OUT_OF_MEMORY),
         ("while True: continue", {"cpu_seconds": 0.3}, End.CPU_LIMIT),
         ("import os\nfor _ in range(50): os.fork()", {"processes": 4}, End.PROCESS_LIMIT),
         ("open('/tmp/x', 'wb').write(bytes(1 << 20))", {"file_bytes": MIB // 2}, End.FILE_LIMIT),
         ("open('/tmp/x', 'wb').write(bytes(1 << 20))", {"scratch_bytes": MIB // 2}, End.FILE_LIMIT),
         ("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)", {}, End.FORBIDDEN_CALL),
     ],
-    ids=["crash", "memory", "cpu", "processes", "file", "scratch", "forbidden"],
+    ids=["crash", "memory", "unmapped memory", "cpu", "processes", "file", "scratch", "forbidden"],
 )
 async def test_ends_are_told_apart(gvisor: Gvisor, code: str, limits: dict[str, float], kind: End) -> None:
     assert (await attempt(gvisor, python(code, **limits))).ending.kind is kind
+
+
+async def test_memory_that_cannot_be_measured_or_limited_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := await missing("gvisor"):
+        pytest.skip(why)
+    monkeypatch.setattr(MemoryFile, "used_bytes", lambda *_: None)
+    sandbox = Gvisor("test", cgroups="off")
+    try:
+        ending = (await attempt(sandbox, python("import signal; signal.pause()"))).ending
+    finally:
+        await sandbox.close()
+    assert ending.kind is End.NEVER_BEGAN
 
 
 async def test_threads_and_children_are_fine_within_their_number(gvisor: Gvisor) -> None:
