@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, find_runsc
-from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.adapters.sandbox.seccomp import bpf as seccomp
+from services.executor.adapters.sandbox.seccomp import bpf
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
@@ -51,7 +51,7 @@ def findings() -> Iterator[Finding]:
 def filter_of_calls() -> Finding:
     """The kernel can filter system calls, and there is a filter for this machine."""
     machine = os.uname().machine
-    if machine not in seccomp.ARCHITECTURES:
+    if machine not in bpf.ARCHITECTURES:
         return Finding("seccomp", FAIL, f"there is no filter for {machine}", "Sandboxes need x86_64 or aarch64.")
     if not _ACTIONS.exists() or "kill_process" not in _ACTIONS.read_text().split():
         return Finding(
@@ -62,7 +62,7 @@ def filter_of_calls() -> Finding:
 
 def control_groups() -> Finding:
     """Whole trees of processes can be limited. Where they cannot, sandboxes work with the limits of single processes."""
-    hierarchy = Hierarchy.prepare("doctor")
+    hierarchy = CgroupHierarchy.prepare("doctor")
     hierarchy.close()
     usable = ", ".join(sorted({"cpu" if name == "cpuacct" else name for name in hierarchy.parents})) or "none"
     if not hierarchy.missing:
@@ -74,10 +74,10 @@ def control_groups() -> Finding:
 
 def bubblewrap() -> Finding:
     """The sandbox that most tools run in. It is required: without it only built-in tools run."""
-    why_not = asyncio.run(_tried(Bubblewrap("doctor")))
+    why_not = asyncio.run(_tried(BubblewrapSandbox("doctor")))
     if not why_not:
         return Finding("sandbox:bubblewrap", OK, "a process was confined")
-    advice = "Allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or in your container); without, only built-in tools run."
+    advice = "Allow user namespaces (sysctl syscalls.unprivileged_userns_clone=1, or in your container); without, only built-in tools run."
     return Finding("sandbox:bubblewrap", FAIL, why_not, advice)
 
 
@@ -87,7 +87,7 @@ def gvisor() -> Finding:
     program = find_runsc(named)
     if program is None:
         return Finding("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
-    why_not = asyncio.run(_tried(Gvisor("doctor", runsc=program)))
+    why_not = asyncio.run(_tried(GvisorSandbox("doctor", runsc=program)))
     if why_not:
         return Finding("sandbox:gvisor", WARN, _sentence(why_not), "Tools that demand it are refused here.")
     return Finding("sandbox:gvisor", OK, f"a process was confined by {_version(program)} at {program}")
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
 
 async def _tried(sandbox: Sandbox) -> str:
     try:
-        return await asyncio.to_thread(sandbox.unavailable)
+        return await asyncio.to_thread(sandbox.unavailable_reason)
     finally:
         await sandbox.close()
 

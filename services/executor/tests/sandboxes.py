@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 import pytest
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.port import Confined, Ending, Plan, Sandbox
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.port import ExitReport, Plan, Sandbox, SandboxedProcess
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 
 MIB = 1 << 20
 MOST_OUTPUT = 4 * MIB
 
 
 def _gvisor() -> Sandbox:
-    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor.sandbox").Gvisor()
+    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor.sandbox").GvisorSandbox()
     return made
 
 
 MAKERS: dict[str, Callable[[], Sandbox]] = {
-    "bubblewrap": lambda: Bubblewrap("test"),
-    "bubblewrap without control groups": lambda: Bubblewrap("test", cgroups="off"),
+    "bubblewrap": lambda: BubblewrapSandbox("test"),
+    "bubblewrap without control groups": lambda: BubblewrapSandbox("test", cgroups="off"),
     "gvisor": _gvisor,
 }
 
@@ -43,7 +43,7 @@ async def missing(kind: str) -> str:
             made = MAKERS[kind]()
         except ModuleNotFoundError:
             return _MISSING.setdefault(kind, "not built")
-        _MISSING[kind] = made.unavailable()
+        _MISSING[kind] = made.unavailable_reason()
         await made.close()
     return _MISSING[kind]
 
@@ -62,18 +62,18 @@ class Tried(NamedTuple):
     """What came of trying something."""
 
     output: bytes
-    ending: Ending
+    report: ExitReport
 
     @property
     def error(self) -> MeshError:
         """What its caller would get."""
-        return error_of(self.ending, 1.0)
+        return error_for_exit(self.report, 1.0)
 
 
 def python(code: str, *arguments: str, **limits: Any) -> Plan:
     """Plan to run some Python."""
     limits.setdefault("memory_bytes", 128 * MIB)
-    return Plan((interpreter(), "-I", "-S", "-c", code, *arguments), **limits)
+    return Plan((interpreter_path(), "-I", "-S", "-c", code, *arguments), **limits)
 
 
 async def attempt(sandbox: Sandbox, plan: Plan) -> Tried:
@@ -81,10 +81,10 @@ async def attempt(sandbox: Sandbox, plan: Plan) -> Tried:
     process = await sandbox.start(plan)
     process.stdin.close()
     output = await read_all(process)
-    return Tried(output, await process.ended())
+    return Tried(output, await process.wait())
 
 
-async def read_all(process: Confined) -> bytes:
+async def read_all(process: SandboxedProcess) -> bytes:
     """Read what a process writes until it closes its output; no more than a bounded amount."""
     output = b""
     while (part := await process.stdout.read(1 << 16)) and len(output) < MOST_OUTPUT:

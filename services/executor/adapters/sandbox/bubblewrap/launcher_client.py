@@ -14,17 +14,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import Plan
 
 ROOT = Path(__file__).resolve().parents[5]
 _MAIN = "import sys; sys.path.insert(0, sys.argv.pop()); from services.executor.adapters.sandbox.launcher.main import main; main()"
 _PATIENCE = 10.0
 
-Facts = dict[str, Any]
+ExitFacts = dict[str, Any]
 
 
-def spawn(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def spawn_launcher(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a launcher. It inherits one socket and nothing else: no environment, no open file, no secret."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -42,7 +42,7 @@ def spawn(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socke
     return process, ours
 
 
-def ask_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdout: int) -> None:
+def request_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdout: int) -> None:
     """Ask for a sandbox that reads and writes these ends of pipes. Raises BlockingIOError when the launcher has too much to read."""
     written = os.memfd_create("plan")
     try:
@@ -53,30 +53,30 @@ def ask_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdou
         os.close(written)
 
 
-class Launching:
+class LauncherClient:
     """A launcher that runs, as seen from the event loop."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, lost: Callable[[], None]) -> None:
         self._process, self._control, self._lost = process, control, lost
         self._numbers = 0
         self._began: dict[int, asyncio.Future[None]] = {}
-        self._ended: dict[int, asyncio.Future[Facts]] = {}
+        self._ended: dict[int, asyncio.Future[ExitFacts]] = {}
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         control.setblocking(False)
         self._loop.add_reader(control.fileno(), self._listen)
 
-    async def start(self, plan: Plan, stdin: int, stdout: int) -> tuple[int, asyncio.Future[Facts]]:
+    async def start(self, plan: Plan, stdin: int, stdout: int) -> tuple[int, asyncio.Future[ExitFacts]]:
         """Start a sandbox; return its number and the future of how it ends. Returns when it has begun or ended, whichever is first."""
         self._numbers += 1
         number = self._numbers
         began: asyncio.Future[None] = self._loop.create_future()
-        ended: asyncio.Future[Facts] = self._loop.create_future()
+        ended: asyncio.Future[ExitFacts] = self._loop.create_future()
         self._began[number], self._ended[number] = began, ended
         asked = False
         try:
             async with self._sending:
-                await self._send(lambda: ask_start(self._control, number, plan, stdin, stdout))
+                await self._send(lambda: request_start(self._control, number, plan, stdin, stdout))
             asked = True
             await began
         except BaseException:
@@ -99,7 +99,7 @@ class Launching:
         """Let the launcher end, which ends every sandbox, and wait for it."""
         with contextlib.suppress(OSError):
             async with self._sending:
-                await self._send(lambda: self._control.send(DISMISSED))
+                await self._send(lambda: self._control.send(SHUTDOWN))
         try:
             await asyncio.to_thread(self._process.wait, _PATIENCE)
         except subprocess.TimeoutExpired:

@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Facts, ask_start, spawn
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, request_start, spawn_launcher
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
-from services.executor.adapters.sandbox.port import End, Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
+from services.executor.adapters.sandbox.port import ExitKind, Plan
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 
 _PATIENCE = 20.0
 _CONFINED = """
@@ -28,39 +28,39 @@ _SWITCHES = (
     (
         "kernel/unprivileged_userns_clone",
         "0",
-        "user namespaces are switched off (kernel.unprivileged_userns_clone = 0)",
+        "user namespaces are switched off (syscalls.unprivileged_userns_clone = 0)",
     ),
     ("user/max_user_namespaces", "0", "user namespaces are switched off (user.max_user_namespaces = 0)"),
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "AppArmor keeps programs from using user namespaces (kernel.apparmor_restrict_unprivileged_userns = 1)",
+        "AppArmor keeps programs from using user namespaces (syscalls.apparmor_restrict_unprivileged_userns = 1)",
     ),
 )
 
 
 def probe(config: dict[str, Any]) -> str:
     """Start a process that looks whether it is confined; return why it could not be, in a sentence, or nothing."""
-    plan = Plan((interpreter(), "-I", "-S", "-c", _CONFINED))
-    ending = diagnose(plan, _run(config, plan))
-    if ending.kind is End.EXITED and ending.code == 0:
+    plan = Plan((interpreter_path(), "-I", "-S", "-c", _CONFINED))
+    report = diagnose(plan, _run(config, plan))
+    if report.kind is ExitKind.EXITED and report.code == 0:
         return ""
-    said = ending.complaint.strip().rpartition("\n")[2][:200] or ending.kind.value
+    said = report.stderr_tail.strip().rpartition("\n")[2][:200] or report.kind.value
     return f"no process could be confined: {'; '.join((*_switched_off(), said))}"
 
 
-def _run(config: dict[str, Any], plan: Plan) -> Facts:
-    process, control = spawn(config)
+def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
+    process, control = spawn_launcher(config)
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         with control:
             control.settimeout(_PATIENCE)
-            ask_start(control, 1, plan, nothing, nothing)
+            request_start(control, 1, plan, nothing, nothing)
             while said := control.recv(MESSAGE_BYTES):
                 message: dict[str, Any] = json.loads(said)
                 if "ended" in message:
-                    control.send(DISMISSED)
-                    facts: Facts = message["facts"]
+                    control.send(SHUTDOWN)
+                    facts: ExitFacts = message["facts"]
                     return facts
     except OSError as error:
         return {"failed": f"the launcher did not answer: {type(error).__name__}"}

@@ -14,24 +14,33 @@ import asyncio
 import os
 import threading
 
-from services.executor.adapters.sandbox.bubblewrap.environment import Ground, GroundMissingError, prepare
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Facts, Launching, spawn
+from services.executor.adapters.sandbox.bubblewrap.environment import (
+    BubblewrapEnvironment,
+    prepare_environment,
+)
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, LauncherClient, spawn_launcher
 from services.executor.adapters.sandbox.bubblewrap.probe import probe
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.pipes import attached, open_pipes
-from services.executor.adapters.sandbox.port import Confined, End, Ending, Plan
+from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
+from services.executor.adapters.sandbox.port import (
+    EnvironmentUnavailableError,
+    ExitKind,
+    ExitReport,
+    Plan,
+    SandboxedProcess,
+)
 from services.executor.domain import errors
 
 
-class Bubblewrap:
+class BubblewrapSandbox:
     """A Sandbox made of bubblewrap. Nothing is prepared, and no process is started, before it is first used."""
 
     def __init__(self, instance: str = "local", *, cgroups: str = "preferred") -> None:
         self._instance, self._cgroups = instance, cgroups
         self._preparing = threading.RLock()
-        self._ground: Ground | None = None
+        self._ground: BubblewrapEnvironment | None = None
         self._why_not: str | None = None
-        self._launching: Launching | None = None
+        self._launching: LauncherClient | None = None
         self._closed = False
 
     @property
@@ -39,29 +48,29 @@ class Bubblewrap:
         """What evidence shows."""
         return "process/bubblewrap"
 
-    def unavailable(self) -> str:
+    def unavailable_reason(self) -> str:
         """Say why it cannot be used here; empty if it can. Tries once, which takes about a tenth of a second, and remembers."""
         with self._preparing:
             if self._why_not is None:
                 try:
                     self._why_not = probe(self._prepared().config)
-                except GroundMissingError as missing:
+                except EnvironmentUnavailableError as missing:
                     self._why_not = str(missing)
             return self._why_not
 
-    async def start(self, plan: Plan) -> Confined:
+    async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process. Raises SANDBOX_UNAVAILABLE when it could not be confined as planned; nothing ever runs with less."""
         try:
             if self._ground is None:
                 await asyncio.to_thread(self._prepared)
             process = await self._start(plan)
-        except GroundMissingError as missing:
+        except EnvironmentUnavailableError as missing:
             raise errors.sandbox_failed(str(missing)) from missing
         except OSError as failure:
             raise errors.sandbox_failed("the sandbox could not be made") from failure
-        if process.over and (ending := await process.ended()).kind is End.NEVER_BEGAN:
+        if process.over and (report := await process.wait()).kind is ExitKind.NOT_STARTED:
             await process.kill()
-            raise errors.sandbox_failed("the sandbox could not be made") from RuntimeError(ending.complaint)
+            raise errors.sandbox_failed("the sandbox could not be made") from RuntimeError(report.stderr_tail)
         return process
 
     async def close(self) -> None:
@@ -73,11 +82,11 @@ class Bubblewrap:
             self._ground.close()
             self._ground = None
 
-    async def _start(self, plan: Plan) -> Bubblewrapped:
+    async def _start(self, plan: Plan) -> BubblewrapProcess:
         launching = self._launcher()
         (stdin, to_stdin), (from_stdout, stdout) = open_pipes(2)
         try:
-            writer, [(reader, transport)] = await attached(to_stdin, from_stdout)
+            writer, [(reader, transport)] = await attach_pipes(to_stdin, from_stdout)
             try:
                 number, facts = await launching.start(plan, stdin, stdout)
             except BaseException:
@@ -87,36 +96,36 @@ class Bubblewrap:
         finally:
             os.close(stdin)
             os.close(stdout)
-        return Bubblewrapped(plan, launching, number, facts, writer, reader, transport)
+        return BubblewrapProcess(plan, launching, number, facts, writer, reader, transport)
 
-    def _launcher(self) -> Launching:
+    def _launcher(self) -> LauncherClient:
         if self._closed or self._ground is None:
             raise errors.sandbox_failed("the sandbox is closed")
         if self._launching is None:
-            process, control = spawn(self._ground.config)
-            self._launching = Launching(process, control, self._forget_launcher)
+            process, control = spawn_launcher(self._ground.config)
+            self._launching = LauncherClient(process, control, self._forget_launcher)
         return self._launching
 
     def _forget_launcher(self) -> None:
         """The launcher is gone, and what ran with it; the next start gets another."""
         self._launching = None
 
-    def _prepared(self) -> Ground:
+    def _prepared(self) -> BubblewrapEnvironment:
         with self._preparing:
             if self._ground is None:
-                self._ground = prepare(self._instance, self._cgroups)
+                self._ground = prepare_environment(self._instance, self._cgroups)
             return self._ground
 
 
-class Bubblewrapped:
+class BubblewrapProcess:
     """A process in a sandbox of bubblewrap."""
 
     def __init__(
         self,
         plan: Plan,
-        launching: Launching,
+        launching: LauncherClient,
         number: int,
-        facts: asyncio.Future[Facts],
+        facts: asyncio.Future[ExitFacts],
         stdin: asyncio.StreamWriter,
         stdout: asyncio.StreamReader,
         transport: asyncio.ReadTransport,
@@ -139,15 +148,15 @@ class Bubblewrapped:
         """Brings its standard output."""
         return self._stdout
 
-    async def ended(self) -> Ending:
+    async def wait(self) -> ExitReport:
         """Wait for its end. Nothing that it started is left then; what it wrote can still be read."""
         facts = await asyncio.shield(self._facts)
         self._stdin.close()
         return diagnose(self._plan, facts)
 
-    async def kill(self) -> Ending:
+    async def kill(self) -> ExitReport:
         """End it and everything it started; what it wrote is gone with it."""
         self._launching.kill(self._number)
-        ending = await self.ended()
+        report = await self.wait()
         self._transport.close()
-        return ending
+        return report

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from services.executor.adapters.sandbox.egress.destination import Place
-from services.executor.adapters.sandbox.egress.public_addresses import Outside
+from services.executor.adapters.sandbox.egress.destination import Destination
+from services.executor.adapters.sandbox.egress.public_addresses import PublicAddresses
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -19,7 +19,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _THREADS, _AT_ONCE = 32, 2
 
 
-class InsideError(Exception):
+class PrivateAddressError(Exception):
     """The name leads to an address that a confined process may not be led to."""
 
 
@@ -52,22 +52,22 @@ class SystemResolver:
 class Dialer:
     """Connects to places, where their addresses are outside."""
 
-    def __init__(self, resolve: Resolve, outside: Outside, *, seconds: float) -> None:
+    def __init__(self, resolve: Resolve, addresses: PublicAddresses, *, seconds: float) -> None:
         self._resolve = resolve
-        self._outside = outside
+        self._addresses = addresses
         self._seconds = seconds
 
-    async def connect(self, place: Place) -> Streams:
+    async def connect(self, destination: Destination) -> Streams:
         """Resolve once, check every address, and connect to one of those that were checked. Raises InsideError or OSError.
 
         A name with even one address inside is refused as a whole: an honest one has none, and which of them a later
         attempt would use is for whoever answers the question to choose.
         """
         async with asyncio.timeout(self._seconds):
-            addresses = await self._resolve(place.host)
-            if not all(self._outside.permits(address) for address in addresses):
-                raise InsideError
-            return await _first_that_answers(addresses, place.port)
+            addresses = await self._resolve(destination.host)
+            if not all(self._addresses.is_allowed(address) for address in addresses):
+                raise PrivateAddressError
+            return await _first_that_answers(addresses, destination.port)
 
 
 def _look_up(host: str) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:

@@ -15,11 +15,17 @@ from functools import partial
 from pathlib import Path
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.egress.connection import TRAFFIC_LIMIT, USUAL, Bounds, Gate, Refusal
-from services.executor.adapters.sandbox.egress.destination import Reach
+from services.executor.adapters.sandbox.egress.destination import AllowedDestinations
 from services.executor.adapters.sandbox.egress.dialer import Dialer, Resolve, SystemResolver
-from services.executor.adapters.sandbox.egress.public_addresses import Network, Outside
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.egress.listener import (
+    DEFAULT_LIMITS,
+    TRAFFIC_LIMIT,
+    EgressLimits,
+    EgressListener,
+    EgressRefusal,
+)
+from services.executor.adapters.sandbox.egress.public_addresses import Network, PublicAddresses
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.errors import network_forbidden, traffic_exceeded
 
 # The kernel takes 107 bytes for a socket's name, of which a folder and a name of ours need 52.
@@ -30,20 +36,22 @@ class EgressProxy:
     """All ways out of one executor."""
 
     def __init__(
-        self, internal: Sequence[Network] = (), *, resolve: Resolve | None = None, bounds: Bounds = USUAL
+        self, internal: Sequence[Network] = (), *, resolve: Resolve | None = None, limits: EgressLimits = DEFAULT_LIMITS
     ) -> None:
-        self._bounds = bounds
+        self._limits = limits
         self._names = SystemResolver()
-        self._resolve, self._outside = resolve, Outside(internal)
-        self._folder = OwnFolder("egress", mode=0o711, within=_near())
-        self._gates: set[Gate] = set()
+        self._resolve, self._addresses = resolve, PublicAddresses(internal)
+        self._folder = LockedTempDir("egress", mode=0o711, within=_near())
+        self._gates: set[EgressListener] = set()
 
-    async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> Gate:
+    async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> EgressListener:
         """Open a way out to these hosts (exactly, or one level below `*.host`) on these ports. Whoever opens it closes it."""
         path = self._folder.path / f"{secrets.token_hex(12)}.sock"
         resolve = self._resolve or partial(self._names, whose=frozenset(hosts))
-        dialer = Dialer(resolve, self._outside, seconds=self._bounds.connect_seconds)
-        gate = Gate(path, Reach(hosts, ports), dialer, self._bounds, on_close=self._gates.discard)
+        dialer = Dialer(resolve, self._addresses, seconds=self._limits.connect_seconds)
+        gate = EgressListener(
+            path, AllowedDestinations(hosts, ports), dialer, self._limits, on_close=self._gates.discard
+        )
         self._gates.add(gate)
         await gate.open()
         return gate
@@ -61,7 +69,7 @@ def _near() -> Path | None:
     return None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER else Path("/tmp")  # noqa: S108
 
 
-def error_of(refusals: Sequence[Refusal]) -> MeshError | None:
+def refusal_error(refusals: Sequence[EgressRefusal]) -> MeshError | None:
     """Return what a call ends with that was refused a way out; None if it was refused nothing."""
     for refusal in refusals:
         if refusal.reason == TRAFFIC_LIMIT:

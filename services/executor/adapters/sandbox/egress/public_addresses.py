@@ -58,7 +58,7 @@ _METADATA = frozenset(
 )
 
 
-class Outside:
+class PublicAddresses:
     """Tells addresses that a confined process may be led to from those it may not.
 
     Addresses of the world are open. Of all others only those in the `opened` networks are, and metadata services never are,
@@ -68,7 +68,7 @@ class Outside:
     def __init__(self, opened: Iterable[Network] = ()) -> None:
         self._opened = tuple(opened)
 
-    def permits(self, text: str) -> bool:
+    def is_allowed(self, text: str) -> bool:
         """True if the address may be connected to; false for what is not an address."""
         try:
             address = _meant(ip_address(text))

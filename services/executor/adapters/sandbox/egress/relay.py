@@ -16,13 +16,13 @@ class TrafficExceededError(Exception):
     """More was sent or received than the account holds."""
 
 
-class Account:
+class TrafficQuota:
     """The bytes that one plan may move, in both directions together."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin anew, also for the connections that are open."""
         self._left = self._most
 
@@ -33,19 +33,19 @@ class Account:
             raise TrafficExceededError
 
 
-class Pulse:
+class IdleTimer:
     """Knows when something last moved on a connection, in whichever direction."""
 
     def __init__(self, idle: float) -> None:
         self.idle = idle
-        self.beat()
+        self.touch()
 
-    def beat(self) -> None:
+    def touch(self) -> None:
         """Take note that something moves."""
         self._last = asyncio.get_running_loop().time()
 
     @property
-    def ends(self) -> float:
+    def expires_at(self) -> float:
         """When nothing will have moved for too long, by the clock of the loop."""
         return self._last + self.idle
 
@@ -55,19 +55,19 @@ class Relay:
     came was not taken."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account, pulse: Pulse
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quota: TrafficQuota, idle_timer: IdleTimer
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._account = account
-        self._pulse = pulse
+        self._quota = quota
+        self._idle_timer = idle_timer
 
-    async def everything(self) -> None:
+    async def copy_all(self) -> None:
         """Carry until the reader's end."""
         while piece := await self._read(_PIECE):
             await self._write(piece)
 
-    async def exactly(self, count: int) -> None:
+    async def copy_exactly(self, count: int) -> None:
         """Carry so many bytes, and none after them."""
         while count:
             piece = await self._read(min(count, _PIECE))
@@ -76,7 +76,7 @@ class Relay:
             count -= len(piece)
             await self._write(piece)
 
-    async def chunks(self) -> None:
+    async def copy_chunked(self) -> None:
         """Carry a body in chunks, up to its end and no further. Extensions and trailers are refused: nobody needs them."""
         while True:
             size = _CHUNK_SIZE.fullmatch(await self._line())
@@ -84,7 +84,7 @@ class Relay:
                 raise MalformedError("chunk size")
             await self._write(size[0])
             count = int(size[1], 16)
-            await self.exactly(count)
+            await self.copy_exactly(count)
             if await self._line() != b"\r\n":
                 raise MalformedError("chunk end")
             await self._write(b"\r\n")
@@ -103,19 +103,19 @@ class Relay:
     async def _come(self, read: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return what comes. While the other direction moves there is no hurry: who downloads has nothing to say for as long."""
         while True:
-            ends = self._pulse.ends
+            expires_at = self._idle_timer.expires_at
             try:
-                async with asyncio.timeout_at(ends):
+                async with asyncio.timeout_at(expires_at):
                     came = await read()
             except TimeoutError:
-                if self._pulse.ends <= ends:
+                if self._idle_timer.expires_at <= expires_at:
                     raise
                 continue
-            self._pulse.beat()
+            self._idle_timer.touch()
             return came
 
     async def _write(self, piece: bytes) -> None:
-        self._account.spend(len(piece))
+        self._quota.spend(len(piece))
         self._writer.write(piece)
-        async with asyncio.timeout(self._pulse.idle):
+        async with asyncio.timeout(self._idle_timer.idle):
             await self._writer.drain()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from services.executor.adapters.sandbox.egress.destination import NotAPlaceError, Place, place_of
+from services.executor.adapters.sandbox.egress.destination import (
+    Destination,
+    InvalidDestinationError,
+    parse_destination,
+)
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.[01]")
@@ -24,15 +28,15 @@ class MalformedError(ValueError):
     """Not a request that is understood here. Its words say which rule it broke, never what it held."""
 
 
-class UnreachableError(ValueError):
+class InvalidTargetError(ValueError):
     """A well-formed request for a place that cannot be one. Its words are what was asked for, made fit to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """One request: where to, and what to send there before its body."""
 
-    place: Place
+    destination: Destination
     tunnel: bool
     """True for CONNECT: whatever follows is between the two ends."""
     forwarded: bytes = b""
@@ -43,7 +47,7 @@ class Head:
     """True if the body says itself where it ends."""
 
 
-def head_of(raw: bytes) -> Head:
+def parse_request_head(raw: bytes) -> RequestHead:
     """Read a head, its empty line included. Raises MalformedError or UnreachableError."""
     lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
     # Nothing that ends a line elsewhere may stand inside one: that is how one request becomes two.
@@ -56,11 +60,11 @@ def head_of(raw: bytes) -> Head:
     if method == b"CONNECT":
         if length or chunked:
             raise MalformedError("body of a tunnel")
-        return Head(_place(target, None), tunnel=True)
-    place, path = _absolute(target)
-    lead = b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, path.encode("ascii"), _host_field(place))
+        return RequestHead(_place(target, None), tunnel=True)
+    destination, path = _absolute(target)
+    lead = b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, path.encode("ascii"), _host_field(destination))
     kept = b"".join(b"%b: %b\r\n" % field for field in fields if field[0].lower() not in _NOT_PASSED_ON)
-    return Head(place, False, lead + kept + b"Connection: close\r\n\r\n", length, chunked)
+    return RequestHead(destination, False, lead + kept + b"Connection: close\r\n\r\n", length, chunked)
 
 
 def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
@@ -87,7 +91,7 @@ def _framing(fields: list[tuple[bytes, bytes]]) -> tuple[int, bool]:
     return int(lengths[0]) if lengths else 0, bool(codings)
 
 
-def _absolute(target: str) -> tuple[Place, str]:
+def _absolute(target: str) -> tuple[Destination, str]:
     scheme, _, rest = target.partition("://")
     if scheme.lower() != "http" or "#" in rest:
         raise MalformedError("target")
@@ -96,16 +100,16 @@ def _absolute(target: str) -> tuple[Place, str]:
     return _place(authority, 80), path if path.startswith("/") else "/" + path
 
 
-def _place(authority: str, default_port: int | None) -> Place:
+def _place(authority: str, default_port: int | None) -> Destination:
     # Who puts a secret there has it shown wherever the place is; a field carries it as well.
     if "@" in authority:
         raise MalformedError("user information")
     try:
-        return place_of(authority, default_port)
-    except NotAPlaceError as error:
-        raise UnreachableError(str(error)) from None
+        return parse_destination(authority, default_port)
+    except InvalidDestinationError as error:
+        raise InvalidTargetError(str(error)) from None
 
 
-def _host_field(place: Place) -> bytes:
-    text = str(place)
-    return text.removesuffix(":80").encode("ascii") if place.port == 80 else text.encode("ascii")
+def _host_field(destination: Destination) -> bytes:
+    text = str(destination)
+    return text.removesuffix(":80").encode("ascii") if destination.port == 80 else text.encode("ascii")

@@ -20,10 +20,10 @@ from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
-from services.executor.adapters.sandbox.port import Ending, Plan
-from services.executor.adapters.sandbox.wait_pids import gone
+from services.executor.adapters.sandbox.port import ExitReport, Plan
+from services.executor.adapters.sandbox.wait_pids import wait_pids
 
-COMPLAINT_BYTES = 4096
+STDERR_TAIL_BYTES = 4096
 _FATAL = 128
 """What `runsc` ends with when it failed itself; a process inside may end with that too, and then nothing was logged."""
 _LOG_BYTES = 1 << 16
@@ -38,7 +38,7 @@ _REFUSED = (b"Resource temporarily unavailable", b"can't start new thread")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedContainer:
     """What was started for one process: gVisor's own first process, its bundle, and the ends of three pipes."""
 
     plan: Plan
@@ -52,10 +52,10 @@ class Started:
     stderr: tuple[asyncio.StreamReader, asyncio.ReadTransport]
 
 
-class Contained:
+class GvisorContainer:
     """A Confined of gVisor. It sees to its own end whether anyone waits for it or not."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: StartedContainer) -> None:
         self._started = started
         self._loop = asyncio.get_running_loop()
         self._killed, self._over, self._failed = False, "", ""
@@ -77,27 +77,27 @@ class Contained:
         """Brings its standard output."""
         return self._started.stdout[0]
 
-    def when_ended(self, callback: Callable[[Contained], object]) -> None:
+    def when_ended(self, callback: Callable[[GvisorContainer], object]) -> None:
         """Call back when nothing of it is left."""
         self._ending.add_done_callback(lambda _: callback(self))
 
-    async def ended(self) -> Ending:
+    async def wait(self) -> ExitReport:
         """Wait for its end. Nothing of it is left then; what it wrote can still be read."""
         return await asyncio.shield(self._ending)
 
-    async def kill(self) -> Ending:
+    async def kill(self) -> ExitReport:
         """End it and all of gVisor around it; what it wrote is gone with it."""
         if self._started.process.poll() is None:
             self._killed = True
             self._strike()
-        ending = await self.ended()
+        report = await self.wait()
         self._started.stdout[1].close()
-        return ending
+        return report
 
     def _strike(self) -> None:
         """Kill what runs the process. Its parent sees that and clears away, so that nothing is left for anyone else to wait for."""
         if self._started.group is not None:
-            self._started.group.hurry()
+            self._started.group.lift_cpu_limit()
         if runner := self._runner():
             with suppress(ProcessLookupError):
                 os.kill(runner, signal.SIGKILL)
@@ -123,24 +123,24 @@ class Contained:
                 return pid
         return 0
 
-    async def _see_to_the_end(self) -> Ending:
+    async def _see_to_the_end(self) -> ExitReport:
         started = self._started
         await _exit_of(started.process)
         self._limiting.cancel()
         left = [*self._kin, *(started.group.pids() if started.group is not None else ())]
         if started.group is not None and left:
             started.group.kill()
-        await gone(left, _LEFT_SECONDS)
+        await wait_pids(left, _LEFT_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEFT_SECONDS):
                 await self._hearing
         started.stdin.close()
         started.stderr[1].close()
-        ending = diagnose(started.plan, self._facts())
+        report = diagnose(started.plan, self._facts())
         if started.group is not None:
             started.group.remove()
         await asyncio.to_thread(shutil.rmtree, started.folder, True)
-        return ending
+        return report
 
     def _facts(self) -> dict[str, Any]:
         group = self._started.group or Cgroup({})
@@ -160,13 +160,13 @@ class Contained:
             "refused_processes": sum(words in self._tail for words in _REFUSED),
             "cpu_seconds": group.cpu_seconds() or self._seen_seconds,
             "peak_memory": group.peak_memory(),
-            "complaint": base64.b64encode(self._tail).decode(),
+            "stderr_tail": base64.b64encode(self._tail).decode(),
         }
 
     async def _hear(self) -> None:
         """Take what it writes to its standard error as fast as it comes, and keep the last of it."""
         while heard := await self._started.stderr[0].read(1 << 16):
-            self._tail = (self._tail + heard)[-COMPLAINT_BYTES:]
+            self._tail = (self._tail + heard)[-STDERR_TAIL_BYTES:]
 
     async def _enforce_limits(self) -> None:
         """End it when its processor time is spent or, where no control group limits memory, when it holds too much of that."""

@@ -17,7 +17,7 @@ FATAL = 128
 """What gVisor itself ends with when it cannot go on."""
 _OPEN_FILES = 8192
 _PARENT_DEATH_SIGNAL = 1
-_DEFAULTED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ)
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def _bind(parent: int, folders: list[str]) -> None:
     for folder in folders:
         with open(f"{folder}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
-    for number in _DEFAULTED:
+    for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # gVisor holds a file of its own for every file inside.

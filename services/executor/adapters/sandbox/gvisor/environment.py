@@ -15,10 +15,10 @@ from pathlib import Path
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
-from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import NOBODY, Layout, interpreter, system_view
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan
+from services.executor.adapters.sandbox.rootfs import NOBODY, RootfsLayout, build_rootfs, interpreter_path
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
 OVERHEAD_BYTES = 64 << 20
 """What gVisor needs beside the process inside."""
@@ -38,19 +38,15 @@ sys.exit("the network is within reach")
 """
 
 
-class StageMissingError(Exception):
-    """Says in a sentence what this machine lacks."""
-
-
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class PreparedContainer:
     """One process that is about to be started: its bundle, its control group, and the command that starts it."""
 
     folder: Path
     group: Cgroup | None
     command: list[str]
 
-    def clear(self) -> None:
+    def discard(self) -> None:
         """Give everything back."""
         if self.group is not None:
             self.group.kill()
@@ -59,15 +55,15 @@ class Entrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class GvisorEnvironment:
     """What was prepared, to be given back at the end."""
 
     runsc: Runsc
-    folder: OwnFolder
-    hierarchy: Hierarchy
-    view: Layout
+    folder: LockedTempDir
+    hierarchy: CgroupHierarchy
+    view: RootfsLayout
 
-    def entrance(self, plan: Plan) -> Entrance:
+    def prepared(self, plan: Plan) -> PreparedContainer:
         """Prepare one process. Raises OSError or ValueError when it could not be as planned; then nothing is left behind."""
         folder = self.folder.path / f"t{secrets.token_hex(8)}"
         folder.mkdir(mode=0o700)
@@ -77,7 +73,7 @@ class Stage:
             limited = group is not None and "memory" in group.controllers
             write_bundle(folder, plan, self.view, user=_inner_user(plan), memory_limited=limited)
         except (OSError, ValueError):
-            Entrance(folder, group, []).clear()
+            PreparedContainer(folder, group, []).discard()
             raise
         wanted = {
             "parent": os.getpid(),
@@ -85,7 +81,9 @@ class Stage:
             "log": str(folder / "log"),
             "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
         }
-        return Entrance(folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(wanted)])
+        return PreparedContainer(
+            folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(wanted)]
+        )
 
     def close(self) -> None:
         """Give everything back."""
@@ -104,26 +102,30 @@ class Stage:
         )
 
 
-def set_stage(instance: str, cgroups: str, named: Path | None) -> Stage:
+def prepare_environment(instance: str, cgroups: str, named: Path | None) -> GvisorEnvironment:
     """Prepare what processes in gVisor need, and run one to see that it is confined. Raises StageMissingError."""
     program = find_runsc(named)
     if program is None:
-        raise StageMissingError(HOW_TO_GET)
-    folder = OwnFolder("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
-    hierarchy = Hierarchy.prepare(instance) if cgroups != "off" else Hierarchy({}, [])
+        raise EnvironmentUnavailableError(HOW_TO_GET)
+    folder = LockedTempDir("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
+    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({}, [])
     try:
-        view = system_view(folder.path)
+        view = build_rootfs(folder.path)
         if cgroups == "required" and hierarchy.missing:
             lacking = ", ".join(sorted(hierarchy.missing))
-            raise StageMissingError(f"no control groups can be made here that limit {lacking}, and they are required")
-        return _first_that_works([Stage(Runsc(program, each), folder, hierarchy, view) for each in PLATFORMS])
+            raise EnvironmentUnavailableError(
+                f"no control groups can be made here that limit {lacking}, and they are required"
+            )
+        return _first_that_works(
+            [GvisorEnvironment(Runsc(program, each), folder, hierarchy, view) for each in PLATFORMS]
+        )
     except BaseException:
         hierarchy.close()
         folder.remove()
         raise
 
 
-def hand_over(plan: Plan) -> None:
+def chown_writable(plan: Plan) -> None:
     """As root, give what may be changed to the user who may change it. Links are given, never followed."""
     if os.geteuid() != 0:
         return
@@ -140,24 +142,24 @@ def _inner_user(plan: Plan) -> int:
     return 0 if plan.writable and os.geteuid() != 0 else NOBODY
 
 
-def _first_that_works(stages: list[Stage]) -> Stage:
+def _first_that_works(candidates: list[GvisorEnvironment]) -> GvisorEnvironment:
     why = ""
-    for stage in stages:
-        why = _tried(stage)
+    for environment in candidates:
+        why = _probe(environment)
         if not why:
-            return stage
-    raise StageMissingError(f"no process could be confined by gVisor: {why}")
+            return environment
+    raise EnvironmentUnavailableError(f"no process could be confined by gVisor: {why}")
 
 
-def _tried(stage: Stage) -> str:
+def _probe(environment: GvisorEnvironment) -> str:
     """Start a process that looks whether it is confined; return why it could not be, or nothing."""
     try:
-        entrance = stage.entrance(Plan((interpreter(), "-I", "-S", "-c", _CONFINED)))
+        prepared = environment.prepared(Plan((interpreter_path(), "-I", "-S", "-c", _CONFINED)))
     except OSError as error:
         return f"{type(error).__name__}: {error}"
     try:
         done = subprocess.run(
-            entrance.command,
+            prepared.command,
             # A pipe: runsc makes whatever it is given as standard input its container's own, /dev/null of the host included.
             input=b"",
             capture_output=True,
@@ -170,6 +172,6 @@ def _tried(stage: Stage) -> str:
         return type(error).__name__
     finally:
         with suppress(OSError):
-            entrance.clear()
+            prepared.discard()
     said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
     return "" if done.returncode == 0 else said or f"it ended with {done.returncode}"

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from services.executor.adapters.sandbox.gvisor.seccomp_profile import inner_filter
+from services.executor.adapters.sandbox.gvisor.seccomp_profile import seccomp_profile
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import EGRESS, HOSTNAME, Layout
+from services.executor.adapters.sandbox.rootfs import EGRESS_SOCKET, HOSTNAME, RootfsLayout
 
 _OPEN_FILES = 1024
 _STACK_BYTES = 8 << 20
 _NAMESPACES = ("pid", "network", "ipc", "uts", "mount")
 
 
-def write_bundle(folder: Path, plan: Plan, view: Layout, *, user: int, memory_limited: bool) -> None:
+def write_bundle(folder: Path, plan: Plan, view: RootfsLayout, *, user: int, memory_limited: bool) -> None:
     """Write a bundle: its description, and an empty root with a place for everything that is shown in it. Raises OSError or ValueError
     when something cannot be shown.
 
@@ -53,7 +53,7 @@ def _description(plan: Plan, mounts: list[dict[str, Any]], user: int, memory_lim
         "root": {"path": "rootfs", "readonly": True},
         "hostname": HOSTNAME,
         "mounts": mounts,
-        "linux": {"namespaces": [{"type": each} for each in _NAMESPACES], "seccomp": inner_filter()},
+        "linux": {"namespaces": [{"type": each} for each in _NAMESPACES], "seccomp": seccomp_profile()},
     }
 
 
@@ -68,7 +68,7 @@ def _limits(plan: Plan, memory_limited: bool) -> Iterator[tuple[str, int]]:
         yield "RLIMIT_AS", plan.memory_bytes
 
 
-def _mounts(plan: Plan, view: Layout) -> Iterator[dict[str, Any]]:
+def _mounts(plan: Plan, view: RootfsLayout) -> Iterator[dict[str, Any]]:
     """List what is shown, in order: later ones lie over earlier ones."""
     yield {"destination": "/proc", "type": "proc", "source": "proc"}
     for host, inside in view.binds:
@@ -82,7 +82,7 @@ def _mounts(plan: Plan, view: Layout) -> Iterator[dict[str, Any]]:
     for host, inside in plan.writable:
         yield _bind(host, inside, "rw")
     if plan.egress_socket:
-        yield _bind(plan.egress_socket, EGRESS, "ro")
+        yield _bind(plan.egress_socket, EGRESS_SOCKET, "ro")
 
 
 def _bind(host: str, inside: str, access: str) -> dict[str, Any]:

@@ -16,52 +16,51 @@ import subprocess
 import threading
 from pathlib import Path
 
-from services.executor.adapters.sandbox.gvisor.container import Contained, Started
+from services.executor.adapters.sandbox.gvisor.container import GvisorContainer, StartedContainer
 from services.executor.adapters.sandbox.gvisor.environment import (
     OVERHEAD_BYTES,
-    Entrance,
-    Stage,
-    StageMissingError,
-    hand_over,
-    set_stage,
+    GvisorEnvironment,
+    PreparedContainer,
+    chown_writable,
+    prepare_environment,
 )
-from services.executor.adapters.sandbox.pipes import attached, open_pipes
-from services.executor.adapters.sandbox.port import Confined, Plan
+from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan, SandboxedProcess
 from services.executor.domain import errors
 
 
-class Gvisor:
+class GvisorSandbox:
     """A Sandbox made of gVisor. Nothing is prepared, and no process is started, before it is first used."""
 
     def __init__(self, instance: str = "local", *, cgroups: str = "preferred", runsc: Path | None = None) -> None:
         self._instance, self._cgroups, self._named = instance, cgroups, runsc
-        self._setting = threading.Lock()
-        self._stage: Stage | None = None
+        self._preparing = threading.Lock()
+        self._environment: GvisorEnvironment | None = None
         self._why_not: str | None = None
-        self._running: set[Contained] = set()
+        self._running: set[GvisorContainer] = set()
 
     @property
     def name(self) -> str:
         """What evidence shows."""
         return "kernel/gvisor"
 
-    def unavailable(self) -> str:
+    def unavailable_reason(self) -> str:
         """Say why it cannot be used here; empty if it can. Tries once, which takes about a quarter of a second, and remembers."""
-        with self._setting:
+        with self._preparing:
             if self._why_not is None:
                 try:
-                    self._stage = set_stage(self._instance, self._cgroups, self._named)
+                    self._environment = prepare_environment(self._instance, self._cgroups, self._named)
                     self._why_not = ""
-                except StageMissingError as missing:
+                except EnvironmentUnavailableError as missing:
                     self._why_not = str(missing)
             return self._why_not
 
-    async def start(self, plan: Plan) -> Confined:
+    async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process. Raises SANDBOX_UNAVAILABLE when it could not be confined as planned; nothing ever runs with less."""
-        stage = self._stage or await self._set()
-        preparing = asyncio.ensure_future(asyncio.to_thread(_prepared, stage, plan))
+        environment = self._environment or await self._prepare_once()
+        preparing = asyncio.ensure_future(asyncio.to_thread(_prepare_container, environment, plan))
         try:
-            entrance = await asyncio.shield(preparing)
+            prepared = await asyncio.shield(preparing)
         except (OSError, ValueError) as error:
             raise errors.sandbox_failed("the sandbox could not be made") from error
         except asyncio.CancelledError:
@@ -69,9 +68,9 @@ class Gvisor:
             preparing.add_done_callback(_give_back)
             raise
         try:
-            process = Contained(await _start(plan, entrance))
+            process = GvisorContainer(await _start(plan, prepared))
         except BaseException as error:
-            entrance.clear()
+            prepared.discard()
             if isinstance(error, OSError):
                 raise errors.sandbox_failed("the sandbox could not be started") from error
             raise
@@ -83,35 +82,35 @@ class Gvisor:
         """End everything that still runs, and give back what was prepared."""
         self._why_not = self._why_not or "the sandbox is closed"
         await asyncio.gather(*(process.kill() for process in self._running))
-        stage, self._stage = self._stage, None
-        if stage is not None:
-            await asyncio.to_thread(stage.close)
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            await asyncio.to_thread(environment.close)
 
-    async def _set(self) -> Stage:
-        why_not = await asyncio.to_thread(self.unavailable)
-        if self._stage is None:
+    async def _prepare_once(self) -> GvisorEnvironment:
+        why_not = await asyncio.to_thread(self.unavailable_reason)
+        if self._environment is None:
             raise errors.sandbox_missing(self.name, why_not)
-        return self._stage
+        return self._environment
 
 
-def _prepared(stage: Stage, plan: Plan) -> Entrance:
-    hand_over(plan)
-    return stage.entrance(plan)
+def _prepare_container(environment: GvisorEnvironment, plan: Plan) -> PreparedContainer:
+    chown_writable(plan)
+    return environment.prepared(plan)
 
 
-def _give_back(preparing: asyncio.Future[Entrance]) -> None:
+def _give_back(preparing: asyncio.Future[PreparedContainer]) -> None:
     if not preparing.cancelled() and preparing.exception() is None:
-        preparing.get_loop().run_in_executor(None, preparing.result().clear)
+        preparing.get_loop().run_in_executor(None, preparing.result().discard)
 
 
-async def _start(plan: Plan, entrance: Entrance) -> Started:
+async def _start(plan: Plan, prepared: PreparedContainer) -> StartedContainer:
     (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
     try:
-        writer, [read, heard] = await attached(to_stdin, from_stdout, from_stderr)
+        writer, [read, heard] = await attach_pipes(to_stdin, from_stdout, from_stderr)
         try:
             # On this thread, which lives as long as the executor does: the process ends with the thread that started it.
             process = subprocess.Popen(  # noqa: ASYNC220
-                entrance.command, stdin=stdin, stdout=stdout, stderr=stderr, env={}, cwd="/", start_new_session=True
+                prepared.command, stdin=stdin, stdout=stdout, stderr=stderr, env={}, cwd="/", start_new_session=True
             )
         except BaseException:
             writer.close()
@@ -121,6 +120,6 @@ async def _start(plan: Plan, entrance: Entrance) -> Started:
     finally:
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
-    return Started(
-        plan, plan.memory_bytes + OVERHEAD_BYTES, process, entrance.folder, entrance.group, writer, read, heard
+    return StartedContainer(
+        plan, plan.memory_bytes + OVERHEAD_BYTES, process, prepared.folder, prepared.group, writer, read, heard
     )

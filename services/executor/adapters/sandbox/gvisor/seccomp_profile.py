@@ -13,30 +13,30 @@ from typing import Any
 from services.executor.adapters.sandbox.seccomp.allowlist import (
     AF_UNIX,
     ALLOWED,
-    DEADLY,
-    NAMESPACES,
+    CLONE_NAMESPACE_FLAGS,
+    ENOSYS_CALLS,
+    KILL_CALLS,
     PERSONALITIES,
-    UNKNOWN,
 )
 
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 
-def inner_filter(machine: str | None = None) -> dict[str, Any]:
+def seccomp_profile(machine: str | None = None) -> dict[str, Any]:
     """Return the filter for a machine, this one unless told. Raises KeyError for a machine that it cannot be made for."""
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": EPERM,
         "architectures": [_ARCHITECTURES[machine or os.uname().machine]],
         "syscalls": [
-            {"names": sorted(DEADLY), "action": "SCMP_ACT_KILL"},
+            {"names": sorted(KILL_CALLS), "action": "SCMP_ACT_KILL"},
             # As a call that a tracer decides about: nobody can be one, so the call is answered as if there were none such. Plainly
             # named, that answer is ignored by older versions of gVisor, which refuse instead, and threads cannot be started.
-            {"names": sorted(UNKNOWN), "action": "SCMP_ACT_TRACE"},
+            {"names": sorted(ENOSYS_CALLS), "action": "SCMP_ACT_TRACE"},
             # There is no terminal inside whose owner could be talked to behind their back.
             {"names": [*sorted(ALLOWED), "ioctl"], "action": "SCMP_ACT_ALLOW"},
             {"names": ["socket", "socketpair"], "action": "SCMP_ACT_ALLOW", "args": [_equal(AF_UNIX)]},
-            {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_without(NAMESPACES)]},
+            {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_without(CLONE_NAMESPACE_FLAGS)]},
             *({"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [_equal(each)]} for each in PERSONALITIES),
         ],
     }

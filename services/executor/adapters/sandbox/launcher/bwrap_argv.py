@@ -9,7 +9,7 @@ ALWAYS = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "
 """Namespaces of its own for everything, an end when its launcher ends, no terminal, no capability, no inherited word."""
 
 
-def options(
+def build_options(
     config: dict[str, Any], plan: dict[str, Any], source: Callable[[str], str], descriptors: dict[str, int]
 ) -> list[str]:
     """Return bubblewrap's options for a plan. `source` says where a host path can be found by whoever runs bubblewrap; `descriptors`
@@ -24,7 +24,7 @@ def options(
     ]
 
 
-def sources(config: dict[str, Any], plan: dict[str, Any]) -> list[str]:
+def bind_sources(config: dict[str, Any], plan: dict[str, Any]) -> list[str]:
     """Every host path that a sandbox shows, each once."""
     shown = [host for host, _ in (*config["binds"], *plan["readable"], *plan["writable"])]
     return list(dict.fromkeys((*shown, *([plan["egress_socket"]] if plan["egress_socket"] else ()))))

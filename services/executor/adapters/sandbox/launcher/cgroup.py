@@ -1,4 +1,4 @@
-"""Groups of processes that share one limit: memory, processes and processor time of a whole tree, kept by the kernel.
+"""Groups of processes that share one limit: memory, processes and processor time of a whole tree, kept by the syscalls.
 
 Works with the second version of the kernel's control groups, with the first, and with any mixture of them, in the part of the
 hierarchy that this process already is in: it never leaves limits that it is under itself. Standard library only: the launcher loads
@@ -12,14 +12,14 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.executor.adapters.sandbox.launcher.process_tree import end_all
+from services.executor.adapters.sandbox.launcher.process_tree import kill_all
 
 _PERIOD_US, _LEAST_QUOTA_US = 20_000, 1_000
 _MODEST, _URGENT = ("256", "25"), ("262144", "10000")
 """Shares of the processor beside others, in the first and the second version: less than the mesh itself, and more than anybody."""
 
 
-class Place(NamedTuple):
+class CgroupDir(NamedTuple):
     """A folder of the hierarchy that can limit something."""
 
     folder: str
@@ -30,13 +30,15 @@ class Place(NamedTuple):
 class Cgroup:
     """The group of one sandbox. What it cannot limit or count on this machine is not limited or counted: ask `controllers` first."""
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, places: Mapping[str, CgroupDir]) -> None:
         self._places = dict(places)
 
     @classmethod
-    def create(cls, parents: Mapping[str, Place], name: str, *, memory: int, processes: int, millicpus: int) -> Cgroup:
+    def create(
+        cls, parents: Mapping[str, CgroupDir], name: str, *, memory: int, processes: int, millicpus: int
+    ) -> Cgroup:
         """Make a group below prepared ones. Raises OSError when a limit could not be set; then nothing is left behind."""
-        group = cls({what: Place(f"{place.folder}/{name}", place.unified) for what, place in parents.items()})
+        group = cls({what: CgroupDir(f"{place.folder}/{name}", place.unified) for what, place in parents.items()})
         try:
             for folder in group.folders:
                 os.mkdir(folder)  # noqa: PTH102
@@ -99,7 +101,7 @@ class Cgroup:
 
     def kill(self) -> None:
         """End every process in the group, at full speed. Where processes are limited, nothing can be started in it afterwards."""
-        self.hurry()
+        self.lift_cpu_limit()
         if place := self._places.get("pids"):
             with contextlib.suppress(OSError):
                 _write(f"{place.folder}/pids.max", "0")
@@ -107,9 +109,9 @@ class Cgroup:
             if place.unified:
                 with contextlib.suppress(OSError):
                     _write(f"{place.folder}/cgroup.kill", "1")
-        end_all(self.pids)
+        kill_all(self.pids)
 
-    def hurry(self) -> None:
+    def lift_cpu_limit(self) -> None:
         """Let what is in the group run as fast as it can: to end takes processor time too, and a limit would draw it out."""
         if place := self._places.get("cpu"):
             names = ("cpu.max", "cpu.weight") if place.unified else ("cpu.cfs_quota_us", "cpu.shares")
@@ -142,7 +144,7 @@ class Cgroup:
         return _field(f"{place.folder}/{unified if place.unified else first}", field) if place else 0
 
 
-def _limit_cpu(place: Place, millicpus: int) -> None:
+def _limit_cpu(place: CgroupDir, millicpus: int) -> None:
     """Limit processor time over short periods, so that whoever used up its share does not stand still for long."""
     period = max(_PERIOD_US, _LEAST_QUOTA_US * 1000 // max(1, millicpus))
     quota = max(_LEAST_QUOTA_US, period * millicpus // 1000)
@@ -155,7 +157,7 @@ def _limit_cpu(place: Place, millicpus: int) -> None:
         _write(f"{place.folder}/cpu.shares", _MODEST[place.unified])
 
 
-def _limit_memory(place: Place, memory: int) -> None:
+def _limit_memory(place: CgroupDir, memory: int) -> None:
     """Limit memory and swap together, where there is swap to limit: a limit that spills to disk is none."""
     if place.unified:
         _write(f"{place.folder}/memory.max", str(memory))

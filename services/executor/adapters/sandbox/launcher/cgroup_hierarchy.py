@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
 
 WANTED = ("memory", "pids", "cpu", "cpuacct")
 LIMITING = frozenset({"memory", "pids", "cpu"})
@@ -23,29 +23,31 @@ _ASIDE = ".self"
 _ATTEMPTS = 5
 
 
-class Hierarchy:
+class CgroupHierarchy:
     """Prepared folders that sandboxes' groups are made in, one for each controller that can be used here."""
 
-    def __init__(self, parents: Mapping[str, Place], locks: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, parents: Mapping[str, CgroupDir], locks: Mapping[str, int] | Iterable[tuple[str, int]] = ()
+    ) -> None:
         self.parents = dict(parents)
         self._locks = dict(locks)
         """Every folder that was made, also where nothing could be limited in it, and its lock."""
 
     @classmethod
-    def prepare(cls, instance: str, *, own: Mapping[str, Place] | None = None) -> Hierarchy:
+    def prepare(cls, instance: str, *, own: Mapping[str, CgroupDir] | None = None) -> CgroupHierarchy:
         """Make this executor's folders wherever that is possible, and remove those of executors that are gone. `own` names the
         groups that this process is in, where that is known."""
         name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', instance)[:64]}-{os.getpid()}-{os.urandom(3).hex()}"
-        parents: dict[str, Place] = {}
+        parents: dict[str, CgroupDir] = {}
         locks: dict[str, int] = {}
-        for controller, place in (own if own is not None else own_places()).items():
+        for controller, place in (own if own is not None else own_cgroup_dirs()).items():
             folder = f"{place.folder}/{name}"
             with contextlib.suppress(OSError):
                 if folder not in locks:
-                    sweep(place.folder)
+                    remove_stale_cgroups(place.folder)
                     locks[folder] = _make_locked(folder)
                 if not place.unified or _delegate(place.folder, folder, controller):
-                    parents[controller] = Place(folder, place.unified)
+                    parents[controller] = CgroupDir(folder, place.unified)
         return cls(parents, locks)
 
     @property
@@ -61,12 +63,12 @@ class Hierarchy:
         self._locks.clear()
 
 
-def own_places(groups: str | None = None, mounts: str | None = None) -> dict[str, Place]:
+def own_cgroup_dirs(groups: str | None = None, mounts: str | None = None) -> dict[str, CgroupDir]:
     """Find the group that this process is in, for each controller, from what the kernel says about groups and mounts."""
     groups = Path("/proc/self/cgroup").read_text() if groups is None else groups
     mounts = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
     mounted = list(_mounted(mounts))
-    found: dict[str, Place] = {}
+    found: dict[str, CgroupDir] = {}
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         for root, point, unified, options in mounted:
@@ -77,11 +79,11 @@ def own_places(groups: str | None = None, mounts: str | None = None) -> dict[str
             for controller in WANTED:
                 # A controller is in one hierarchy only; the first version of the groups is listed first.
                 if controller in offered and controller not in found:
-                    found[controller] = Place(folder, unified)
+                    found[controller] = CgroupDir(folder, unified)
     return found
 
 
-def sweep(folder: str) -> None:
+def remove_stale_cgroups(folder: str) -> None:
     """Remove the folders of executors that are gone."""
     for entry in Path(folder).glob(PREFIX + "*"):
         with contextlib.suppress(OSError):
@@ -99,7 +101,7 @@ def sweep(folder: str) -> None:
 def remove_tree(folder: str) -> None:
     """Remove a group and those in it, ending whatever is in them."""
     for path in (*(entry for entry in _children(folder)), folder):
-        group = Cgroup({"": Place(path, unified=False)})
+        group = Cgroup({"": CgroupDir(path, unified=False)})
         if not group.remove():
             group.kill()
             group.remove()

@@ -13,16 +13,14 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from services.executor.adapters.sandbox.launcher import bwrap_argv as line
-from services.executor.adapters.sandbox.launcher import rlimits as limits
-from services.executor.adapters.sandbox.launcher import syscalls as kernel
+from services.executor.adapters.sandbox.launcher import bwrap_argv, rlimits, syscalls
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 
 FAILED = 125
-_DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
-class Ends(NamedTuple):
+class ChildDescriptors(NamedTuple):
     """The ends of pipes that the sandbox gets."""
 
     stdin: int
@@ -35,10 +33,12 @@ class Ends(NamedTuple):
     """The filter of system calls."""
 
 
-def become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: Ends) -> None:
+def exec_bwrap(
+    config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: ChildDescriptors
+) -> None:
     """Turn this process into bubblewrap; never returns. `user` is the host user it runs as, 0 for whoever runs it now."""
     try:
-        _become(config, plan, user, group, ends)
+        _exec_bwrap(config, plan, user, group, ends)
     except BaseException as error:
         with suppress(OSError):
             os.write(ends.status, json.dumps({"failed": f"{type(error).__name__}: {error}"[:500]}).encode() + b"\n")
@@ -46,7 +46,9 @@ def become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgrou
         os._exit(FAILED)
 
 
-def _become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: Ends) -> None:
+def _exec_bwrap(
+    config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: ChildDescriptors
+) -> None:
     if group is not None:
         group.add(0)
     program, places = config["bwrap"], {}
@@ -56,34 +58,34 @@ def _become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgro
     descriptors = {"--json-status-fd": ends.status, "--seccomp": _afresh(ends.program)}
     if ends.block >= 0:
         descriptors["--block-fd"] = ends.block
-    told = _spoken(line.options(config, plan, lambda host: places.get(host, host), descriptors))
+    told = _spoken(bwrap_argv.build_options(config, plan, lambda host: places.get(host, host), descriptors))
     _arrange((ends.stdin, ends.stdout, ends.stderr), {told, *descriptors.values()}, user)
     if user:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    for number in _DEFAULTED:
+    for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     grouped = group.controllers if group is not None else frozenset()
     processes = "pids" not in grouped and ends.block < 0
-    limits.apply(limits.process_limits(plan, memory="memory" not in grouped, processes=processes))
+    rlimits.apply_limits(rlimits.process_limits(plan, memory="memory" not in grouped, processes=processes))
     os.chdir("/")
     os.execve(program, [program, "--args", str(told), "--", *plan["argv"]], {})  # noqa: S606
 
 
 def _stage(config: dict[str, Any], plan: dict[str, Any], user: int) -> dict[str, str]:
     """Show everything that the sandbox will show in one place that its user can reach, whoever's homes the originals lie in."""
-    kernel.own_mounts()
-    kernel.mount_memory(config["stage"])
+    syscalls.unshare_mounts()
+    syscalls.mount_tmpfs(config["stage"])
     places = {}
-    for number, host in enumerate((*line.sources(config, plan), config["bwrap_home"])):
+    for number, host in enumerate((*bwrap_argv.bind_sources(config, plan), config["bwrap_home"])):
         place = f"{config['stage']}/{number}"
         if os.path.isdir(host):  # noqa: PTH112
             os.mkdir(place)  # noqa: PTH102
         else:
             os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        kernel.bind(host, place)
+        syscalls.bind_mount(host, place)
         places[host] = place
     for host, _ in plan["writable"]:
         _hand_over(host, user)

@@ -22,19 +22,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import child
-from services.executor.adapters.sandbox.launcher import syscalls as kernel
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import sweep
+from services.executor.adapters.sandbox.launcher import child, syscalls
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import remove_stale_cgroups
 from services.executor.adapters.sandbox.launcher.process_tree import children
-from services.executor.adapters.sandbox.launcher.rlimits import OF_BUBBLEWRAP
-from services.executor.adapters.sandbox.launcher.supervised import Watched
+from services.executor.adapters.sandbox.launcher.rlimits import BWRAP_PROCESSES
+from services.executor.adapters.sandbox.launcher.supervised import SupervisedSandbox
 
 MESSAGE_BYTES = 1 << 16
-DISMISSED = b"{}"
+SHUTDOWN = b"{}"
 """What an executor says that ends in order and clears up by itself."""
-_LAST_BREATH = 2.0
-_SENT = 3
+_EXECUTOR_EXIT_SECONDS = 2.0
+_DESCRIPTORS_PER_START = 3
 """How many open files come with a request to start."""
 
 
@@ -45,7 +44,7 @@ class Launcher:
         self._control, self._config = control, config
         self._poll = select.poll()
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._running: dict[int, Watched] = {}
+        self._running: dict[int, SupervisedSandbox] = {}
         self._begun: set[int] = set()
         self._users: dict[int, int] = {}
         # Anywhere in the range: other executors on this machine use it too, and what is limited is counted for each user.
@@ -54,7 +53,7 @@ class Launcher:
         self._asked, self._dismissed = True, False
         self._executor = os.pidfd_open(os.getppid())
         self._alone = bool(config["users"]) and config["users"][1] > 1
-        self._parents = {what: Place(*place) for what, place in config["groups"].items()}
+        self._parents = {what: CgroupDir(*place) for what, place in config["groups"].items()}
         self._program = os.memfd_create("filter")
         os.write(self._program, base64.b64decode(config["filter"]))
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -63,7 +62,7 @@ class Launcher:
 
     def serve(self) -> None:
         """Work until nobody can ask any more, then leave nothing behind."""
-        kernel.adopt_orphans()
+        syscalls.become_subreaper()
         self.watch(self._control.fileno(), select.POLLIN, self._listen)
         self.watch(self._woken, select.POLLIN, self._reap)
         while self._asked or self._running:
@@ -95,11 +94,13 @@ class Launcher:
 
     def _listen(self) -> None:
         try:
-            message, received, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, _SENT, socket.MSG_CMSG_CLOEXEC)
+            message, received, _, _ = socket.recv_fds(
+                self._control, MESSAGE_BYTES, _DESCRIPTORS_PER_START, socket.MSG_CMSG_CLOEXEC
+            )
         except ConnectionError:
             # It ended with something unread that we had told it.
             message, received = b"", []
-        if not message or message == DISMISSED:
+        if not message or message == SHUTDOWN:
             self._asked, self._dismissed = False, bool(message)
             self.forget(self._control.fileno())
             for every in self._running.values():
@@ -113,7 +114,7 @@ class Launcher:
 
     def _start(self, number: int, received: list[int]) -> None:
         try:
-            if len(received) != _SENT:
+            if len(received) != _DESCRIPTORS_PER_START:
                 raise OSError("no more files can be opened")
             stdin, stdout, written = received
             plan = json.loads(os.pread(written, os.fstat(written).st_size, 0))
@@ -124,7 +125,7 @@ class Launcher:
         finally:
             _close(*received)
 
-    def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> Watched:
+    def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> SupervisedSandbox:
         group = self._group(number, plan)
         # A user that no other sandbox has can be limited before it begins; one that is shared, only in its own namespace.
         limited = (group is not None and "pids" in group.controllers) or self._alone
@@ -136,14 +137,14 @@ class Launcher:
             user = self._user(number)
             pid = os.fork()
             if pid == 0:
-                ends = child.Ends(stdin, stdout, stderr, status, block, self._program)
-                child.become(self._config, plan, user, group, ends)
+                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, self._program)
+                child.exec_bwrap(self._config, plan, user, group, ends)
         except OSError:
             _close(*opened)
             self._dust.extend([group] if group else [])
             raise
         _close(stderr, status, block)
-        return Watched(plan, pid, group, (heard, told, unblock), self.watch, self.forget)
+        return SupervisedSandbox(plan, pid, group, (heard, told, unblock), self.watch, self.forget)
 
     def _group(self, number: int, plan: dict[str, Any]) -> Cgroup | None:
         if not self._parents:
@@ -153,7 +154,7 @@ class Launcher:
             # Another launcher may have left groups in the same place.
             f"{os.getpid()}-{number}",
             memory=plan["memory_bytes"],
-            processes=plan["processes"] + OF_BUBBLEWRAP,
+            processes=plan["processes"] + BWRAP_PROCESSES,
             millicpus=plan["millicpus"],
         )
 
@@ -213,9 +214,9 @@ class Launcher:
 
     def _clear_after_the_dead(self) -> None:
         """Remove what an executor that was killed cannot remove any more: its locks go with its last breath."""
-        select.select([self._executor], [], [], _LAST_BREATH)
+        select.select([self._executor], [], [], _EXECUTOR_EXIT_SECONDS)
         for folder in {os.path.dirname(place.folder) for place in self._parents.values()}:  # noqa: PTH120
-            sweep(folder)
+            remove_stale_cgroups(folder)
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):

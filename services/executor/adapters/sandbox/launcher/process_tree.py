@@ -15,7 +15,7 @@ from contextlib import suppress
 _ROUNDS = 3
 
 
-def end_all(members: Callable[[], list[int]]) -> None:
+def kill_all(members: Callable[[], list[int]]) -> None:
     """Send SIGKILL to every member of a crowd, and once more to those who joined it meanwhile."""
     told: set[int] = set()
     for _ in range(_ROUNDS):

@@ -19,7 +19,7 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for each in fields for field in each[_FIRST_TIME:_LAST_TIME]) / _TICKS
 
 
-def memory(pid: int, limit: int) -> int:
+def memory_bytes(pid: int, limit: int) -> int:
     """Memory of a process and its descendants. Pages that several share are counted once, but only where it matters: when the
     total is beyond the limit otherwise."""
     tree = (pid, *descendants(pid))

@@ -11,7 +11,7 @@ _STACK = 8 << 20
 _LOCKED = 64 << 10
 _OPEN_FILES = 1024
 
-OF_BUBBLEWRAP = 2
+BWRAP_PROCESSES = 2
 """Bubblewrap itself and the first process inside count among the processes of a sandbox."""
 
 Limit = tuple[int, int, int]
@@ -33,11 +33,11 @@ def process_limits(plan: dict[str, Any], *, memory: bool, processes: bool) -> It
     if memory:
         yield resource.RLIMIT_AS, plan["memory_bytes"], plan["memory_bytes"]
     if processes:
-        allowed = plan["processes"] + OF_BUBBLEWRAP
+        allowed = plan["processes"] + BWRAP_PROCESSES
         yield resource.RLIMIT_NPROC, allowed, allowed
 
 
-def apply(limits: Iterator[Limit]) -> None:
+def apply_limits(limits: Iterator[Limit]) -> None:
     """Bind this process to limits; never to more than it is bound to already."""
     for which, soft, hard in limits:
         ceiling = resource.getrlimit(which)[1]
@@ -50,5 +50,5 @@ def limit_processes(pid: int, processes: int) -> None:
     """Bind another process, and all that it will start, to a number of processes and threads. It must be in a user namespace of its
     own, where nobody else's count. Raises OSError when that is not allowed."""
     # Bubblewrap itself is outside of the namespace.
-    allowed = processes + OF_BUBBLEWRAP - 1
+    allowed = processes + BWRAP_PROCESSES - 1
     resource.prlimit(pid, resource.RLIMIT_NPROC, (allowed, allowed))

@@ -13,22 +13,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import process_usage as usage
+from services.executor.adapters.sandbox.launcher import process_usage
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.process_tree import descendants, end_all
+from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
 from services.executor.adapters.sandbox.launcher.rlimits import limit_processes
 
-COMPLAINT_BYTES = 4096
-BOMB = 1000
+STDERR_TAIL_BYTES = 4096
+FORK_BOMB_REFUSALS = 1000
 """Whoever asks for one process too many this often does not mean to stop asking."""
 _CHUNK = 1 << 16
-_SOONEST, _LATEST = 0.02, 0.5
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.5
 
 Watch = Callable[[int, int, Callable[[], None]], None]
 Forget = Callable[[int], None]
 
 
-class Watched:
+class SupervisedSandbox:
     """A sandbox from its first process to its last."""
 
     def __init__(
@@ -89,10 +89,10 @@ class Watched:
     def look(self, now: float) -> None:
         """Compare what it used and asked for with what it may, and decide when to look again."""
         group = self.group or Cgroup({})
-        used = group.cpu_seconds() if group.counts_time else usage.cpu_seconds(self.inner_pid)
+        used = group.cpu_seconds() if group.counts_time else process_usage.cpu_seconds(self.inner_pid)
         if used >= self._plan["cpu_seconds"]:
             self.kill("cpu")
-        elif group.refused_processes() >= BOMB:
+        elif group.refused_processes() >= FORK_BOMB_REFUSALS:
             self.kill("processes")
         elif group.oom_kills() or ("memory" not in group.controllers and self._beyond_memory()):
             # What has lost a part of itself may wait for that part for ever.
@@ -115,7 +115,7 @@ class Watched:
             "refused_processes": group.refused_processes(),
             "cpu_seconds": group.cpu_seconds() or self._cpu,
             "peak_memory": group.peak_memory() or self._peak,
-            "complaint": base64.b64encode(self._tail).decode(),
+            "stderr_tail": base64.b64encode(self._tail).decode(),
         }
         for descriptor in (self._stderr, self._status, self._block, self._inner):
             if descriptor >= 0:
@@ -136,7 +136,7 @@ class Watched:
             if self.group is not None:
                 self.group.kill()
             elif self.inner_pid:
-                end_all(lambda: descendants(self.inner_pid))
+                kill_all(lambda: descendants(self.inner_pid))
 
     def _rest(self, used: float) -> float:
         """How long it need not be looked at: no longer than it takes to use up its processor time."""
@@ -144,17 +144,17 @@ class Watched:
             return float("inf")
         left: float = self._plan["cpu_seconds"] - used
         quota: float = self._plan["millicpus"] / 1000
-        return min(_LATEST, max(_SOONEST, left / max(0.01, quota)))
+        return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, left / max(0.01, quota)))
 
     def _beyond_memory(self) -> bool:
         limit: int = self._plan["memory_bytes"]
-        return bool(self.inner_pid) and usage.memory(self.inner_pid, limit) > limit
+        return bool(self.inner_pid) and process_usage.memory_bytes(self.inner_pid, limit) > limit
 
     def _hear(self) -> None:
         """Take what it wrote to its standard error and keep the last of it, a bounded amount at a time."""
         with suppress(BlockingIOError):
             if heard := os.read(self._stderr, _CHUNK):
-                self._tail = (self._tail + heard)[-COMPLAINT_BYTES:]
+                self._tail = (self._tail + heard)[-STDERR_TAIL_BYTES:]
             else:
                 self._forget(self._stderr)
 

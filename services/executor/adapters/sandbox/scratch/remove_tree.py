@@ -14,14 +14,14 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Opens a folder, and never what a link leads to."""
 
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder with all it holds, also where its maker closed parts of it. What cannot be removed is left; fine if nothing is there."""
     with suppress(OSError):
-        top = os.open(folder, FOLDER_FLAGS)
+        top = os.open(folder, OPEN_DIR_FLAGS)
         try:
             _empty(top)
         finally:
@@ -29,9 +29,9 @@ def remove_tree(folder: Path) -> None:
         folder.rmdir()
 
 
-def let_in(name: str, above: int) -> None:
+def grant_owner_access(name: str, above: int) -> None:
     """Let the owner of a folder into it, whatever its maker thought of that. Never follows a link."""
-    descriptor = os.open(name, FOLDER_FLAGS | os.O_PATH, dir_fd=above)
+    descriptor = os.open(name, OPEN_DIR_FLAGS | os.O_PATH, dir_fd=above)
     try:
         os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101
     finally:
@@ -54,7 +54,7 @@ def _empty(top: int) -> None:
 def _cleared(top: int, name: str, places: Iterator[str]) -> list[str]:
     """Remove everything from a folder at the top, and return where the folders in it are now."""
     moved: list[str] = []
-    descriptor = os.open(name, FOLDER_FLAGS, dir_fd=top)
+    descriptor = os.open(name, OPEN_DIR_FLAGS, dir_fd=top)
     try:
         with os.scandir(descriptor) as entries:
             found = list(entries)
@@ -63,7 +63,7 @@ def _cleared(top: int, name: str, places: Iterator[str]) -> list[str]:
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.name, dir_fd=descriptor)
                     continue
-                let_in(entry.name, descriptor)
+                grant_owner_access(entry.name, descriptor)
                 place = next(places)
                 os.rename(entry.name, place, src_dir_fd=descriptor, dst_dir_fd=top)
                 moved.append(place)

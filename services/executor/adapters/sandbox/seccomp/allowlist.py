@@ -36,7 +36,7 @@ ALLOWED = frozenset(
 )
 """Files, memory, time, threads, signals and sockets of its own; all of it within namespaces that hold nothing of others."""
 
-DEADLY = frozenset(
+KILL_CALLS = frozenset(
     """
     ptrace process_vm_readv process_vm_writev pidfd_getfd
     mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount open_tree open_tree_attr mount_setattr
@@ -48,18 +48,18 @@ DEADLY = frozenset(
 )
 """Calls that no honest tool makes. Whoever makes one is ended on the spot, so that the attempt shows in how it ended."""
 
-UNSEEN = frozenset({"memfd_create", "shmget", "msgget"})
+UNACCOUNTED_MEMORY_CALLS = frozenset({"memfd_create", "shmget", "msgget"})
 """Calls that make memory which no process need have mapped. Only a control group counts it: where none limits memory, they are refused."""
 
-UNKNOWN = frozenset({"clone3"})
+ENOSYS_CALLS = frozenset({"clone3"})
 """Calls that must look as if the kernel had none of them. The flags of clone3 lie in memory where a filter cannot read them;
 whoever finds it missing falls back to clone, whose flags can be read."""
 
-NAMESPACES = 0x7E020000
+CLONE_NAMESPACE_FLAGS = 0x7E020000
 """The flags of clone that make namespaces: mount, cgroup, uts, ipc, user, pid and network."""
 
 AF_UNIX = 1
-TERMINAL_INPUT = (0x5412, 0x541C)
+TERMINAL_INPUT_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: requests that put words into the mouth of whoever sits at a terminal."""
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """Linux as it is, with 32 bit addresses, in older dress, and asking which; none of them weakens the address space."""

@@ -18,11 +18,11 @@ from system_calls import syscalls  # type: ignore[import-untyped]
 from services.executor.adapters.sandbox.seccomp.allowlist import (
     AF_UNIX,
     ALLOWED,
-    DEADLY,
-    NAMESPACES,
+    CLONE_NAMESPACE_FLAGS,
+    ENOSYS_CALLS,
+    KILL_CALLS,
     PERSONALITIES,
-    TERMINAL_INPUT,
-    UNKNOWN,
+    TERMINAL_INPUT_IOCTLS,
 )
 
 ALLOW = 0x7FFF0000
@@ -57,7 +57,7 @@ ARCHITECTURES = {
 }
 
 
-def program(machine: str | None = None, *, without: frozenset[str] = frozenset()) -> bytes:
+def compile_filter(machine: str | None = None, *, without: frozenset[str] = frozenset()) -> bytes:
     """Return the filter for a machine, this one unless told, as bytes that the kernel takes. `without` names calls of the list that
     are refused all the same. Raises KeyError for a machine that it cannot be made for."""
     architecture = ARCHITECTURES[machine or os.uname().machine]
@@ -82,11 +82,11 @@ def _any_of(offset: int, values: Sequence[int], then: int, otherwise: int) -> li
 _EXAMINED: dict[str, list[Instruction]] = {
     "socket": _any_of(_FIRST, (AF_UNIX,), ALLOW, REFUSE),
     "socketpair": _any_of(_FIRST, (AF_UNIX,), ALLOW, REFUSE),
-    "ioctl": _any_of(_SECOND, TERMINAL_INPUT, REFUSE, ALLOW),
+    "ioctl": _any_of(_SECOND, TERMINAL_INPUT_IOCTLS, REFUSE, ALLOW),
     "personality": _any_of(_FIRST, PERSONALITIES, ALLOW, REFUSE),
     "clone": [
         (_LOAD, 0, 0, _FIRST),
-        (_ANY_BIT, 0, 1, NAMESPACES),
+        (_ANY_BIT, 0, 1, CLONE_NAMESPACE_FLAGS),
         (_RETURN, 0, 0, REFUSE),
         (_RETURN, 0, 0, ALLOW),
     ],
@@ -97,9 +97,9 @@ _EXAMINED: dict[str, list[Instruction]] = {
 def _verdict(name: str | None, allowed: frozenset[str]) -> list[Instruction]:
     if name in _EXAMINED:
         return _EXAMINED[name]
-    if name is None or name in UNKNOWN:
+    if name is None or name in ENOSYS_CALLS:
         return [(_RETURN, 0, 0, ABSENT)]
-    if name in DEADLY:
+    if name in KILL_CALLS:
         return [(_RETURN, 0, 0, KILL)]
     return [(_RETURN, 0, 0, ALLOW if name in allowed else REFUSE)]
 

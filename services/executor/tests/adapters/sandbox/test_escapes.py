@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.port import End, Plan, Sandbox
+from services.executor.adapters.sandbox.port import ExitKind, Plan, Sandbox
 from services.executor.tests.sandboxes import (
     MIB,
     Tried,
@@ -65,7 +65,7 @@ async def test_what_is_allowed_works(sandbox: Sandbox) -> None:
     """Everything else here shows that things fail; this shows that they would not fail anyway."""
     code = "import os, threading; t = threading.Thread(target=print, args=('escaped',)); t.start(); t.join(); open('/tmp/x', 'w').write('x')"
     tried = await attempt(sandbox, python(code))
-    assert (tried.output, tried.ending.kind, tried.ending.code) == (b"escaped\n", End.EXITED, 0)
+    assert (tried.output, tried.report.kind, tried.report.code) == (b"escaped\n", ExitKind.EXITED, 0)
 
 
 async def test_secrets_of_the_machine_are_not_there(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_fork_bomb_that_insists_can_be_ended(sandbox: Sandbox) -> None:
     code = "import os\nos.write(1, b'ready')\nwhile True:\n try: os.fork()\n except OSError: continue"
     process = await sandbox.start(python(code, marker, processes=16))
     await process.stdout.readexactly(5)
-    assert (await process.kill()).kind in (End.KILLED, End.PROCESS_LIMIT)
+    assert (await process.kill()).kind in (ExitKind.KILLED, ExitKind.PROCESS_LIMIT)
     assert processes_with(marker) == []
 
 
@@ -203,7 +203,7 @@ signal.alarm(20); signal.pause()
 async def test_memory_cannot_be_held_unseen(sandbox: Sandbox, way: str) -> None:
     """Where it could not be counted, it cannot be had."""
     tried = await try_to(sandbox, HIDDEN_MEMORY[way], memory_bytes=100 * MIB)
-    refused = tried.ending.kind is End.EXITED and "Error" in tried.ending.complaint
+    refused = tried.report.kind is ExitKind.EXITED and "Error" in tried.report.stderr_tail
     assert refused or tried.error.reason is Reason.TOOL_OUT_OF_MEMORY
 
 
@@ -224,15 +224,15 @@ async def test_a_file_cannot_grow_beyond_its_limit(sandbox: Sandbox) -> None:
 async def test_endless_output_waits_for_its_reader(sandbox: Sandbox) -> None:
     process = await sandbox.start(python("import os\nwhile True: os.write(1, b'x' * 65536)"))
     assert len(await process.stdout.readexactly(4 * MIB)) == 4 * MIB
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
 
 
 async def test_endless_complaints_hold_nobody_up(sandbox: Sandbox) -> None:
     code = "import os\nfor _ in range(512): os.write(2, b'x' * 65536)\nos.write(2, b'last words')\nprint('done')"
     tried = await attempt(sandbox, python(code))
     assert tried.output == b"done\n"
-    assert len(tried.ending.complaint) <= 4096
-    assert tried.ending.complaint.endswith("last words")
+    assert len(tried.report.stderr_tail) <= 4096
+    assert tried.report.stderr_tail.endswith("last words")
 
 
 async def test_endless_work_ends_when_its_processor_time_does(sandbox: Sandbox) -> None:
@@ -245,7 +245,7 @@ async def test_endless_work_ends_when_its_processor_time_does(sandbox: Sandbox) 
 async def test_calls_that_no_honest_tool_makes(sandbox: Sandbox, name: str) -> None:
     tried = await try_to(sandbox, f"{CALL}\ncall({NUMBERS[name][MACHINE]}, 0, 0, 0, 0, 0)")
     if sandbox.name == "process/bubblewrap" and name != "io_uring_setup":
-        assert tried.ending.kind is End.FORBIDDEN_CALL
+        assert tried.report.kind is ExitKind.FORBIDDEN_CALL
         assert tried.error.reason is Reason.TOOL_CRASHED
         assert tried.error.metadata["cause"] == "forbidden_call"
     else:
@@ -310,14 +310,14 @@ async def test_nothing_survives_its_deadline(sandbox: Sandbox) -> None:
     if sandbox.name == "process/bubblewrap":
         # Elsewhere the host does not see them at all.
         assert processes_with(marker) != []
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
 
 
 async def test_nothing_survives_the_process_that_started_it(sandbox: Sandbox) -> None:
     marker = new_id()
     tried = await attempt(sandbox, python(DAEMON, marker))
-    assert tried.ending.kind is End.EXITED
+    assert tried.report.kind is ExitKind.EXITED
     assert processes_with(marker) == []
 
 
@@ -326,7 +326,7 @@ async def test_a_process_that_stands_still_can_be_ended(sandbox: Sandbox) -> Non
     code = "import os, signal\nos.write(1, b'ready')\nos.kill(os.getpid(), signal.SIGSTOP)"
     process = await sandbox.start(python(code, marker))
     await process.stdout.readexactly(5)
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
 
 
@@ -340,14 +340,14 @@ if not found and not others: sys.exit(3)
 
 
 async def test_nothing_is_left_for_the_next_one(sandbox: Sandbox) -> None:
-    assert (await attempt(sandbox, python(LEAVE))).ending.kind is End.EXITED
-    assert (await try_to(sandbox, LOOK)).ending.code == 3
+    assert (await attempt(sandbox, python(LEAVE))).report.kind is ExitKind.EXITED
+    assert (await try_to(sandbox, LOOK)).report.code == 3
 
 
 async def test_neighbours_do_not_see_each_other(sandbox: Sandbox) -> None:
     process = await sandbox.start(python(f"{LEAVE}\nos.write(1, b'ready')\nimport signal\nsignal.pause()"))
     await process.stdout.readexactly(5)
-    assert (await try_to(sandbox, LOOK)).ending.code == 3
+    assert (await try_to(sandbox, LOOK)).report.code == 3
     await process.kill()
 
 
@@ -367,7 +367,7 @@ for folder in ('/usr/bin', '/usr/sbin'):
             sys.stdout.buffer.write(done.stdout)
 sys.exit(3)
 """
-    assert (await try_to(sandbox, code)).ending.code == 3
+    assert (await try_to(sandbox, code)).report.code == 3
 
 
 async def test_a_program_cannot_be_made_roots(sandbox: Sandbox) -> None:
@@ -377,7 +377,7 @@ shutil.copy('/usr/bin/id', '/tmp/id'); os.chmod('/tmp/id', 0o6755)
 if b'euid=0' in subprocess.run(['/tmp/id'], capture_output=True).stdout: print('escaped')
 sys.exit(3)
 """
-    assert (await try_to(sandbox, code)).ending.code == 3
+    assert (await try_to(sandbox, code)).report.code == 3
 
 
 @pytest.mark.parametrize(

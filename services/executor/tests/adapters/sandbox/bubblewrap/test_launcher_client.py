@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Launching
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import LauncherClient
 from services.executor.adapters.sandbox.port import Plan
 
 
@@ -22,7 +22,7 @@ async def test_who_leaves_before_the_launcher_was_asked_is_forgotten() -> None:
         while True:
             ours.send(b"x" * 1000)
     with subprocess.Popen(["true"]) as process:  # noqa: ASYNC220
-        launching = Launching(process, ours, lambda: None)
+        launching = LauncherClient(process, ours, lambda: None)
         starting = asyncio.create_task(launching.start(Plan(("/bin/cat",)), nothing, nothing))
         await asyncio.wait([starting], timeout=0.01)
         assert len(launching._ended) == 1

@@ -16,12 +16,12 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap import environment as ground
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_places
-from services.executor.adapters.sandbox.port import End, Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.bubblewrap import environment
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_cgroup_dirs
+from services.executor.adapters.sandbox.port import ExitKind, Plan
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.tests.sandboxes import MAKERS, MIB, attempt, missing, processes_with, python
 
 KINDS = [kind for kind in MAKERS if kind.startswith("bubblewrap")]
@@ -29,11 +29,11 @@ REPOSITORY = Path(__file__).parents[6]
 
 
 @pytest.fixture(params=KINDS)
-async def bubblewrap(request: pytest.FixtureRequest) -> AsyncIterator[Bubblewrap]:
+async def bubblewrap(request: pytest.FixtureRequest) -> AsyncIterator[BubblewrapSandbox]:
     if why := await missing(request.param):
         pytest.skip(f"{request.param}: {why}")
     made = MAKERS[request.param]()
-    assert isinstance(made, Bubblewrap)
+    assert isinstance(made, BubblewrapSandbox)
     yield made
     await made.close()
 
@@ -69,47 +69,47 @@ def held(pid: int) -> tuple[bytes, list[str]]:
     return (process / "environ").read_bytes(), [str(entry.readlink()) for entry in (process / "fd").iterdir()]
 
 
-async def test_a_process_answers_what_it_is_told(bubblewrap: Bubblewrap) -> None:
+async def test_a_process_answers_what_it_is_told(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/cat",)))
     for word in (b"one", b"two" * 100_000):
         process.stdin.write(word)
         assert await process.stdout.readexactly(len(word)) == word
     process.stdin.close()
     assert await process.stdout.read() == b""
-    assert (await process.ended()).kind is End.EXITED
-    assert (await process.kill()).kind is End.EXITED
+    assert (await process.wait()).kind is ExitKind.EXITED
+    assert (await process.kill()).kind is ExitKind.EXITED
 
 
-async def test_how_it_exits_is_told(bubblewrap: Bubblewrap) -> None:
+async def test_how_it_exits_is_told(bubblewrap: BubblewrapSandbox) -> None:
     tried = await attempt(bubblewrap, python("import sys; sys.exit('told on standard error')"))
-    assert (tried.ending.kind, tried.ending.code) == (End.EXITED, 1)
-    assert tried.ending.complaint == "told on standard error\n"
-    assert tried.ending.cpu_seconds > 0
-    assert tried.ending.peak_memory_bytes > 0
+    assert (tried.report.kind, tried.report.code) == (ExitKind.EXITED, 1)
+    assert tried.report.stderr_tail == "told on standard error\n"
+    assert tried.report.cpu_seconds > 0
+    assert tried.report.peak_memory_bytes > 0
 
 
-async def test_a_crash_is_told_as_one(bubblewrap: Bubblewrap) -> None:
+async def test_a_crash_is_told_as_one(bubblewrap: BubblewrapSandbox) -> None:
     tried = await attempt(bubblewrap, python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert (tried.ending.kind, tried.ending.code) == (End.CRASHED, signal.SIGSEGV)
+    assert (tried.report.kind, tried.report.code) == (ExitKind.CRASHED, signal.SIGSEGV)
 
 
-async def test_a_program_that_is_not_there_failed(bubblewrap: Bubblewrap) -> None:
+async def test_a_program_that_is_not_there_failed(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/usr/bin/not-there",)))
-    assert ((await process.ended()).kind, (await process.ended()).code) == (End.EXITED, 127)
+    assert ((await process.wait()).kind, (await process.wait()).code) == (ExitKind.EXITED, 127)
 
 
-async def test_its_environment_is_what_was_planned(bubblewrap: Bubblewrap) -> None:
+async def test_its_environment_is_what_was_planned(bubblewrap: BubblewrapSandbox) -> None:
     plan = Plan(("/usr/bin/env",), environment={"A": "1", "EMPTY": "", "PATH": "/x"})
     lines = (await attempt(bubblewrap, plan)).output.decode().splitlines()
     assert sorted(line for line in lines if not line.startswith("PWD=")) == ["A=1", "EMPTY=", "PATH=/x"]
 
 
-async def test_it_starts_in_tmp_as_nobody(bubblewrap: Bubblewrap) -> None:
+async def test_it_starts_in_tmp_as_nobody(bubblewrap: BubblewrapSandbox) -> None:
     code = "import os, socket; print(os.getcwd(), os.getuid(), os.getgid(), os.getgroups() or '', socket.gethostname())"
     assert (await attempt(bubblewrap, python(code))).output.decode().split()[:3] == ["/tmp", "65534", "65534"]
 
 
-async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: Bubblewrap) -> None:
+async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: BubblewrapSandbox) -> None:
     """As root two sandboxes are two users, neither of them ours; as anyone else they can only be us."""
     marker = new_id()
     started = [
@@ -124,7 +124,7 @@ async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: Bubblewrap) -> None
         await process.kill()
 
 
-async def test_what_it_may_read_it_cannot_change(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_what_it_may_read_it_cannot_change(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "shown").mkdir(parents=True)
     (hidden / "shown/file").write_text("content")
@@ -134,17 +134,19 @@ async def test_what_it_may_read_it_cannot_change(bubblewrap: Bubblewrap, tmp_pat
         "print(open('/in/file').read(), flush=True); open('/in/file', 'w')", readable=((str(hidden / "shown"), "/in"),)
     )
     tried = await attempt(bubblewrap, plan)
-    assert (tried.output, tried.ending.code) == (b"content\n", 1)
+    assert (tried.output, tried.report.code) == (b"content\n", 1)
     assert (hidden / "shown/file").read_text() == "content"
 
 
-async def test_a_single_file_can_be_shown(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_a_single_file_can_be_shown(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("print('ran')")
-    plan = Plan((interpreter(), "-I", "-S", "/run/worker.py"), readable=((str(tmp_path / "one.py"), "/run/worker.py"),))
+    plan = Plan(
+        (interpreter_path(), "-I", "-S", "/run/worker.py"), readable=((str(tmp_path / "one.py"), "/run/worker.py"),)
+    )
     assert (await attempt(bubblewrap, plan)).output == b"ran\n"
 
 
-async def test_what_it_may_write_is_there_afterwards(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_what_it_may_write_is_there_afterwards(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "deep").mkdir(parents=True, mode=0o755)
     (work / "deep/old").write_text("old")
@@ -153,12 +155,12 @@ async def test_what_it_may_write_is_there_afterwards(bubblewrap: Bubblewrap, tmp
     (work / "link").symlink_to(outside)
     code = "open('/w/deep/new', 'w').write('new'); open('/w/deep/old', 'a').write('er')\nimport os; os.path.exists('/w/link') and print('seen')"
     tried = await attempt(bubblewrap, python(code, writable=((str(work), "/w"),)))
-    assert (tried.output, tried.ending.code) == (b"", 0)
+    assert (tried.output, tried.report.code) == (b"", 0)
     assert ((work / "deep/new").read_text(), (work / "deep/old").read_text()) == ("new", "older")
     assert (outside.stat().st_uid, outside.read_text()) == (os.geteuid(), "outside")
 
 
-async def test_the_way_out_leads_to_its_socket(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_the_way_out_leads_to_its_socket(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     path = tmp_path / "gate.sock"
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,12 +173,12 @@ async def test_the_way_out_leads_to_its_socket(bubblewrap: Bubblewrap, tmp_path:
     assert tried.output == b"through\n"
 
 
-async def test_streams_can_be_opened_by_name(bubblewrap: Bubblewrap) -> None:
+async def test_streams_can_be_opened_by_name(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/sh", "-c", "cat /dev/stdin > /dev/stdout")))
     process.stdin.write(b"hello")
     process.stdin.close()
     assert await process.stdout.read() == b"hello"
-    assert (await process.ended()).code == 0
+    assert (await process.wait()).code == 0
 
 
 @pytest.mark.parametrize(
@@ -191,28 +193,28 @@ async def test_streams_can_be_opened_by_name(bubblewrap: Bubblewrap) -> None:
     ],
     ids=["no source", "no place", "NUL in a value", "NUL in an argument", "no text", "no name"],
 )
-async def test_what_cannot_be_confined_as_planned_does_not_run(bubblewrap: Bubblewrap, plan: Plan) -> None:
+async def test_what_cannot_be_confined_as_planned_does_not_run(bubblewrap: BubblewrapSandbox, plan: Plan) -> None:
     with pytest.raises(MeshError) as refused:
         # It may be found out only after it was started.
-        raise error_of(await (await bubblewrap.start(plan)).ended(), 1.0)
+        raise error_for_exit(await (await bubblewrap.start(plan)).wait(), 1.0)
     assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
-    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).report.kind is ExitKind.EXITED
 
 
-async def test_many_run_side_by_side(bubblewrap: Bubblewrap) -> None:
+async def test_many_run_side_by_side(bubblewrap: BubblewrapSandbox) -> None:
     async def one(number: int) -> bytes:
         return (await attempt(bubblewrap, Plan(("/bin/echo", str(number))))).output
 
     assert await asyncio.gather(*map(one, range(24))) == [f"{number}\n".encode() for number in range(24)]
 
 
-async def test_a_plan_may_be_long(bubblewrap: Bubblewrap) -> None:
+async def test_a_plan_may_be_long(bubblewrap: BubblewrapSandbox) -> None:
     long = {f"V{number}": "x" * 1000 for number in range(100)}
     tried = await attempt(bubblewrap, python("import os; print(sum(map(len, os.environ.values())))", environment=long))
     assert int(tried.output) >= 100_000
 
 
-async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: Bubblewrap) -> None:
+async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: BubblewrapSandbox) -> None:
     await attempt(bubblewrap, Plan(("/bin/true",)))
     marker = new_id()
     for turns in (*range(12), *range(12, 600, 25)):
@@ -226,20 +228,20 @@ async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: Bubblewr
     await asyncio.to_thread(until, lambda: not processes_with(marker))
 
 
-async def test_waiting_for_an_end_can_be_given_up(bubblewrap: Bubblewrap) -> None:
+async def test_waiting_for_an_end_can_be_given_up(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/cat",)))
-    waiting = asyncio.create_task(process.ended())
+    waiting = asyncio.create_task(process.wait())
     await asyncio.sleep(0)
     waiting.cancel()
-    assert (await asyncio.gather(process.kill(), process.kill(), process.ended()))[2].kind is End.KILLED
+    assert (await asyncio.gather(process.kill(), process.kill(), process.wait()))[2].kind is ExitKind.KILLED
 
 
-async def test_closing_ends_what_still_runs(bubblewrap: Bubblewrap) -> None:
+async def test_closing_ends_what_still_runs(bubblewrap: BubblewrapSandbox) -> None:
     marker = new_id()
     process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
     await process.stdout.readexactly(1)
     await bubblewrap.close()
-    assert (await process.ended()).kind is End.KILLED
+    assert (await process.wait()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
     assert launchers(os.getpid()) == []
     with pytest.raises(MeshError) as refused:
@@ -248,36 +250,38 @@ async def test_closing_ends_what_still_runs(bubblewrap: Bubblewrap) -> None:
 
 
 async def test_what_was_never_used_costs_nothing() -> None:
-    unused = Bubblewrap("test")
+    unused = BubblewrapSandbox("test")
     assert unused.name == "process/bubblewrap"
     assert launchers(os.getpid()) == []
     await unused.close()
 
 
-async def test_a_launcher_that_is_killed_takes_everything_with_it_and_is_replaced(bubblewrap: Bubblewrap) -> None:
+async def test_a_launcher_that_is_killed_takes_everything_with_it_and_is_replaced(
+    bubblewrap: BubblewrapSandbox,
+) -> None:
     marker = new_id()
     process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
     await process.stdout.readexactly(1)
     (launcher,) = launchers(os.getpid())
     os.kill(launcher, signal.SIGKILL)
-    assert (await process.ended()).kind is End.CRASHED
+    assert (await process.wait()).kind is ExitKind.CRASHED
     assert await process.stdout.read() == b""
     await asyncio.to_thread(until, lambda: not processes_with(marker))
-    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).report.kind is ExitKind.EXITED
 
 
 EXECUTOR = """
 import asyncio, signal, sys
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 async def main():
-    sandbox = Bubblewrap("killed")
+    sandbox = BubblewrapSandbox("killed")
     code = "import os, signal\\nfor _ in range(3): os.fork()\\nos.setsid() if os.getpid() != os.getpgrp() else None\\nos.write(1, b'x')\\nwhile True: signal.pause()"
-    process = await sandbox.start(Plan((interpreter(), "-I", "-S", "-c", code, sys.argv[1])))
+    process = await sandbox.start(Plan((interpreter_path(), "-I", "-S", "-c", code, sys.argv[1])))
     await process.stdout.readexactly(1)
     print("ready", flush=True)
-    await process.ended()
+    await process.wait()
 asyncio.run(main())
 """
 
@@ -296,25 +300,25 @@ async def test_an_executor_that_is_killed_leaves_nothing() -> None:
     assert left
     executor.kill()
     await executor.wait()
-    groups = {place.folder for place in own_places().values()}
+    groups = {place.folder for place in own_cgroup_dirs().values()}
     await asyncio.to_thread(until, lambda: not processes_with(marker) and not any(map(alive, left)))
     assert [path for folder in groups for path in inside(folder) if path.name.startswith("toolmesh-killed-")] == []
 
 
-async def test_a_fork_bomb_that_insists_is_ended_for_it(bubblewrap: Bubblewrap) -> None:
+async def test_a_fork_bomb_that_insists_is_ended_for_it(bubblewrap: BubblewrapSandbox) -> None:
     """Where refusals are counted nobody has to wait for its deadline."""
     if "pids" in bubblewrap._prepared().hierarchy.missing:
         pytest.skip(
             "this kernel gives no control group that counts processes, so nothing tells a refused fork from a failed one"
         )
     code = "import os\nwhile True:\n try: os.fork()\n except OSError: continue"
-    assert (await attempt(bubblewrap, python(code, processes=8))).ending.kind is End.PROCESS_LIMIT
+    assert (await attempt(bubblewrap, python(code, processes=8))).report.kind is ExitKind.PROCESS_LIMIT
 
 
-async def test_processor_time_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
+async def test_processor_time_is_that_of_all_its_processes(bubblewrap: BubblewrapSandbox) -> None:
     code = "import os\nfor _ in range(7): os.fork() == 0 and exec('while True: pass')\nfor _ in range(7): os.wait()"
-    ending = (await attempt(bubblewrap, python(code, cpu_seconds=0.8, millicpus=2000))).ending
-    assert ending.kind is End.CPU_LIMIT
+    report = (await attempt(bubblewrap, python(code, cpu_seconds=0.8, millicpus=2000))).report
+    assert report.kind is ExitKind.CPU_LIMIT
 
 
 SIBLINGS = """
@@ -327,30 +331,32 @@ sys.exit(max(os.wait()[1] for _ in range(7)) % 251)
 """
 
 
-async def test_memory_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
-    assert (await attempt(bubblewrap, python(SIBLINGS, memory_bytes=64 * MIB))).ending.kind is End.OUT_OF_MEMORY
+async def test_memory_is_that_of_all_its_processes(bubblewrap: BubblewrapSandbox) -> None:
+    assert (await attempt(bubblewrap, python(SIBLINGS, memory_bytes=64 * MIB))).report.kind is ExitKind.OUT_OF_MEMORY
 
 
-async def test_no_group_is_left_after_a_process(bubblewrap: Bubblewrap) -> None:
+async def test_no_group_is_left_after_a_process(bubblewrap: BubblewrapSandbox) -> None:
     await attempt(bubblewrap, Plan(("/bin/true",)))
     parents = bubblewrap._prepared().hierarchy.parents.values()
     left = [entry for place in parents for entry in inside(place.folder) if entry.is_dir()]
     assert left == []
 
 
-async def test_what_is_missing_is_said_in_a_sentence(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bubblewrap.unavailable() == ""
-    lame = Bubblewrap("test", cgroups="off")
+async def test_what_is_missing_is_said_in_a_sentence(
+    bubblewrap: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bubblewrap.unavailable_reason() == ""
+    lame = BubblewrapSandbox("test", cgroups="off")
     lame._prepared().config["bwrap"] = "/usr/bin/false"
     lame._prepared().config["bwrap_home"] = "/usr/bin"
-    assert lame.unavailable() != ""
+    assert lame.unavailable_reason() != ""
     await lame.close()
 
 
 async def test_required_groups_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_places", dict)
-    strict = Bubblewrap("test", cgroups="required")
-    assert "memory" in strict.unavailable()
+    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_cgroup_dirs", dict)
+    strict = BubblewrapSandbox("test", cgroups="required")
+    assert "memory" in strict.unavailable_reason()
     with pytest.raises(MeshError) as refused:
         await strict.start(Plan(("/bin/true",)))
     assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
@@ -358,11 +364,11 @@ async def test_required_groups_are_required(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_machine_without_a_filter_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground.seccomp, "ARCHITECTURES", {})
-    assert Bubblewrap("test").unavailable() != ""
+    monkeypatch.setattr(environment.bpf, "ARCHITECTURES", {})
+    assert BubblewrapSandbox("test").unavailable_reason() != ""
 
 
-async def test_the_launcher_knows_no_secret(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_launcher_knows_no_secret(bubblewrap: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLMESH_DATABASE_URL", "postgresql://secret")
     with socket.socketpair()[0]:
         await attempt(bubblewrap, Plan(("/bin/true",)))
@@ -376,15 +382,15 @@ async def test_the_launcher_knows_no_secret(bubblewrap: Bubblewrap, monkeypatch:
 def test_looking_whether_it_works_changes_nothing_of_the_machine() -> None:
     """As root a process could be given what belongs to everyone."""
     before = [(Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")]
-    sandbox = Bubblewrap("test")
-    sandbox.unavailable()
+    sandbox = BubblewrapSandbox("test")
+    sandbox.unavailable_reason()
     asyncio.run(sandbox.close())
     assert before == [
         (Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")
     ]
 
 
-async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblewrap: Bubblewrap) -> None:
+async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblewrap: BubblewrapSandbox) -> None:
     await (await bubblewrap.start(Plan(("/bin/cat",)))).kill()
 
     def opened() -> int:

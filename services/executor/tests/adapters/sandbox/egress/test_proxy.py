@@ -19,16 +19,16 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.sandbox.egress import dialer as dialing
-from services.executor.adapters.sandbox.egress.connection import (
-    ADDRESS_NOT_ALLOWED,
-    TRAFFIC_LIMIT,
-    Bounds,
-    Gate,
-    Refusal,
-)
 from services.executor.adapters.sandbox.egress.destination import HOST_NOT_ALLOWED, NAME_INVALID, PORT_NOT_ALLOWED
 from services.executor.adapters.sandbox.egress.dialer import SystemResolver
-from services.executor.adapters.sandbox.egress.proxy import EgressProxy, error_of
+from services.executor.adapters.sandbox.egress.listener import (
+    ADDRESS_NOT_ALLOWED,
+    TRAFFIC_LIMIT,
+    EgressLimits,
+    EgressListener,
+    EgressRefusal,
+)
+from services.executor.adapters.sandbox.egress.proxy import EgressProxy, refusal_error
 from services.executor.tests.origins import Names, Origin, refusal_in, status_of, through
 from services.executor.tests.waiting import until
 
@@ -45,7 +45,7 @@ async def origin(stack: AsyncExitStack) -> Origin:
 def opened(stack: AsyncExitStack) -> Open:
     """Opens ways out: `await opened(names, hosts, ports, bounds=...)`."""
 
-    async def open_gate(names: Names, hosts: list[str], ports: list[int], **options: Any) -> Gate:
+    async def open_gate(names: Names, hosts: list[str], ports: list[int], **options: Any) -> EgressListener:
         proxy = EgressProxy(LOCAL, resolve=names, **options)
         stack.push_async_callback(proxy.close)
         return await proxy.open(hosts, ports)
@@ -60,7 +60,7 @@ async def test_an_allowed_host_answers_a_plain_request(opened: Open, origin: Ori
     assert answer.endswith(b"hello")
     assert origin.received[0].startswith(b"GET /path HTTP/1.1\r\nHost: api.example.com:")
     assert gate.violations == ()
-    assert error_of(gate.violations) is None
+    assert refusal_error(gate.violations) is None
 
 
 async def test_temporary_files_may_lie_deeper_than_a_socket_can(
@@ -129,7 +129,7 @@ async def test_an_allowed_name_that_leads_inside_is_refused(opened: Open, origin
     gate = await opened(Names(addresses), ["api.example.com"], [origin.port])
     answer = await through(gate.path, f"CONNECT api.example.com:{origin.port} HTTP/1.1\r\n\r\n".encode())
     assert (status_of(answer), refusal_in(answer)) == (403, ADDRESS_NOT_ALLOWED)
-    assert gate.violations == (Refusal("api.example.com", origin.port, ADDRESS_NOT_ALLOWED),)
+    assert gate.violations == (EgressRefusal("api.example.com", origin.port, ADDRESS_NOT_ALLOWED),)
     assert origin.connections == 0
 
 
@@ -187,18 +187,18 @@ async def test_chunks_are_carried_to_their_end_and_no_further(opened: Open, orig
 
 
 async def test_a_head_that_is_too_large_is_refused(opened: Open) -> None:
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], bounds=Bounds(head_bytes=1000))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], limits=EgressLimits(head_bytes=1000))
     request = b"GET http://api.example.com/ HTTP/1.1\r\n" + b"X: " + b"a" * 100_000 + b"\r\n\r\n"
     assert status_of(await through(gate.path, request)) == 431
 
 
 async def test_a_head_that_never_ends_does_not_keep_its_connection(opened: Open) -> None:
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], bounds=Bounds(head_seconds=0.1))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], limits=EgressLimits(head_seconds=0.1))
     assert await through(gate.path, b"GET http://api.example.com/ HTTP/1.1\r\nX: ") == b""
 
 
 async def test_a_tunnel_in_which_nothing_moves_is_closed(opened: Open, origin: Origin) -> None:
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], bounds=Bounds(idle_seconds=0.1))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], limits=EgressLimits(idle_seconds=0.1))
     answer = await through(gate.path, f"CONNECT api.example.com:{origin.port} HTTP/1.1\r\n\r\n".encode())
     assert status_of(answer) == 200
 
@@ -228,7 +228,7 @@ async def test_who_only_listens_or_only_speaks_may_do_so_for_as_long_as_somethin
 
     server = await stack.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
     port = server.sockets[0].getsockname()[1]
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [port], bounds=Bounds(idle_seconds=idle))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [port], limits=EgressLimits(idle_seconds=idle))
     reader, writer = await asyncio.open_unix_connection(gate.path)
     if method == "CONNECT":
         writer.write(f"CONNECT api.example.com:{port} HTTP/1.1\r\n\r\n".encode())
@@ -241,7 +241,7 @@ async def test_who_only_listens_or_only_speaks_may_do_so_for_as_long_as_somethin
 
 
 async def test_there_are_only_so_many_connections_at_once(opened: Open, stack: AsyncExitStack) -> None:
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], bounds=Bounds(connections=2))
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [80], limits=EgressLimits(connections=2))
     held = [await asyncio.open_unix_connection(gate.path) for _ in range(2)]
     for _, writer in held:
         writer.write(b"GET")
@@ -252,19 +252,21 @@ async def test_there_are_only_so_many_connections_at_once(opened: Open, stack: A
 
 
 async def test_more_than_the_account_holds_ends_the_connection_and_is_typed(opened: Open, origin: Origin) -> None:
-    bounds = Bounds(traffic_bytes=1000)
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], bounds=bounds)
+    limits = EgressLimits(traffic_bytes=1000)
+    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], limits=limits)
     head = f"POST http://api.example.com:{origin.port}/ HTTP/1.1\r\nContent-Length: 5000\r\n\r\n".encode()
     await through(gate.path, head + b"x" * 5000)
     await gate.close()
     assert [refusal.reason for refusal in gate.violations] == [TRAFFIC_LIMIT]
-    error = error_of(gate.violations)
+    error = refusal_error(gate.violations)
     assert error is not None
     assert (error.reason, error.metadata["limit"]) == (Reason.RESOURCE_LIMIT_EXCEEDED, "traffic")
 
 
 async def test_a_connection_that_is_kept_spends_what_the_call_has_that_uses_it(opened: Open, origin: Origin) -> None:
-    gate = await opened(Names(["127.0.0.1"]), ["api.example.com"], [origin.port], bounds=Bounds(traffic_bytes=1000))
+    gate = await opened(
+        Names(["127.0.0.1"]), ["api.example.com"], [origin.port], limits=EgressLimits(traffic_bytes=1000)
+    )
     reader, writer = await asyncio.open_unix_connection(gate.path)
     writer.write(f"CONNECT api.example.com:{origin.port} HTTP/1.1\r\n\r\n".encode())
     await reader.readuntil(b"\r\n\r\n")
@@ -278,7 +280,7 @@ async def test_a_connection_that_is_kept_spends_what_the_call_has_that_uses_it(o
 async def test_a_violation_names_the_host_and_belongs_to_one_call(opened: Open) -> None:
     gate = await opened(Names(["127.0.0.1"]), [], [443])
     await through(gate.path, b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n")
-    error = error_of(gate.take())
+    error = refusal_error(gate.take())
     assert error is not None
     assert (error.reason, error.metadata["host"]) == (Reason.NETWORK_POLICY_VIOLATION, "evil.example")
     assert gate.violations == ()

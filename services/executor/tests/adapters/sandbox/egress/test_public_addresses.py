@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.adapters.sandbox.egress.public_addresses import Outside
+from services.executor.adapters.sandbox.egress.public_addresses import PublicAddresses
 
 INSIDE = [
     "0.0.0.0",  # noqa: S104
@@ -61,21 +61,21 @@ WORLD = ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "
 
 @pytest.mark.parametrize("address", INSIDE)
 def test_nobody_is_led_inside(address: str) -> None:
-    assert not Outside().permits(address)
+    assert not PublicAddresses().is_allowed(address)
 
 
 @pytest.mark.parametrize("address", WORLD)
 def test_the_world_is_open(address: str) -> None:
-    assert Outside().permits(address)
+    assert PublicAddresses().is_allowed(address)
 
 
 def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
-    outside = Outside([ip_network("10.1.0.0/16"), ip_network("fd00:7::/64")])
-    assert outside.permits("10.1.2.3")
-    assert outside.permits("::ffff:10.1.2.3")
-    assert outside.permits("fd00:7::9")
-    assert not outside.permits("10.2.0.1")
-    assert not outside.permits("fd00:8::9")
+    addresses = PublicAddresses([ip_network("10.1.0.0/16"), ip_network("fd00:7::/64")])
+    assert addresses.is_allowed("10.1.2.3")
+    assert addresses.is_allowed("::ffff:10.1.2.3")
+    assert addresses.is_allowed("fd00:7::9")
+    assert not addresses.is_allowed("10.2.0.1")
+    assert not addresses.is_allowed("fd00:8::9")
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
     ],
 )
 def test_metadata_is_never_opened(address: str) -> None:
-    assert not Outside([ip_network("0.0.0.0/0"), ip_network("::/0")]).permits(address)
+    assert not PublicAddresses([ip_network("0.0.0.0/0"), ip_network("::/0")]).is_allowed(address)
 
 
 @given(st.ip_addresses())
 def test_whatever_the_standard_library_calls_private_is_inside(address: object) -> None:
     meant = ip_address(str(address))
     if meant.is_loopback or meant.is_link_local or meant.is_multicast or meant.is_unspecified:
-        assert not Outside().permits(str(address))
+        assert not PublicAddresses().is_allowed(str(address))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import bwrap_argv as line
+from services.executor.adapters.sandbox.launcher import bwrap_argv
 from services.executor.adapters.sandbox.port import Plan
 
 CONFIG: dict[str, Any] = {
@@ -17,7 +17,7 @@ CONFIG: dict[str, Any] = {
 
 def options(**changes: Any) -> list[str]:
     plan = asdict(Plan(("/bin/true",), **changes))
-    return line.options(CONFIG, plan, lambda host: f"/staged{host}", {"--seccomp": 7})
+    return bwrap_argv.build_options(CONFIG, plan, lambda host: f"/staged{host}", {"--seccomp": 7})
 
 
 def following(words: list[str], option: str, count: int) -> list[tuple[str, ...]]:
@@ -26,7 +26,7 @@ def following(words: list[str], option: str, count: int) -> list[tuple[str, ...]
 
 def test_nothing_is_shared_with_the_host() -> None:
     words = options()
-    assert set(line.ALWAYS) <= set(words)
+    assert set(bwrap_argv.ALWAYS) <= set(words)
     assert "--share-net" not in words
     assert following(words, "--uid", 1) == [("65534",)]
 
@@ -64,4 +64,4 @@ def test_every_source_is_named_once() -> None:
     plan = asdict(
         Plan(("/bin/true",), readable=(("/a", "/1"), ("/a", "/2")), writable=(("/b", "/3"),), egress_socket="/s")
     )
-    assert line.sources(CONFIG, plan) == ["/usr", "/etc-of-ours", "/a", "/b", "/s"]
+    assert bwrap_argv.bind_sources(CONFIG, plan) == ["/usr", "/etc-of-ours", "/a", "/b", "/s"]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def hierarchy() -> Iterator[Hierarchy]:
-    prepared = Hierarchy.prepare("test")
+def hierarchy() -> Iterator[CgroupHierarchy]:
+    prepared = CgroupHierarchy.prepare("test")
     if prepared.missing:
         prepared.close()
         pytest.skip(f"control groups cannot be made here: {', '.join(sorted(prepared.missing))}")
@@ -26,7 +26,7 @@ def hierarchy() -> Iterator[Hierarchy]:
 
 
 @pytest.fixture
-def group(hierarchy: Hierarchy) -> Iterator[Cgroup]:
+def group(hierarchy: CgroupHierarchy) -> Iterator[Cgroup]:
     made = Cgroup.create(hierarchy.parents, "one", memory=32 * MIB, processes=8, millicpus=500)
     yield made
     made.kill()
@@ -74,7 +74,7 @@ def test_what_is_in_a_group_ends_with_it(group: Cgroup) -> None:
     assert group.remove()
 
 
-def test_a_group_that_cannot_be_limited_is_not_left_behind(hierarchy: Hierarchy) -> None:
+def test_a_group_that_cannot_be_limited_is_not_left_behind(hierarchy: CgroupHierarchy) -> None:
     with pytest.raises(OSError):
         Cgroup.create(hierarchy.parents, "two", memory=32 * MIB, processes=-5, millicpus=500)
     assert [place for place in hierarchy.parents.values() if (Path(place.folder) / "two").exists()] == []
@@ -96,7 +96,7 @@ def second_version(folder: Path, **files: str) -> Cgroup:
         (folder / "g" / name).touch()
     for name, text in files.items():
         (folder / "g" / name.replace("_", ".")).write_text(text)
-    return Cgroup({what: Place(str(folder / "g"), unified=True) for what in ("memory", "pids", "cpu")})
+    return Cgroup({what: CgroupDir(str(folder / "g"), unified=True) for what in ("memory", "pids", "cpu")})
 
 
 def test_the_second_version_is_read_by_its_own_names(tmp_path: Path) -> None:

@@ -17,26 +17,26 @@ from typing import Any
 import pytest
 
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap import environment as ground
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import ask_start, spawn
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
+from services.executor.adapters.sandbox.bubblewrap import environment
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import request_start, spawn_launcher
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.tests.sandboxes import processes_with
 
 Launched = tuple["subprocess.Popen[bytes]", socket.socket]
 
 
 @pytest.fixture
-def prepared() -> Iterator[ground.Ground]:
-    made = ground.prepare("test", "preferred")
+def prepared() -> Iterator[environment.BubblewrapEnvironment]:
+    made = environment.prepare_environment("test", "preferred")
     yield made
     made.close()
 
 
 @pytest.fixture
-def launched(prepared: ground.Ground) -> Iterator[Launched]:
-    process, control = spawn(prepared.config)
+def launched(prepared: environment.BubblewrapEnvironment) -> Iterator[Launched]:
+    process, control = spawn_launcher(prepared.config)
     yield process, control
     control.close()
     process.kill()
@@ -47,7 +47,7 @@ def start(control: socket.socket, number: int, *argv: str) -> tuple[int, int]:
     """Ask for a process; return our ends of its pipes."""
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()
-    ask_start(control, number, Plan(argv), stdin, stdout)
+    request_start(control, number, Plan(argv), stdin, stdout)
     os.close(stdin)
     os.close(stdout)
     return to_stdin, from_stdout
@@ -86,7 +86,7 @@ def test_it_ends_what_it_is_asked_to_end_and_nothing_else(launched: Launched) ->
             os.close(end)
 
 
-@pytest.mark.parametrize("last_words", [DISMISSED, b""])
+@pytest.mark.parametrize("last_words", [SHUTDOWN, b""])
 def test_it_ends_with_its_executor_and_takes_all_with_it(launched: Launched, last_words: bytes) -> None:
     process, control = launched
     to_stdin, from_stdout = start(control, 1, "/bin/cat")
@@ -102,7 +102,7 @@ def test_it_ends_with_its_executor_and_takes_all_with_it(launched: Launched, las
 
 
 def test_it_clears_up_after_an_executor_that_had_not_heard_everything(
-    launched: Launched, prepared: ground.Ground
+    launched: Launched, prepared: environment.BubblewrapEnvironment
 ) -> None:
     """Whoever is killed with words unread leaves an error on the line, and no end of it."""
     process, control = launched
@@ -161,12 +161,12 @@ def test_whoever_finds_no_file_to_open_fails_alone(launched: Launched, room: int
 @pytest.mark.parametrize("cgroups", ["preferred", "off"])
 def test_what_is_ended_while_it_begins_does_not_begin(cgroups: str) -> None:
     """Bubblewrap may be ended after it started a process and before it told of it or bound it to its own life."""
-    made = ground.prepare("test", cgroups)
-    process, control = spawn(made.config)
+    made = environment.prepare_environment("test", cgroups)
+    process, control = spawn_launcher(made.config)
     try:
         end_sixty_at_their_beginning(control, new_id())
     finally:
-        control.send(DISMISSED)
+        control.send(SHUTDOWN)
         process.wait()
         control.close()
         made.close()
@@ -175,7 +175,7 @@ def test_what_is_ended_while_it_begins_does_not_begin(cgroups: str) -> None:
 def end_sixty_at_their_beginning(control: socket.socket, marker: str) -> None:
     begins = random.Random(7)
     for number in range(1, 61):
-        argv = (interpreter(), "-I", "-S", "-c", "import signal; signal.pause()", marker)
+        argv = (interpreter_path(), "-I", "-S", "-c", "import signal; signal.pause()", marker)
         for end in start(control, number, *argv):
             os.close(end)
         ready = time.monotonic() + begins.random() * 0.008

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from services.executor.adapters.sandbox.launcher.process_tree import descendants, end_all
+from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
 
 FAMILY = """
 import os, signal, sys, threading
@@ -44,14 +44,14 @@ def test_children_of_children_and_of_threads_are_found() -> None:
         found = settled(process.pid, 5)
         assert len(found) == 5
         assert process.pid not in found
-        end_all(lambda: [process.pid, *descendants(process.pid)])
+        kill_all(lambda: [process.pid, *descendants(process.pid)])
 
 
 def test_everyone_is_ended_at_once() -> None:
     with family() as process:
         found = settled(process.pid, 5)
         held = [os.pidfd_open(pid) for pid in found]
-        end_all(lambda: [*found, process.pid])
+        kill_all(lambda: [*found, process.pid])
         assert process.wait() == -signal.SIGKILL
         for descriptor in held:
             os.set_blocking(descriptor, True)
@@ -66,7 +66,7 @@ def test_who_left_the_crowd_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda descriptor, _: told.append(descriptor))
     with subprocess.Popen(["sleep", "600"]) as bystander:
         answers = iter([[bystander.pid], [], []])
-        end_all(lambda: next(answers))
+        kill_all(lambda: next(answers))
         bystander.kill()
     assert told == []
 
@@ -74,5 +74,5 @@ def test_who_left_the_crowd_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nobody_is_ended_who_is_not_there() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    end_all(lambda: [gone.pid])
+    kill_all(lambda: [gone.pid])
     assert descendants(gone.pid) == []

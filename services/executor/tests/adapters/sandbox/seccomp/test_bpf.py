@@ -8,7 +8,7 @@ import pytest
 from system_calls import syscalls
 
 from services.executor.adapters.sandbox.seccomp import bpf as seccomp
-from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, DEADLY
+from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, KILL_CALLS
 
 MACHINES = ["x86_64", "aarch64"]
 EXAMINED = {"socket", "socketpair", "ioctl", "personality", "clone"}
@@ -27,10 +27,10 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
         if number < 1 << 31
         else struct.pack("<IIQ6Q", number, audit, 0, *padded)
     )
-    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    compile_filter = list(struct.iter_unpack("<HBBI", seccomp.compile_filter(machine)))
     at = held = 0
-    for _ in range(len(program)):
-        operation, true, false, operand = program[at]
+    for _ in range(len(compile_filter)):
+        operation, true, false, operand = compile_filter[at]
         at += 1
         match operation:
             case 0x20:
@@ -59,7 +59,7 @@ def test_every_number_gets_the_verdict_of_its_name(machine: str) -> None:
             seccomp.ABSENT
             if name in (None, "clone3")
             else seccomp.KILL
-            if name in DEADLY
+            if name in KILL_CALLS
             else seccomp.ALLOW
             if name in ALLOWED
             else seccomp.REFUSE
@@ -117,10 +117,10 @@ def test_the_address_space_is_not_made_predictable(machine: str) -> None:
 
 
 def test_no_name_is_both_allowed_and_deadly() -> None:
-    assert frozenset() == ALLOWED & DEADLY
-    assert frozenset() == (ALLOWED | DEADLY) & EXAMINED
+    assert frozenset() == ALLOWED & KILL_CALLS
+    assert frozenset() == (ALLOWED | KILL_CALLS) & EXAMINED
 
 
 def test_a_machine_without_a_table_is_an_error() -> None:
     with pytest.raises(KeyError):
-        seccomp.program("riscv64")
+        seccomp.compile_filter("riscv64")

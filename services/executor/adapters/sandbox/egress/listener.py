@@ -8,10 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.executor.adapters.sandbox.egress.destination import NAME_INVALID, Reach, shown
-from services.executor.adapters.sandbox.egress.dialer import Dialer, InsideError, Streams
-from services.executor.adapters.sandbox.egress.relay import Account, Pulse, Relay, TrafficExceededError
-from services.executor.adapters.sandbox.egress.request_head import Head, MalformedError, UnreachableError, head_of
+from services.executor.adapters.sandbox.egress.destination import NAME_INVALID, AllowedDestinations, printable
+from services.executor.adapters.sandbox.egress.dialer import Dialer, PrivateAddressError, Streams
+from services.executor.adapters.sandbox.egress.relay import IdleTimer, Relay, TrafficExceededError, TrafficQuota
+from services.executor.adapters.sandbox.egress.request_head import (
+    InvalidTargetError,
+    MalformedError,
+    RequestHead,
+    parse_request_head,
+)
 
 ADDRESS_NOT_ALLOWED = "address_not_allowed"
 TRAFFIC_LIMIT = "traffic_limit"
@@ -21,7 +26,7 @@ _STATUS = {400: "Bad Request", 403: "Forbidden", 431: "Too Large", 502: "Bad Gat
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class EgressLimits:
     """What one way out may be used for."""
 
     head_bytes: int = 16 << 10
@@ -34,11 +39,11 @@ class Bounds:
     """In both directions together, for each account."""
 
 
-USUAL = Bounds()
+DEFAULT_LIMITS = EgressLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class EgressRefusal:
     """A place that a confined process wanted to reach and was not led to. The host is its own word, made fit to be shown."""
 
     host: str
@@ -46,26 +51,31 @@ class Refusal:
     reason: str
 
 
-class _TurnedAwayError(Exception):
+class _RefusedError(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
 
 
-class Gate:
+class EgressListener:
     """The way out of one sandbox. It reaches the plan's places and no others, and remembers what it refused."""
 
     def __init__(
-        self, path: Path, reach: Reach, dialer: Dialer, bounds: Bounds, on_close: Callable[[Gate], object]
+        self,
+        path: Path,
+        allowed: AllowedDestinations,
+        dialer: Dialer,
+        limits: EgressLimits,
+        on_close: Callable[[EgressListener], object],
     ) -> None:
         self._path = path
-        self._reach = reach
+        self._allowed = allowed
         self._dialer = dialer
-        self._bounds = bounds
+        self._limits = limits
         self._on_close = on_close
-        self._account = Account(bounds.traffic_bytes)
-        self._refused: list[Refusal] = []
+        self._quota = TrafficQuota(limits.traffic_bytes)
+        self._refused: list[EgressRefusal] = []
         self._carried: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._closed = False
@@ -76,20 +86,20 @@ class Gate:
         return str(self._path)
 
     @property
-    def violations(self) -> tuple[Refusal, ...]:
+    def violations(self) -> tuple[EgressRefusal, ...]:
         """What was refused since the account was opened, the first of it at least."""
         return tuple(self._refused)
 
-    def take(self) -> tuple[Refusal, ...]:
+    def take(self) -> tuple[EgressRefusal, ...]:
         """Return the violations and begin a new account: what comes from now on belongs to the next call, also on a connection that this
         one left open."""
         taken, self._refused = tuple(self._refused), []
-        self._account.renew()
+        self._quota.reset()
         return taken
 
     async def open(self) -> None:
         """Listen. The socket is for whoever is shown it: its name cannot be guessed, and its folder not be listed."""
-        self._server = await asyncio.start_unix_server(self._accept, self.path, limit=self._bounds.head_bytes)
+        self._server = await asyncio.start_unix_server(self._accept, self.path, limit=self._limits.head_bytes)
         self._path.chmod(0o666)
 
     async def close(self) -> None:
@@ -109,7 +119,7 @@ class Gate:
             # Whoever came while it was being closed.
             writer.transport.abort()
             return
-        if len(self._carried) >= self._bounds.connections:
+        if len(self._carried) >= self._limits.connections:
             _answer(writer, 503, "too_many_connections")
             writer.close()
             return
@@ -122,42 +132,42 @@ class Gate:
             try:
                 head = await self._head(client[0])
                 server = await self._dial(head)
-            except _TurnedAwayError as away:
+            except _RefusedError as away:
                 await _turn_away(client, away)
             else:
                 await self._carry(head, client, server)
-            await _flushed(client[1], self._bounds.idle_seconds)
+            await _flushed(client[1], self._limits.idle_seconds)
         except (OSError, asyncio.IncompleteReadError):
             return
         finally:
             client[1].transport.abort()
 
-    async def _head(self, reader: asyncio.StreamReader) -> Head:
+    async def _head(self, reader: asyncio.StreamReader) -> RequestHead:
         try:
             # For all of it together: a byte now and then does not keep a connection.
-            async with asyncio.timeout(self._bounds.head_seconds):
-                return head_of(await reader.readuntil(b"\r\n\r\n"))
+            async with asyncio.timeout(self._limits.head_seconds):
+                return parse_request_head(await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
-            raise _TurnedAwayError(431, "head_too_large") from None
+            raise _RefusedError(431, "head_too_large") from None
         except MalformedError:
-            raise _TurnedAwayError(400, "malformed") from None
-        except UnreachableError as error:
+            raise _RefusedError(400, "malformed") from None
+        except InvalidTargetError as error:
             raise self._refuse(str(error), 0, NAME_INVALID) from None
 
-    async def _dial(self, head: Head) -> Streams:
-        place = head.place
-        if reason := self._reach.refusal(place):
-            raise self._refuse(place.host, place.port, reason)
+    async def _dial(self, head: RequestHead) -> Streams:
+        destination = head.destination
+        if reason := self._allowed.refusal(destination):
+            raise self._refuse(destination.host, destination.port, reason)
         try:
-            return await self._dialer.connect(place)
-        except InsideError:
-            raise self._refuse(place.host, place.port, ADDRESS_NOT_ALLOWED) from None
+            return await self._dialer.connect(destination)
+        except PrivateAddressError:
+            raise self._refuse(destination.host, destination.port, ADDRESS_NOT_ALLOWED) from None
         except OSError:
-            raise _TurnedAwayError(502, "unreachable") from None
+            raise _RefusedError(502, "unreachable") from None
 
-    async def _carry(self, head: Head, client: Streams, server: Streams) -> None:
-        account, pulse = self._account, Pulse(self._bounds.idle_seconds)
-        outward, inward = Relay(client[0], server[1], account, pulse), Relay(server[0], client[1], account, pulse)
+    async def _carry(self, head: RequestHead, client: Streams, server: Streams) -> None:
+        quota, idle_timer = self._quota, IdleTimer(self._limits.idle_seconds)
+        outward, inward = Relay(client[0], server[1], quota, idle_timer), Relay(server[0], client[1], quota, idle_timer)
         try:
             async with asyncio.TaskGroup() as both:
                 if head.tunnel:
@@ -166,13 +176,15 @@ class Gate:
                     await _until_end(inward, client[1])
                 else:
                     server[1].write(head.forwarded)
-                    sending = both.create_task(outward.chunks() if head.chunked else outward.exactly(head.length))
-                    await inward.everything()
+                    sending = both.create_task(
+                        outward.copy_chunked() if head.chunked else outward.copy_exactly(head.length)
+                    )
+                    await inward.copy_all()
                     sending.cancel()
             if head.tunnel:
-                await _flushed(server[1], pulse.idle)
+                await _flushed(server[1], idle_timer.idle)
         except* TrafficExceededError:
-            self._refuse(head.place.host, head.place.port, TRAFFIC_LIMIT)
+            self._refuse(head.destination.host, head.destination.port, TRAFFIC_LIMIT)
         except* (OSError, MalformedError):
             # One end is gone, or broke its own framing: there is nobody left to tell.
             pass
@@ -180,10 +192,10 @@ class Gate:
             # Closed with a word, it would stay for as long as the server lets what was written to it wait: for ever, if it likes.
             server[1].transport.abort()
 
-    def _refuse(self, host: str, port: int, reason: str) -> _TurnedAwayError:
+    def _refuse(self, host: str, port: int, reason: str) -> _RefusedError:
         if len(self._refused) < _MOST_REMEMBERED:
-            self._refused.append(Refusal(shown(host), port, reason))
-        return _TurnedAwayError(403, reason)
+            self._refused.append(EgressRefusal(printable(host), port, reason))
+        return _RefusedError(403, reason)
 
 
 def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
@@ -193,7 +205,7 @@ def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
     )
 
 
-async def _turn_away(client: Streams, away: _TurnedAwayError) -> None:
+async def _turn_away(client: Streams, away: _RefusedError) -> None:
     """Answer, and read on for a moment: closed upon unread bytes, a socket would take the answer with it."""
     _answer(client[1], away.status, away.reason)
     with suppress(OSError):
@@ -205,7 +217,7 @@ async def _turn_away(client: Streams, away: _TurnedAwayError) -> None:
 
 
 async def _until_end(relay: Relay, writer: asyncio.StreamWriter) -> None:
-    await relay.everything()
+    await relay.copy_all()
     with suppress(OSError):
         writer.write_eof()
 

@@ -12,7 +12,7 @@ from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 _LOCK = "lock"
 
 
-class OwnFolder:
+class LockedTempDir:
     """A new folder for what only lives as long as this process: sockets, bundles.
 
     It holds a lock for as long as the process lives, however that ends. Making one removes those of the same kind and user whose
