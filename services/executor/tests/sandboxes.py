@@ -1,4 +1,4 @@
-"""Every sandbox there is, for tests that hold all of them to the same promise, and a way to let code try something in one."""
+"""Fixtures that run one test in every sandbox of this machine, and helpers that run code in a sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.executor.adapters.sandbox.port import ExitReport, Plan, Sandbox, S
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 
 MIB = 1 << 20
-MOST_OUTPUT = 4 * MIB
+MAX_OUTPUT = 4 * MIB
 
 
 def _gvisor() -> Sandbox:
@@ -37,7 +37,7 @@ _MISSING: dict[str, str] = {}
 
 
 async def missing(kind: str) -> str:
-    """Why a kind of sandbox cannot be used here; empty if it can. Found out once."""
+    """Return why a sandbox cannot be used here; empty if it can. Probed once."""
     if kind not in _MISSING:
         try:
             made = MAKERS[kind]()
@@ -50,7 +50,7 @@ async def missing(kind: str) -> str:
 
 @pytest.fixture(params=MAKERS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """Each kind of sandbox that can be made on this machine."""
+    """Every sandbox that is available on this machine."""
     if why := await missing(request.param):
         pytest.skip(f"{request.param}: {why}")
     made = MAKERS[request.param]()
@@ -59,25 +59,25 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 
 class Tried(NamedTuple):
-    """What came of trying something."""
+    """The output and the exit report of a run."""
 
     output: bytes
     report: ExitReport
 
     @property
     def error(self) -> MeshError:
-        """What its caller would get."""
+        """Return the error that the caller would get."""
         return error_for_exit(self.report, 1.0)
 
 
 def python(code: str, *arguments: str, **limits: Any) -> Plan:
-    """Plan to run some Python."""
+    """Return a plan that runs Python code."""
     limits.setdefault("memory_bytes", 128 * MIB)
     return Plan((interpreter_path(), "-I", "-S", "-c", code, *arguments), **limits)
 
 
 async def attempt(sandbox: Sandbox, plan: Plan) -> Tried:
-    """Run a plan to its end and return what it wrote and how it ended."""
+    """Run a plan to its end."""
     process = await sandbox.start(plan)
     process.stdin.close()
     output = await read_all(process)
@@ -85,19 +85,19 @@ async def attempt(sandbox: Sandbox, plan: Plan) -> Tried:
 
 
 async def read_all(process: SandboxedProcess) -> bytes:
-    """Read what a process writes until it closes its output; no more than a bounded amount."""
+    """Read the output of a process until it closes, up to a limit."""
     output = b""
-    while (part := await process.stdout.read(1 << 16)) and len(output) < MOST_OUTPUT:
+    while (part := await process.stdout.read(1 << 16)) and len(output) < MAX_OUTPUT:
         output += part
     return output
 
 
 def processes_with(marker: str) -> list[int]:
-    """The processes of this machine whose command line shows a marker."""
-    found = []
+    """Return the processes whose command line contains a marker."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 if marker.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids

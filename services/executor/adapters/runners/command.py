@@ -119,7 +119,7 @@ class CommandRunner:
             ending = await confined.wait()
         finally:
             feeding.cancel()
-        if gate is not None and (violation := refused(gate.take())):
+        if gate is not None and (violation := refused(gate.take_refusals())):
             raise violation
         if ending.kind is not ExitKind.EXITED or ending.code != 0:
             raise self._failed(ending, tool, work)

@@ -177,7 +177,7 @@ class PythonRunner:
         except WorkerGoneError as gone:
             raise self.farewell(gone, tool, work) from None
         finally:
-            violation = refused(worker.gate.take()) if worker.gate is not None else None
+            violation = refused(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer

@@ -89,8 +89,8 @@ def _classify_exit_code(plan: Plan, facts: dict[str, Any], stderr_tail: str) -> 
 
 
 def _last_message(stderr_tail: str) -> str:
-    """Return the last line that is not part of a traceback. Processes that end at the same time interleave their output:
-    one's message may stand before the start of another's traceback."""
+    """Return the last line that is not part of a traceback. Processes that end at the same time interleave their
+    output: one's message may stand before the start of another's traceback."""
     lines = stderr_tail.splitlines()
     return next((line for line in reversed(lines) if line.strip() and not _TRACEBACK_LINE.match(line)), "")
 

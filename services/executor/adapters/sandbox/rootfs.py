@@ -54,7 +54,8 @@ def interpreter_path() -> str:
 
 
 def build_rootfs(folder: Path) -> RootfsLayout:
-    """Return the root of every sandbox. Its /etc is written into `folder`, which must exist as long as the layout is used."""
+    """Return the root of every sandbox. Its /etc is written into `folder`, which must exist as long as the layout is
+    used."""
     etc, empty = folder / "etc", folder / "empty"
     empty.mkdir(mode=0o755, exist_ok=True)
     binds = [("/usr", "/usr")]

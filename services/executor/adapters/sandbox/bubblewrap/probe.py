@@ -1,4 +1,4 @@
-"""Finding out whether sandboxes can be made on this machine, by making one."""
+"""Probes whether bubblewrap works on this machine by running one sandbox."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUT
 from services.executor.adapters.sandbox.port import ExitKind, Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 
-_PATIENCE = 20.0
-_CONFINED = """
+_TIMEOUT_SECONDS = 20.0
+_PROBE_CODE = """
 import os, socket, sys
 assert os.getuid() != 0 and not os.path.exists("/etc/shadow") and not os.access("/", os.W_OK)
 open("/tmp/probe", "w").close()
@@ -22,42 +22,42 @@ try:
     socket.socket(socket.AF_INET)
 except PermissionError:
     sys.exit(0)
-sys.exit("the network is within reach")
+sys.exit("the network is reachable")
 """
-_SWITCHES = (
+_DISABLING_SYSCTLS = (
     (
         "kernel/unprivileged_userns_clone",
         "0",
-        "user namespaces are switched off (syscalls.unprivileged_userns_clone = 0)",
+        "user namespaces are disabled (kernel.unprivileged_userns_clone = 0)",
     ),
-    ("user/max_user_namespaces", "0", "user namespaces are switched off (user.max_user_namespaces = 0)"),
+    ("user/max_user_namespaces", "0", "user namespaces are disabled (user.max_user_namespaces = 0)"),
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "AppArmor keeps programs from using user namespaces (syscalls.apparmor_restrict_unprivileged_userns = 1)",
+        "AppArmor restricts user namespaces (kernel.apparmor_restrict_unprivileged_userns = 1)",
     ),
 )
 
 
 def probe(config: dict[str, Any]) -> str:
-    """Start a process that looks whether it is confined; return why it could not be, in a sentence, or nothing."""
-    plan = Plan((interpreter_path(), "-I", "-S", "-c", _CONFINED))
+    """Run a process that checks its own confinement; return one sentence why it failed, or an empty string."""
+    plan = Plan((interpreter_path(), "-I", "-S", "-c", _PROBE_CODE))
     report = diagnose(plan, _run(config, plan))
     if report.kind is ExitKind.EXITED and report.code == 0:
         return ""
-    said = report.stderr_tail.strip().rpartition("\n")[2][:200] or report.kind.value
-    return f"no process could be confined: {'; '.join((*_switched_off(), said))}"
+    detail = report.stderr_tail.strip().rpartition("\n")[2][:200] or report.kind.value
+    return f"the bubblewrap probe failed: {'; '.join((*_disabling_sysctls(), detail))}"
 
 
 def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
     process, control = spawn_launcher(config)
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         with control:
-            control.settimeout(_PATIENCE)
-            request_start(control, 1, plan, nothing, nothing)
-            while said := control.recv(MESSAGE_BYTES):
-                message: dict[str, Any] = json.loads(said)
+            control.settimeout(_TIMEOUT_SECONDS)
+            request_start(control, 1, plan, devnull, devnull)
+            while raw := control.recv(MESSAGE_BYTES):
+                message: dict[str, Any] = json.loads(raw)
                 if "ended" in message:
                     control.send(SHUTDOWN)
                     facts: ExitFacts = message["facts"]
@@ -65,15 +65,15 @@ def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
     except OSError as error:
         return {"failed": f"the launcher did not answer: {type(error).__name__}"}
     finally:
-        os.close(nothing)
+        os.close(devnull)
         process.wait()
     return {"failed": "the launcher ended"}
 
 
-def _switched_off() -> list[str]:
-    found = []
-    for name, value, sentence in _SWITCHES:
+def _disabling_sysctls() -> list[str]:
+    reasons = []
+    for name, value, sentence in _DISABLING_SYSCTLS:
         path = Path("/proc/sys") / name
         if path.exists() and path.read_text().strip() == value:
-            found.append(sentence)
-    return found
+            reasons.append(sentence)
+    return reasons

@@ -12,15 +12,16 @@ _BLOCK_BYTES = 512
 class MemoryFile:
     """The memfd that backs all application memory of one gVisor sandbox.
 
-    Private pages, shared mappings, memfds, System V segments and tmpfs files of the processes inside all lie in it, so its
-    allocated blocks are what the sandbox uses, whether or not a process has them mapped.
+    Private pages, shared mappings, memfds, System V segments and tmpfs files of the processes inside all lie in it, so
+    its allocated blocks are what the sandbox uses, whether or not a process has them mapped.
     """
 
     def __init__(self) -> None:
         self._path = ""
 
     def used_bytes(self, sandbox_pid: int) -> int | None:
-        """Return how many bytes are in use; None if the file cannot be found. `sandbox_pid` is the `runsc-sandbox` process."""
+        """Return how many bytes are in use; None if the file cannot be found. `sandbox_pid` is the `runsc-sandbox`
+        process."""
         with suppress(OSError):
             self._path = self._path or _find(sandbox_pid)
             if self._path:

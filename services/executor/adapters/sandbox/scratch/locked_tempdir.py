@@ -1,4 +1,4 @@
-"""Folders that belong to one running process, and go with it: at its end, or at the start of the next one if it was killed."""
+"""Temporary directories that belong to one process; a killed process's directories are removed by the next start."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ _LOCK = "lock"
 
 
 class LockedTempDir:
-    """A new folder for what only lives as long as this process: sockets, bundles.
+    """A new temporary directory with a lock that is held while this process lives.
 
-    It holds a lock for as long as the process lives, however that ends. Making one removes those of the same kind and user whose
-    lock nobody holds; a lock rather than a process number, because numbers differ between containers that share a folder.
+    Creating one removes unlocked directories of the same kind and user. A lock is used instead of a PID because PIDs
+    differ between containers that share a directory.
     """
 
     def __init__(self, kind: str, *, mode: int = 0o700, within: Path | None = None) -> None:
         parent = within or Path(tempfile.gettempdir())
         prefix = f"toolmesh-{kind}-"
-        _sweep(parent, prefix)
+        _remove_stale(parent, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        # Locked before it has its name: whoever sweeps meanwhile takes a lock that nobody holds for one that was left behind.
-        making = self.path / f"{_LOCK}.making"
-        self._lock = os.open(making, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # Lock before renaming: a concurrent sweep would treat an unlocked lock file as stale.
+        unnamed = self.path / f"{_LOCK}.making"
+        self._lock = os.open(unnamed, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        making.rename(self.path / _LOCK)
+        unnamed.rename(self.path / _LOCK)
         self.path.chmod(mode)
 
     def remove(self) -> None:
-        """Remove it with all it holds. Fine if that was done before."""
+        """Remove the directory with its content. May be called again."""
         remove_tree(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
 
-def _sweep(parent: Path, prefix: str) -> None:
+def _remove_stale(parent: Path, prefix: str) -> None:
     for folder in parent.glob(prefix + "*"):
         try:
             if folder.lstat().st_uid == os.geteuid():
-                _remove_if_left(folder)
+                _remove_if_unlocked(folder)
         except OSError:
-            # Somebody else is removing it, or it is not as we make them; either way it is not ours to mend.
+            # Another process is removing it, or it was not created by this class.
             continue
 
 
-def _remove_if_left(folder: Path) -> None:
-    # A folder without its lock is being made at this moment: it is left alone.
+def _remove_if_unlocked(folder: Path) -> None:
+    # A directory without a lock file is being created right now: open fails and it is kept.
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,7 +31,7 @@ def facts(stderr_tail: str = "", **changes: Any) -> dict[str, Any]:
 
 
 _REFUSED = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
-# Of another process, which has not come to its last words.
+# The start of another process's traceback, without its last line.
 _BEGINNING = 'Traceback (most recent call last):\n  File "<string>", line 2, in <module>\n    os.fork()\n'
 
 
@@ -74,17 +74,17 @@ _BEGINNING = 'Traceback (most recent call last):\n  File "<string>", line 2, in 
         (facts(code=1, peak_memory=99), ExitKind.EXITED, 1),
     ],
 )
-def test_an_end_is_what_the_facts_say(known: dict[str, Any], kind: ExitKind, code: int) -> None:
+def test_exit_facts_are_classified(known: dict[str, Any], kind: ExitKind, code: int) -> None:
     report = diagnose(PLAN, known)
     assert (report.kind, report.code) == (kind, code)
 
 
-def test_what_was_used_is_told() -> None:
+def test_exit_report_contains_usage_and_stderr() -> None:
     report = diagnose(PLAN, facts("gone wrong", code=3))
     assert (report.stderr_tail, report.cpu_seconds, report.peak_memory_bytes) == ("gone wrong", 0.5, 50)
 
 
-def test_words_that_are_no_text_are_told_as_far_as_they_are() -> None:
+def test_stderr_that_is_not_utf8_is_decoded_with_replacements() -> None:
     known = facts() | {"stderr_tail": base64.b64encode(b"\xff\xfeok").decode()}
     assert diagnose(PLAN, known).stderr_tail.endswith("ok")
 
@@ -103,11 +103,11 @@ REASONS = {
 
 
 @pytest.mark.parametrize("kind", ExitKind)
-def test_every_end_has_its_reason(kind: ExitKind) -> None:
+def test_every_exit_kind_has_an_error_reason(kind: ExitKind) -> None:
     assert error_for_exit(ExitReport(kind, code=11), 2.0).reason is REASONS[kind]
 
 
-def test_limits_are_named() -> None:
+def test_limit_errors_name_the_limit() -> None:
     named = {
         kind: error_for_exit(ExitReport(kind), 1.0).metadata["limit"]
         for kind in (ExitKind.CPU_LIMIT, ExitKind.PROCESS_LIMIT, ExitKind.FILE_LIMIT)
@@ -115,16 +115,16 @@ def test_limits_are_named() -> None:
     assert named == {ExitKind.CPU_LIMIT: "cpu", ExitKind.PROCESS_LIMIT: "processes", ExitKind.FILE_LIMIT: "file_size"}
 
 
-def test_crashes_are_told_apart() -> None:
+def test_crash_errors_name_their_cause() -> None:
     assert error_for_exit(ExitReport(ExitKind.FORBIDDEN_CALL), 1.0).metadata == {"cause": "forbidden_call"}
     assert error_for_exit(ExitReport(ExitKind.CRASHED, code=11), 1.0).metadata == {"cause": "signal_11"}
 
 
-def test_the_time_that_was_allowed_is_told() -> None:
+def test_timeout_error_contains_the_time_limit() -> None:
     assert error_for_exit(ExitReport(ExitKind.KILLED), 1.5).metadata == {"limit_ms": "1500"}
 
 
 @pytest.mark.parametrize("kind", ExitKind)
-def test_what_a_process_said_stays_here(kind: ExitKind) -> None:
+def test_errors_never_contain_process_output(kind: ExitKind) -> None:
     error = error_for_exit(ExitReport(kind, stderr_tail="password=hunter2"), 1.0)
     assert "hunter2" not in f"{error} {error.metadata} {error.message}"

@@ -1,4 +1,4 @@
-"""The ends of pipes."""
+"""Pipes as asyncio streams."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def held() -> list[int]:
     return sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
 
 
-def test_pipes_are_opened_together_or_not_at_all() -> None:
+def test_open_pipes_opens_all_or_none() -> None:
     usual, before = resource.getrlimit(resource.RLIMIT_NOFILE), held()
     spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(before[-1] - len(before) + 4)]
     last = max(held())
     os.close(spare.pop())
     os.close(spare.pop())
     os.close(spare.pop())
-    # Room for one pipe and a half.
+    # Descriptors for one and a half pipes.
     resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, usual[1]))
     try:
         with pytest.raises(OSError):
@@ -40,7 +40,7 @@ def test_pipes_are_opened_together_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_whoever_is_canceled_leaves_no_end_open(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_canceled_attach_leaves_no_pipe_open(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def cancel_after(steps: int) -> None:
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
         attaching = asyncio.ensure_future(attach_pipes(to_stdin, from_stdout, from_stderr))
@@ -67,7 +67,7 @@ def test_whoever_is_canceled_leaves_no_end_open(loop: Callable[[], asyncio.Abstr
         runner.run(cancel_everywhere())
 
 
-def test_a_number_that_has_become_something_else_is_not_closed() -> None:
+def test_a_reused_descriptor_is_not_closed() -> None:
     reading, writing = os.pipe()
     end = PipeEnd(reading)
     os.close(reading)
@@ -78,7 +78,7 @@ def test_a_number_that_has_become_something_else_is_not_closed() -> None:
         os.close(descriptor)
 
 
-def test_an_end_is_closed_and_closed_again() -> None:
+def test_a_pipe_end_can_be_closed_twice() -> None:
     reading, writing = os.pipe()
     end = PipeEnd(reading)
     end.close()
@@ -89,7 +89,7 @@ def test_an_end_is_closed_and_closed_again() -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_no_loop_closes_what_is_not_its_own(loop: object) -> None:
+def test_event_loops_close_only_their_own_descriptor(loop: object) -> None:
     async def read_and_close() -> None:
         reading, writing = os.pipe()
         running = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ def test_no_loop_closes_what_is_not_its_own(loop: object) -> None:
 
         class OnClose(asyncio.Protocol):
             def connection_lost(self, error: Exception | None) -> None:
-                # The descriptor is free from now on, so this gets its number.
+                # The descriptor is free now, so this open reuses its number.
                 ended.set_result(os.open("/dev/null", os.O_RDONLY))
 
         await running.connect_read_pipe(OnClose, PipeEnd(reading))

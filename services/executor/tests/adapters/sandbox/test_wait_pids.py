@@ -1,4 +1,4 @@
-"""Waiting for processes that somebody else started."""
+"""Waiting for processes that are not children."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _started(code: str, lines: int) -> subprocess.Popen[str]:
     return process
 
 
-async def test_children_and_theirs_are_found_and_waited_for() -> None:
+async def test_wait_pids_waits_for_descendants() -> None:
     process = _started(FAMILY, 3)
     found = descendants(process.pid)
     assert len(found) == 2
@@ -33,7 +33,7 @@ async def test_children_and_theirs_are_found_and_waited_for() -> None:
     assert await wait_pids(found, 10)
 
 
-async def test_who_is_gone_already_is_gone() -> None:
+async def test_wait_pids_returns_for_ended_processes() -> None:
     process = _started("", 0)
     process.communicate()
     assert descendants(process.pid) == []

@@ -1,4 +1,4 @@
-"""Which addresses a confined process may be led to."""
+"""Which addresses the egress proxy may connect to."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ WORLD = ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_nobody_is_led_inside(address: str) -> None:
+def test_non_public_addresses_are_refused(address: str) -> None:
     assert not PublicAddresses().is_allowed(address)
 
 
 @pytest.mark.parametrize("address", WORLD)
-def test_the_world_is_open(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert PublicAddresses().is_allowed(address)
 
 
-def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
+def test_opened_networks_are_allowed_and_no_others() -> None:
     addresses = PublicAddresses([ip_network("10.1.0.0/16"), ip_network("fd00:7::/64")])
     assert addresses.is_allowed("10.1.2.3")
     assert addresses.is_allowed("::ffff:10.1.2.3")
@@ -89,12 +89,12 @@ def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
         "168.63.129.16",
     ],
 )
-def test_metadata_is_never_opened(address: str) -> None:
+def test_metadata_services_are_never_allowed(address: str) -> None:
     assert not PublicAddresses([ip_network("0.0.0.0/0"), ip_network("::/0")]).is_allowed(address)
 
 
 @given(st.ip_addresses())
-def test_whatever_the_standard_library_calls_private_is_inside(address: object) -> None:
+def test_addresses_private_to_the_standard_library_are_refused(address: object) -> None:
     meant = ip_address(str(address))
     if meant.is_loopback or meant.is_link_local or meant.is_multicast or meant.is_unspecified:
         assert not PublicAddresses().is_allowed(str(address))

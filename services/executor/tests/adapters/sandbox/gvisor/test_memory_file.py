@@ -1,4 +1,4 @@
-"""The memory file of gVisor, found by its name among the open files of a process."""
+"""The memory file of gVisor, found among the open files of a process."""
 
 from __future__ import annotations
 

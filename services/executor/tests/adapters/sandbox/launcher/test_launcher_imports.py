@@ -1,4 +1,4 @@
-"""The processes around a sandbox load the standard library and their own modules, and nothing else of the mesh."""
+"""The launcher and the gVisor entry process load only the standard library and their own modules."""
 
 from __future__ import annotations
 
