@@ -1,7 +1,7 @@
-"""`python -m services.executor.doctor`: which sandboxes can be had on this machine, what is missing, and how to get it.
+"""`python -m services.executor.doctor`: checks which sandboxes work on this machine and what is missing.
 
-A program of its own, so that whoever asks need not import the executor. It tries each sandbox in earnest, leaves nothing behind, and
-ends with 0 if everything that is required works. Prints lines for people, or with `--json` one list of findings.
+A separate program, so that callers need not import the executor. It starts each sandbox, leaves nothing behind, and
+exits with 0 if everything required works. Prints readable lines, or with `--json` a list of check results.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, find_runsc
-from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.adapters.sandbox.seccomp import bpf as seccomp
+from services.executor.adapters.sandbox.seccomp import bpf
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at, and what to do about it where something is wrong."""
+class CheckResult:
+    """The result of one check, with advice if something is wrong."""
 
     name: str
     status: str
@@ -37,83 +37,91 @@ class Finding:
     advice: str = ""
 
 
-def findings() -> Iterator[Finding]:
-    """Look at everything, what the others need first."""
+def run_checks() -> Iterator[CheckResult]:
+    """Run all checks, prerequisites first."""
     if platform.system() != "Linux":
-        yield Finding("sandboxes", WARN, f"none on {platform.system()}", "Tools run in sandboxes on Linux only.")
-        return
-    yield filter_of_calls()
-    yield control_groups()
-    yield bubblewrap()
-    yield gvisor()
-
-
-def filter_of_calls() -> Finding:
-    """The kernel can filter system calls, and there is a filter for this machine."""
-    machine = os.uname().machine
-    if machine not in seccomp.ARCHITECTURES:
-        return Finding("seccomp", FAIL, f"there is no filter for {machine}", "Sandboxes need x86_64 or aarch64.")
-    if not _ACTIONS.exists() or "kill_process" not in _ACTIONS.read_text().split():
-        return Finding(
-            "seccomp", FAIL, "this kernel cannot filter system calls", "Sandboxes need Linux 4.14 with seccomp."
+        yield CheckResult(
+            "sandboxes", WARN, f"not available on {platform.system()}", "Tools run in sandboxes on Linux only."
         )
-    return Finding("seccomp", OK, f"a filter for {machine}")
+        return
+    yield check_seccomp()
+    yield check_cgroups()
+    yield check_bubblewrap()
+    yield check_gvisor()
 
 
-def control_groups() -> Finding:
-    """Whole trees of processes can be limited. Where they cannot, sandboxes work with the limits of single processes."""
-    hierarchy = Hierarchy.prepare("doctor")
+def check_seccomp() -> CheckResult:
+    """Check that the kernel supports seccomp and a filter exists for this machine."""
+    machine = os.uname().machine
+    if machine not in bpf.ARCHITECTURES:
+        return CheckResult("seccomp", FAIL, f"no seccomp filter for {machine}", "Sandboxes need x86_64 or aarch64.")
+    if not _ACTIONS.exists() or "kill_process" not in _ACTIONS.read_text().split():
+        return CheckResult(
+            "seccomp", FAIL, "the kernel does not support seccomp filters", "Sandboxes need Linux 4.14 with seccomp."
+        )
+    return CheckResult("seccomp", OK, f"filter for {machine} available")
+
+
+def check_cgroups() -> CheckResult:
+    """Check which cgroup controllers can limit process trees. Without them, limits apply per process."""
+    hierarchy = CgroupHierarchy.prepare("doctor")
     hierarchy.close()
     usable = ", ".join(sorted({"cpu" if name == "cpuacct" else name for name in hierarchy.parents})) or "none"
     if not hierarchy.missing:
-        return Finding("cgroups", OK, f"can limit {usable}")
+        return CheckResult("cgroups", OK, f"can limit {usable}")
     lacking = ", ".join(sorted(hierarchy.missing))
-    advice = "Run the executor as root or in a delegated control group (systemd: Delegate=yes); without, each process is limited alone."
-    return Finding("cgroups", WARN, f"can limit {usable}; not {lacking}", advice)
+    advice = (
+        "Run the executor as root or in a delegated cgroup (systemd: Delegate=yes). "
+        "Otherwise limits apply to each process."
+    )
+    return CheckResult("cgroups", WARN, f"can limit {usable}; not {lacking}", advice)
 
 
-def bubblewrap() -> Finding:
-    """The sandbox that most tools run in. It is required: without it only built-in tools run."""
-    why_not = asyncio.run(_tried(Bubblewrap("doctor")))
-    if not why_not:
-        return Finding("sandbox:bubblewrap", OK, "a process was confined")
-    advice = "Allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or in your container); without, only built-in tools run."
-    return Finding("sandbox:bubblewrap", FAIL, why_not, advice)
+def check_bubblewrap() -> CheckResult:
+    """Check bubblewrap, which most tools need: without it only built-in tools run."""
+    reason = asyncio.run(_probe(BubblewrapSandbox("doctor")))
+    if not reason:
+        return CheckResult("sandbox:bubblewrap", OK, "works")
+    advice = (
+        "Allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or in your container). "
+        "Without them only built-in tools run."
+    )
+    return CheckResult("sandbox:bubblewrap", FAIL, reason, advice)
 
 
-def gvisor() -> Finding:
-    """The sandbox of tools that demand a kernel of their own. They are refused without it; all others run."""
-    named = Path(os.environ["TOOLMESH_RUNSC"]) if os.environ.get("TOOLMESH_RUNSC") else None
-    program = find_runsc(named)
+def check_gvisor() -> CheckResult:
+    """Check gVisor, which tools of the tier `kernel` need. Without it they are refused; all others run."""
+    configured = Path(os.environ["TOOLMESH_RUNSC"]) if os.environ.get("TOOLMESH_RUNSC") else None
+    program = find_runsc(configured)
     if program is None:
-        return Finding("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
-    why_not = asyncio.run(_tried(Gvisor("doctor", runsc=program)))
-    if why_not:
-        return Finding("sandbox:gvisor", WARN, _sentence(why_not), "Tools that demand it are refused here.")
-    return Finding("sandbox:gvisor", OK, f"a process was confined by {_version(program)} at {program}")
+        return CheckResult("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
+    reason = asyncio.run(_probe(GvisorSandbox("doctor", runsc=program)))
+    if reason:
+        return CheckResult("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
+    return CheckResult("sandbox:gvisor", OK, f"works: {_version(program)} at {program}")
 
 
 def main(arguments: list[str]) -> int:
-    """Print what was found; return 1 if something that is required does not work, 2 if it was asked wrongly."""
+    """Print the results; return 1 if something required does not work, 2 for wrong arguments."""
     if arguments not in ([], ["--json"]):
         sys.stderr.write("usage: python -m services.executor.doctor [--json]\n")
         return 2
-    found = list(findings())
+    results = list(run_checks())
     if arguments:
-        sys.stdout.write(json.dumps([asdict(finding) for finding in found]) + "\n")
+        sys.stdout.write(json.dumps([asdict(result) for result in results]) + "\n")
     else:
-        for finding in found:
+        for result in results:
             lines = (
-                f"{finding.status:<4}  {finding.name:<18}  {finding.detail}",
-                *([finding.advice] if finding.advice else []),
+                f"{result.status:<4}  {result.name:<18}  {result.detail}",
+                *([result.advice] if result.advice else []),
             )
             sys.stdout.write(f"\n{'':<26}".join(lines) + "\n")
-    return int(any(finding.status == FAIL for finding in found))
+    return int(any(result.status == FAIL for result in results))
 
 
-async def _tried(sandbox: Sandbox) -> str:
+async def _probe(sandbox: Sandbox) -> str:
     try:
-        return await asyncio.to_thread(sandbox.unavailable)
+        return await asyncio.to_thread(sandbox.unavailable_reason)
     finally:
         await sandbox.close()
 
@@ -124,10 +132,10 @@ def _sentence(text: str) -> str:
 
 def _version(program: Path) -> str:
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False, text=True).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False, text=True).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "gVisor"
-    return said.partition("\n")[0].strip()[:80] or "gVisor"
+    return output.partition("\n")[0].strip()[:80] or "gVisor"
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.dispatch import RunnersByKind
 from services.executor.adapters.runners.factory import ConfinedRunners, Terms
 from services.executor.adapters.runners.worker.pool import Limits
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
-from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
+from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.telemetry.metrics import Metrics
 from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, show_length
@@ -205,8 +205,8 @@ def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
     """What runs tools that nobody has to trust."""
     instance, cgroups = instance_id(settings), settings.sandbox_cgroups
     sandboxes: dict[str, Sandbox] = {
-        "process": Bubblewrap(instance, cgroups=cgroups),
-        "kernel": Gvisor(instance, cgroups=cgroups, runsc=settings.runsc),
+        "process": BubblewrapSandbox(instance, cgroups=cgroups),
+        "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
     }
     # One tenant has at most half of what there is, so that another is never without.
     workers = Limits(most=settings.workers, most_per_tenant=max(1, settings.workers // 2))

@@ -15,7 +15,7 @@ import pytest
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import ConfinedRunners, Terms
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
@@ -79,8 +79,8 @@ async def starting(tmp_path: Path, own_tmp: Path) -> AsyncIterator[Starting]:
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
     async def start(**terms: Any) -> Running:
-        bubblewrap = Bubblewrap()
-        if why := await asyncio.to_thread(bubblewrap.unavailable):
+        bubblewrap = BubblewrapSandbox()
+        if why := await asyncio.to_thread(bubblewrap.unavailable_reason):
             pytest.skip(f"no bubblewrap here: {why}")
         internal = [ip_network("127.0.0.0/8")]
         runners = ConfinedRunners(

@@ -1,4 +1,4 @@
-"""Every sandbox there is, for tests that hold all of them to the same promise, and a way to let code try something in one."""
+"""Fixtures that run one test in every sandbox of this machine, and helpers that run code in a sandbox."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 import pytest
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.port import Confined, Ending, Plan, Sandbox
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.port import ExitReport, Plan, Sandbox, SandboxedProcess
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 
 MIB = 1 << 20
-MOST_OUTPUT = 4 * MIB
+MAX_OUTPUT = 4 * MIB
 
 
 def _gvisor() -> Sandbox:
-    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor.sandbox").Gvisor()
+    made: Sandbox = importlib.import_module("services.executor.adapters.sandbox.gvisor.sandbox").GvisorSandbox()
     return made
 
 
 MAKERS: dict[str, Callable[[], Sandbox]] = {
-    "bubblewrap": lambda: Bubblewrap("test"),
-    "bubblewrap without control groups": lambda: Bubblewrap("test", cgroups="off"),
+    "bubblewrap": lambda: BubblewrapSandbox("test"),
+    "bubblewrap without control groups": lambda: BubblewrapSandbox("test", cgroups="off"),
     "gvisor": _gvisor,
 }
 
@@ -37,20 +37,20 @@ _MISSING: dict[str, str] = {}
 
 
 async def missing(kind: str) -> str:
-    """Why a kind of sandbox cannot be used here; empty if it can. Found out once."""
+    """Return why a sandbox cannot be used here; empty if it can. Probed once."""
     if kind not in _MISSING:
         try:
             made = MAKERS[kind]()
         except ModuleNotFoundError:
             return _MISSING.setdefault(kind, "not built")
-        _MISSING[kind] = made.unavailable()
+        _MISSING[kind] = made.unavailable_reason()
         await made.close()
     return _MISSING[kind]
 
 
 @pytest.fixture(params=MAKERS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """Each kind of sandbox that can be made on this machine."""
+    """Every sandbox that is available on this machine."""
     if why := await missing(request.param):
         pytest.skip(f"{request.param}: {why}")
     made = MAKERS[request.param]()
@@ -59,45 +59,45 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 
 class Tried(NamedTuple):
-    """What came of trying something."""
+    """The output and the exit report of a run."""
 
     output: bytes
-    ending: Ending
+    report: ExitReport
 
     @property
     def error(self) -> MeshError:
-        """What its caller would get."""
-        return error_of(self.ending, 1.0)
+        """Return the error that the caller would get."""
+        return error_for_exit(self.report, 1.0)
 
 
 def python(code: str, *arguments: str, **limits: Any) -> Plan:
-    """Plan to run some Python."""
+    """Return a plan that runs Python code."""
     limits.setdefault("memory_bytes", 128 * MIB)
-    return Plan((interpreter(), "-I", "-S", "-c", code, *arguments), **limits)
+    return Plan((interpreter_path(), "-I", "-S", "-c", code, *arguments), **limits)
 
 
 async def attempt(sandbox: Sandbox, plan: Plan) -> Tried:
-    """Run a plan to its end and return what it wrote and how it ended."""
+    """Run a plan to its end."""
     process = await sandbox.start(plan)
     process.stdin.close()
     output = await read_all(process)
-    return Tried(output, await process.ended())
+    return Tried(output, await process.wait())
 
 
-async def read_all(process: Confined) -> bytes:
-    """Read what a process writes until it closes its output; no more than a bounded amount."""
+async def read_all(process: SandboxedProcess) -> bytes:
+    """Read the output of a process until it closes, up to a limit."""
     output = b""
-    while (part := await process.stdout.read(1 << 16)) and len(output) < MOST_OUTPUT:
+    while (part := await process.stdout.read(1 << 16)) and len(output) < MAX_OUTPUT:
         output += part
     return output
 
 
 def processes_with(marker: str) -> list[int]:
-    """The processes of this machine whose command line shows a marker."""
-    found = []
+    """Return the processes whose command line contains a marker."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 if marker.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids

@@ -1,4 +1,4 @@
-"""What the executor says about this machine's sandboxes."""
+"""The sandbox checks of `toolmesh doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from services.executor import doctor
 from services.executor.adapters.sandbox.gvisor import runsc
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 
 
 def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,61 +19,59 @@ def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_program_reads_what_people_read() -> None:
+def test_json_and_text_output_agree() -> None:
     ran = _asked("--json")
-    found = {finding["name"]: finding for finding in json.loads(ran.stdout)}
-    assert set(found) == {"seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
-    assert all(finding["advice"] for finding in found.values() if finding["status"] != "ok")
-    assert ran.returncode == int(any(finding["status"] == "fail" for finding in found.values()))
+    results = {result["name"]: result for result in json.loads(ran.stdout)}
+    assert set(results) == {"seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
+    assert all(result["advice"] for result in results.values() if result["status"] != "ok")
+    assert ran.returncode == int(any(result["status"] == "fail" for result in results.values()))
     for_people = _asked()
     assert for_people.returncode == ran.returncode
-    assert all(name in for_people.stdout for name in found)
+    assert all(name in for_people.stdout for name in results)
 
 
-def test_a_wrong_question_is_no_finding() -> None:
+def test_wrong_arguments_exit_with_2() -> None:
     assert _asked("--yaml").returncode == 2
 
 
-def test_without_gvisor_the_rest_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(runsc, "FETCHED", tmp_path / "absent")
-    found = doctor.gvisor()
-    assert (found.status, bool(found.advice)) == ("warn", True)
+    results = doctor.check_gvisor()
+    assert (results.status, bool(results.advice)) == ("warn", True)
 
 
-def test_a_gvisor_that_does_not_work_is_not_taken_for_one_that_does(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_broken_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "runsc"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("TOOLMESH_RUNSC", str(broken))
-    assert doctor.gvisor().status == "warn"
+    assert doctor.check_gvisor().status == "warn"
 
 
-def test_a_machine_without_bubblewrap_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(doctor.Bubblewrap):
-        def unavailable(self) -> str:
+def test_missing_bubblewrap_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(doctor.BubblewrapSandbox):
+        def unavailable_reason(self) -> str:
             return "user namespaces are switched off"
 
-    monkeypatch.setattr(doctor, "Bubblewrap", Broken)
-    assert doctor.bubblewrap().status == "fail"
+    monkeypatch.setattr(doctor, "BubblewrapSandbox", Broken)
+    assert doctor.check_bubblewrap().status == "fail"
     assert doctor.main([]) == 1
 
 
-def test_a_machine_without_control_groups_is_told_what_that_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.Hierarchy, "prepare", lambda instance: Hierarchy({}, []))
-    found = doctor.control_groups()
-    assert (found.status, bool(found.advice)) == ("warn", True)
+def test_missing_cgroups_are_a_warning_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.CgroupHierarchy, "prepare", lambda instance: CgroupHierarchy({}, []))
+    results = doctor.check_cgroups()
+    assert (results.status, bool(results.advice)) == ("warn", True)
 
 
 @pytest.mark.parametrize("actions", ["", "allow errno"])
-def test_a_kernel_without_filters_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, actions: str) -> None:
+def test_missing_seccomp_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, actions: str) -> None:
     (tmp_path / "actions").write_text(actions)
     monkeypatch.setattr(doctor, "_ACTIONS", tmp_path / ("actions" if actions else "absent"))
-    assert doctor.filter_of_calls().status == "fail"
+    assert doctor.check_seccomp().status == "fail"
 
 
-def test_elsewhere_than_on_linux_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_have_no_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.platform, "system", lambda: "Plan9")
-    assert [finding.status for finding in doctor.findings()] == ["warn"]
+    assert [result.status for result in doctor.run_checks()] == ["warn"]

@@ -1,1 +1,1 @@
-"""What runs inside the sandbox. Nothing here is imported by the executor; it is copied to where a worker can read it."""
+"""Code that runs inside the sandbox. The executor does not import it; it is mounted into every worker."""

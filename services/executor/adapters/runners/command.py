@@ -21,10 +21,10 @@ from services.executor.adapters.runners.sandbox_plan import PYTHON, inside, plan
 from services.executor.adapters.runners.worker.answer import Answer
 from services.executor.adapters.runners.worker.frames import FrameError, read_json
 from services.executor.adapters.runners.workspace.workspace import Workspace
-from services.executor.adapters.sandbox.egress.connection import Gate
-from services.executor.adapters.sandbox.egress.proxy import error_of as refused
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.port import Confined, End, Ending, Plan
+from services.executor.adapters.sandbox.egress.listener import EgressListener
+from services.executor.adapters.sandbox.egress.proxy import refusal_error as refused
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan, SandboxedProcess
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
@@ -109,30 +109,34 @@ class CommandRunner:
         argv = (*PYTHON, program) if program.endswith(".py") else (program,)
         return _Spot(command, argv, pack, f"{name} command {pack.label}"[:255])
 
-    async def _answered(self, confined: Confined, tool: Tool, work: Work, gate: Gate | None) -> Answer:
+    async def _answered(
+        self, confined: SandboxedProcess, tool: Tool, work: Work, gate: EgressListener | None
+    ) -> Answer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         feeding = asyncio.create_task(_feed(confined, dump(work.arguments)))
         try:
             output = await _read(confined, limit)
-            ending = await confined.ended()
+            ending = await confined.wait()
         finally:
             feeding.cancel()
-        if gate is not None and (violation := refused(gate.take())):
+        if gate is not None and (violation := refused(gate.take_refusals())):
             raise violation
-        if ending.kind is not End.EXITED or ending.code != 0:
+        if ending.kind is not ExitKind.EXITED or ending.code != 0:
             raise self._failed(ending, tool, work)
         try:
             return Answer(read_json(output, limit))
         except FrameError as error:
             raise unreadable(error, limit) from None
 
-    def _failed(self, ending: Ending, tool: Tool, work: Work) -> MeshError:
-        error = lost(ending, work) if ending.kind is End.KILLED else error_of(ending, work.seconds)
-        tell(self._log, tool, work, error, ending.complaint)
+    def _failed(self, ending: ExitReport, tool: Tool, work: Work) -> MeshError:
+        error = lost(ending, work) if ending.kind is ExitKind.KILLED else error_for_exit(ending, work.seconds)
+        tell(self._log, tool, work, error, ending.stderr_tail)
         return error
 
 
-def _plan(tool: Tool, work: Work, spot: _Spot, argv: tuple[str, ...], workspace: Workspace, gate: Gate | None) -> Plan:
+def _plan(
+    tool: Tool, work: Work, spot: _Spot, argv: tuple[str, ...], workspace: Workspace, gate: EgressListener | None
+) -> Plan:
     packs = [] if spot.pack is None else [(str(spot.pack.folder), inside(spot.pack))]
     return plan_of(
         tool,
@@ -149,7 +153,7 @@ def _plan(tool: Tool, work: Work, spot: _Spot, argv: tuple[str, ...], workspace:
     )
 
 
-async def _feed(confined: Confined, payload: bytes) -> None:
+async def _feed(confined: SandboxedProcess, payload: bytes) -> None:
     # A program need not read what it is given.
     with suppress(ConnectionError):
         confined.stdin.write(payload)
@@ -157,7 +161,7 @@ async def _feed(confined: Confined, payload: bytes) -> None:
         confined.stdin.close()
 
 
-async def _read(confined: Confined, limit: int) -> bytes:
+async def _read(confined: SandboxedProcess, limit: int) -> bytes:
     """Read all of the output. One byte more than the limit ends the process: Raises RESULT_TOO_LARGE."""
     output = bytearray()
     while piece := await confined.stdout.read(_PIECE):

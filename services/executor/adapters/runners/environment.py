@@ -13,10 +13,10 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.packs.packs import Pack, load_packs
 from services.executor.adapters.runners.tiers import Tiers
 from services.executor.adapters.runners.workspace.workspace import Volumes
-from services.executor.adapters.sandbox.egress.connection import Gate
+from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.tool import Tool
 
 _SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
@@ -41,7 +41,7 @@ class Ground:
         self._pack_folders = tuple(packs)
         self._new_egress = egress
         self._egress: EgressProxy | None = None
-        self._folder: OwnFolder | None = None
+        self._folder: LockedTempDir | None = None
 
     async def start(self) -> None:
         """Copy the packs, and find out which sandboxes work here. Without packs there is nothing to do before the first call."""
@@ -60,7 +60,7 @@ class Ground:
         """Return the folder that holds what a worker runs, readable in every sandbox. Made with the packs, which alone need it."""
         return str(self._own() / "worker")
 
-    async def way_out(self, tool: Tool) -> Gate | None:
+    async def way_out(self, tool: Tool) -> EgressListener | None:
         """Open the way to the hosts that a tool's manifest names; None if it names none."""
         confined = tool.confinement
         if not confined.hosts:
@@ -78,7 +78,7 @@ class Ground:
     def _own(self) -> Path:
         if self._folder is None:
             # Passable, not listable: who runs in a sandbox as somebody else must get to what is shown to it.
-            self._folder = OwnFolder("runners", mode=0o711)
+            self._folder = LockedTempDir("runners", mode=0o711)
         return self._folder.path
 
     def _scratch(self) -> Path:

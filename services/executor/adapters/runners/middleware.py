@@ -8,7 +8,7 @@ import time
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners import measures
-from services.executor.adapters.sandbox.port import Confined, Plan, Sandbox
+from services.executor.adapters.sandbox.port import Plan, Sandbox, SandboxedProcess
 from services.executor.domain.errors import execution_failed
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.ports import Runner
@@ -90,11 +90,11 @@ class Paced:
         """The name of the sandbox."""
         return self._sandbox.name
 
-    def unavailable(self) -> str:
+    def unavailable_reason(self) -> str:
         """Ask the sandbox."""
-        return self._sandbox.unavailable()
+        return self._sandbox.unavailable_reason()
 
-    async def start(self, plan: Plan) -> Confined:
+    async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process when it is its turn."""
         async with self._turns:
             return await self._sandbox.start(plan)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from libs.common.errors import MeshError, Violation
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.frames import FrameError
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.port import End, Ending
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain.errors import result_invalid, result_too_large, worker_lost
 from services.executor.domain.model import Work
 from services.executor.domain.tool import Tool
@@ -14,11 +14,11 @@ from services.executor.domain.tool import Tool
 _COMPLAINT = 2000
 
 
-def lost(ending: Ending, work: Work) -> MeshError:
+def lost(ending: ExitReport, work: Work) -> MeshError:
     """Return why a worker that fell silent did. One that simply left, or only hung up, crashed as far as its caller knows."""
-    if ending.kind in (End.EXITED, End.KILLED):
+    if ending.kind in (ExitKind.EXITED, ExitKind.KILLED):
         return worker_lost()
-    return error_of(ending, work.seconds)
+    return error_for_exit(ending, work.seconds)
 
 
 def unreadable(error: FrameError, limit: int) -> MeshError:

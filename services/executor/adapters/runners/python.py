@@ -28,7 +28,7 @@ from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.runners.worker.pool import Key, Pool
 from services.executor.adapters.runners.worker.worker import Worker, WorkerBrokenError, WorkerGoneError
 from services.executor.adapters.runners.workspace.workspace import Workspace
-from services.executor.adapters.sandbox.egress.proxy import error_of as refused
+from services.executor.adapters.sandbox.egress.proxy import refusal_error as refused
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
@@ -177,7 +177,7 @@ class PythonRunner:
         except WorkerGoneError as gone:
             raise self.farewell(gone, tool, work) from None
         finally:
-            violation = refused(worker.gate.take()) if worker.gate is not None else None
+            violation = refused(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer
@@ -185,7 +185,7 @@ class PythonRunner:
     def farewell(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
         """Return why a worker is gone; what it complained of is in the log."""
         error = lost(gone.ending, work)
-        tell(self._log, tool, work, error, gone.ending.complaint)
+        tell(self._log, tool, work, error, gone.ending.stderr_tail)
         return error
 
 

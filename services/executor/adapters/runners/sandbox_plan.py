@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from services.executor.adapters.runners.packs.packs import Pack
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.domain.tool import Tool
 
 PACKS, WORKER = "/packs", "/toolmesh"
 # No packages, no environment, no bytecode: a cold start that is as short and as bare as it can be.
-PYTHON = (interpreter(), "-I", "-S", "-B")
+PYTHON = (interpreter_path(), "-I", "-S", "-B")
 _BOOT = f"import sys; sys.path.append({WORKER!r}); from toolmesh_tool.worker import main; main()"
 WORKER_ARGV = (*PYTHON, "-c", _BOOT)
 _PROCESSES = 32

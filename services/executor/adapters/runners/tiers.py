@@ -26,13 +26,13 @@ class Tiers:
     def examine(self) -> None:
         """Let each find out whether it can be used here, which it then remembers. Takes a moment: not for the event loop."""
         for sandbox in self._sandboxes.values():
-            sandbox.unavailable()
+            sandbox.unavailable_reason()
 
     def offer(self, tool: Tool) -> Sandbox | None:
         """Return the sandbox that a tool runs in; None when there is none that is strong enough."""
         for tier in _ENOUGH.get(tool.confinement.tier, ()):
             sandbox = self._sandboxes.get(tier)
-            if sandbox is not None and not sandbox.unavailable():
+            if sandbox is not None and not sandbox.unavailable_reason():
                 return sandbox
         return None
 
@@ -48,7 +48,7 @@ class Tiers:
             tier = tool.confinement.tier
             wanted = self._sandboxes.get(tier)
             raise sandbox_missing(
-                tier, wanted.unavailable() if wanted else f"this executor has no sandbox of the tier {tier}"
+                tier, wanted.unavailable_reason() if wanted else f"this executor has no sandbox of the tier {tier}"
             )
         return sandbox
 

@@ -1,1 +1,1 @@
-"""Places to run code that nobody has to trust."""
+"""Sandboxes for untrusted code: bubblewrap (namespaces and seccomp) and gVisor (a user-space kernel)."""

@@ -1,4 +1,4 @@
-"""From the facts of an end to what it means."""
+"""Turns the raw facts of a process end into an ExitReport, and an ExitReport into the error of the call."""
 
 from __future__ import annotations
 
@@ -8,98 +8,123 @@ import re
 import signal
 from typing import Any
 
-from services.executor.adapters.sandbox.port import End, Ending, Plan
+from libs.common.errors import MeshError
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan
+from services.executor.domain import errors
 
-_OVER = {"cpu": End.CPU_LIMIT, "processes": End.PROCESS_LIMIT, "memory": End.OUT_OF_MEMORY}
+_EXCEEDED = {"cpu": ExitKind.CPU_LIMIT, "processes": ExitKind.PROCESS_LIMIT, "memory": ExitKind.OUT_OF_MEMORY}
 _SIGNALS = {
-    signal.SIGSYS: End.FORBIDDEN_CALL,
-    signal.SIGXCPU: End.CPU_LIMIT,
-    signal.SIGXFSZ: End.FILE_LIMIT,
+    signal.SIGSYS: ExitKind.FORBIDDEN_CALL,
+    signal.SIGXCPU: ExitKind.CPU_LIMIT,
+    signal.SIGXFSZ: ExitKind.FILE_LIMIT,
 }
-_SIGNALED = 128
-_NEARLY = 0.8
-_NO_PROGRAM, _NOT_FOUND = "bwrap: execvp ", 127
-# A program that is refused memory, room or a process by the kernel may only say so and exit. Nothing but its own last words tells then.
-_LAST_WORDS = (
-    ("MemoryError", End.OUT_OF_MEMORY),
-    ("Cannot allocate memory", End.OUT_OF_MEMORY),
-    ("File too large", End.FILE_LIMIT),
-    ("No space left on device", End.FILE_LIMIT),
-    ("Resource temporarily unavailable", End.PROCESS_LIMIT),
-    ("can't start new thread", End.PROCESS_LIMIT),
+_LIMIT_NAMES = {ExitKind.CPU_LIMIT: "cpu", ExitKind.PROCESS_LIMIT: "processes", ExitKind.FILE_LIMIT: "file_size"}
+_SIGNAL_BASE = 128
+_NEAR_LIMIT = 0.8
+_EXEC_FAILED, _NOT_FOUND = "bwrap: execvp ", 127
+# A program that gets ENOMEM, ENOSPC or EAGAIN may just print the error and exit: then only stderr shows the cause.
+_ERROR_TEXTS = (
+    ("MemoryError", ExitKind.OUT_OF_MEMORY),
+    ("Cannot allocate memory", ExitKind.OUT_OF_MEMORY),
+    ("File too large", ExitKind.FILE_LIMIT),
+    ("No space left on device", ExitKind.FILE_LIMIT),
+    ("Resource temporarily unavailable", ExitKind.PROCESS_LIMIT),
+    ("can't start new thread", ExitKind.PROCESS_LIMIT),
 )
-_PART_OF_A_TRACEBACK = re.compile(r'  File "|    |Traceback \(most recent call last\):$')
+_TRACEBACK_LINE = re.compile(r'  File "|    |Traceback \(most recent call last\):$')
 
 
-def diagnose(plan: Plan, facts: dict[str, Any]) -> Ending:
-    """Say how a confined process ended. What the kernel counted is believed before what the process said."""
-    complaint = base64.b64decode(facts.get("complaint", "")).decode("utf-8", "replace")
-    kind, code = _kind(plan, facts, complaint)
-    return Ending(
+def diagnose(plan: Plan, facts: dict[str, Any]) -> ExitReport:
+    """Classify the end of a process. Kernel counters take precedence over what the process wrote."""
+    stderr_tail = base64.b64decode(facts.get("stderr_tail", "")).decode("utf-8", "replace")
+    kind, code = _classify(plan, facts, stderr_tail)
+    return ExitReport(
         kind=kind,
         code=code,
-        complaint=facts.get("failed") or complaint,
+        stderr_tail=facts.get("failed") or stderr_tail,
         cpu_seconds=facts.get("cpu_seconds", 0.0),
         peak_memory_bytes=facts.get("peak_memory", 0),
     )
 
 
-def _kind(plan: Plan, facts: dict[str, Any], complaint: str) -> tuple[End, int]:
+def _classify(plan: Plan, facts: dict[str, Any], stderr_tail: str) -> tuple[ExitKind, int]:
     if facts.get("failed"):
-        return End.NEVER_BEGAN, 0
+        return ExitKind.NOT_STARTED, 0
     if facts.get("lost"):
-        return End.CRASHED, signal.SIGKILL
+        return ExitKind.CRASHED, signal.SIGKILL
     if facts["over"]:
-        return _OVER[facts["over"]], 0
+        return _EXCEEDED[facts["over"]], 0
     if facts["code"] is not None:
-        return _of_code(plan, facts, complaint)
+        return _classify_exit_code(plan, facts, stderr_tail)
     if facts["killed"]:
-        return End.KILLED, 0
+        return ExitKind.KILLED, 0
     if facts["oom_kills"]:
-        return End.OUT_OF_MEMORY, 0
-    # Bubblewrap says how the tool ended if there ever was one.
+        return ExitKind.OUT_OF_MEMORY, 0
+    # Bubblewrap reports an exit code if the tool was ever started.
     if os.WIFSIGNALED(facts["outer"]):
-        return End.CRASHED, os.WTERMSIG(facts["outer"])
-    # Everything was ready but the program: nobody else has written anything yet.
-    if _NO_PROGRAM in complaint:
-        return End.EXITED, _NOT_FOUND
-    return End.NEVER_BEGAN, 0
+        return ExitKind.CRASHED, os.WTERMSIG(facts["outer"])
+    # Only execvp failed: at this point nothing but bubblewrap has written to stderr.
+    if _EXEC_FAILED in stderr_tail:
+        return ExitKind.EXITED, _NOT_FOUND
+    return ExitKind.NOT_STARTED, 0
 
 
-def _of_code(plan: Plan, facts: dict[str, Any], complaint: str) -> tuple[End, int]:
+def _classify_exit_code(plan: Plan, facts: dict[str, Any], stderr_tail: str) -> tuple[ExitKind, int]:
     code: int = facts["code"]
     if code == 0:
-        return End.EXITED, 0
+        return ExitKind.EXITED, 0
     if facts["oom_kills"]:
-        return End.OUT_OF_MEMORY, 0
-    if code > _SIGNALED:
-        return _of_signal(plan, facts, code - _SIGNALED)
+        return ExitKind.OUT_OF_MEMORY, 0
+    if code > _SIGNAL_BASE:
+        return _classify_signal(plan, facts, code - _SIGNAL_BASE)
     if facts["refused_processes"]:
-        return End.PROCESS_LIMIT, 0
-    if "memory" not in facts["grouped"] and facts["peak_memory"] >= plan.memory_bytes * _NEARLY:
-        return End.OUT_OF_MEMORY, 0
-    last = _last_line(complaint)
-    for words, kind in _LAST_WORDS:
-        if words in last:
+        return ExitKind.PROCESS_LIMIT, 0
+    if "memory" not in facts["grouped"] and facts["peak_memory"] >= plan.memory_bytes * _NEAR_LIMIT:
+        return ExitKind.OUT_OF_MEMORY, 0
+    last = _last_message(stderr_tail)
+    for text, kind in _ERROR_TEXTS:
+        if text in last:
             return kind, 0
-    return End.EXITED, code
+    return ExitKind.EXITED, code
 
 
-def _last_line(complaint: str) -> str:
-    """Return the last line that says why. Processes that end together write over each other: one's last words may stand before the beginnings of
-    another's traceback."""
-    lines = complaint.splitlines()
-    return next((line for line in reversed(lines) if line.strip() and not _PART_OF_A_TRACEBACK.match(line)), "")
+def _last_message(stderr_tail: str) -> str:
+    """Return the last line that is not part of a traceback. Processes that end at the same time interleave their
+    output: one's message may stand before the start of another's traceback."""
+    lines = stderr_tail.splitlines()
+    return next((line for line in reversed(lines) if line.strip() and not _TRACEBACK_LINE.match(line)), "")
 
 
-def _of_signal(plan: Plan, facts: dict[str, Any], number: int) -> tuple[End, int]:
-    """What a signal means. A status above 128 is read as every shell reads it."""
+def _classify_signal(plan: Plan, facts: dict[str, Any], number: int) -> tuple[ExitKind, int]:
+    """Classify a signal; exit codes above 128 are read as shells read them."""
     if kind := _SIGNALS.get(number):  # type: ignore[call-overload]
         return kind, 0
     if number == signal.SIGKILL and facts["killed"]:
-        return End.KILLED, 0
+        return ExitKind.KILLED, 0
     if number == signal.SIGKILL and facts["cpu_seconds"] >= plan.cpu_seconds:
-        return End.CPU_LIMIT, 0
+        return ExitKind.CPU_LIMIT, 0
     if facts["refused_processes"]:
-        return End.PROCESS_LIMIT, 0
-    return End.CRASHED, number
+        return ExitKind.PROCESS_LIMIT, 0
+    return ExitKind.CRASHED, number
+
+
+def error_for_exit(report: ExitReport, seconds: float) -> MeshError:
+    """Return the error for a report; `seconds` is the time limit of the run. The error never contains process output.
+
+    A forbidden system call is TOOL_CRASHED with `cause` = forbidden_call, because raising a limit would not help.
+    """
+    if report.kind in _LIMIT_NAMES:
+        return errors.limit_reached(_LIMIT_NAMES[report.kind])
+    match report.kind:
+        case ExitKind.EXITED:
+            return errors.exited(report.code)
+        case ExitKind.OUT_OF_MEMORY:
+            return errors.out_of_memory()
+        case ExitKind.KILLED:
+            return errors.tool_timed_out(seconds)
+        case ExitKind.NOT_STARTED:
+            return errors.sandbox_failed("the sandbox could not be created")
+        case ExitKind.FORBIDDEN_CALL:
+            return errors.crashed("forbidden_call")
+        case _:
+            return errors.crashed(f"signal_{report.code}")

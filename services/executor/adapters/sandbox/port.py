@@ -1,4 +1,4 @@
-"""What every sandbox promises, whatever it is made of."""
+"""The sandbox port: what a run asks for, how it ends, and the interface that bubblewrap and gVisor implement."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One confined process: what it runs, sees, may use and may reach. What is not named here does not exist for it."""
+    """One sandboxed process: its command, mounts, limits and network access. Anything not listed is absent."""
 
     argv: tuple[str, ...]
-    """The program and its arguments, as paths inside the sandbox. Never a shell line."""
+    """Program and arguments, with paths inside the sandbox. Never a shell command line."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """All of its environment; nothing is inherited."""
+    """The complete environment; nothing is inherited."""
     readable: tuple[tuple[str, str], ...] = ()
-    """Host paths and where they appear inside, read-only, beside the system's own programs and libraries."""
+    """Read-only bind mounts (host path, path inside), in addition to the root file system."""
     writable: tuple[tuple[str, str], ...] = ()
-    """The same for what it may change. Everything else that it can write is its private /tmp."""
+    """Writable bind mounts. The only other writable place is a private /tmp."""
     memory_bytes: int = 512 << 20
     scratch_bytes: int = 64 << 20
-    """How much its /tmp may hold."""
+    """Size of /tmp."""
     file_bytes: int = 64 << 20
-    """How large one file may become."""
+    """Largest size of one file."""
     processes: int = 32
-    """Processes and threads at once."""
+    """Processes and threads at the same time."""
     millicpus: int = 1000
     cpu_seconds: float = 60.0
-    """Processor time in all, after which it is stopped."""
+    """Total CPU time, after which the process is killed."""
     egress_socket: str = ""
-    """The host path of the unix socket that leads out, shown inside as /run/egress.sock; empty for no way out at all."""
+    """Host path of the egress proxy's unix socket, mounted as /run/egress.sock; empty for no network access."""
 
 
-class End(StrEnum):
-    """How a confined process came to its end."""
+class ExitKind(StrEnum):
+    """Why a sandboxed process ended."""
 
     EXITED = "exited"
     CRASHED = "crashed"
@@ -46,62 +46,66 @@ class End(StrEnum):
     FILE_LIMIT = "file_limit"
     FORBIDDEN_CALL = "forbidden_call"
     KILLED = "killed"
-    """By us: its time was over, or nobody wanted its answer any more."""
-    NEVER_BEGAN = "never_began"
-    """The sandbox itself could not be made."""
+    """Killed by the executor: deadline or cancellation."""
+    NOT_STARTED = "not_started"
+    """The sandbox could not be created."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of a confined process."""
+class ExitReport:
+    """How a sandboxed process ended and what it used."""
 
-    kind: End
+    kind: ExitKind
     code: int = 0
-    """Its exit status, where it exited by itself."""
-    complaint: str = ""
-    """The last of what it wrote to its standard error; untrusted, bounded, for the log of the mesh only."""
+    """Exit status if it exited, signal number if it crashed."""
+    stderr_tail: str = ""
+    """The last bytes of its standard error; untrusted, bounded, for the operator's log only."""
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
 
 
-class Confined(Protocol):
-    """A process in a sandbox."""
+class EnvironmentUnavailableError(Exception):
+    """A sandbox cannot be used on this machine. The message is one sentence that names what is missing."""
+
+
+class SandboxedProcess(Protocol):
+    """A running sandboxed process."""
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
-        """Leads to its standard input."""
+        """Return the writer of its standard input."""
         ...
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """Brings its standard output. Whoever reads it bounds what is read."""
+        """Return the reader of its standard output. The caller bounds how much it reads."""
         ...
 
-    async def ended(self) -> Ending:
-        """Wait for its end, whatever it is. When this returns, nothing that it started is left."""
+    async def wait(self) -> ExitReport:
+        """Wait for the end. When this returns, every process that it started is gone."""
         ...
 
-    async def kill(self) -> Ending:
-        """End it and everything it started, within 100 ms. Killing what has ended returns how it ended."""
+    async def kill(self) -> ExitReport:
+        """Kill the whole process tree within 100 ms. Returns the first report if it has already ended."""
         ...
 
 
 class Sandbox(Protocol):
-    """A way to confine processes."""
+    """A technique that confines processes."""
 
     @property
     def name(self) -> str:
-        """Its tier and what it is made of, such as `process/bubblewrap`."""
+        """Return its tier and technique, such as `process/bubblewrap`."""
         ...
 
-    def unavailable(self) -> str:
-        """Say in one sentence why it cannot be used on this machine; empty if it can."""
+    def unavailable_reason(self) -> str:
+        """Return one sentence why it cannot be used on this machine; empty if it can."""
         ...
 
-    async def start(self, plan: Plan) -> Confined:
-        """Start a process. Raises SANDBOX_UNAVAILABLE when it could not be confined as planned; nothing ever runs with less."""
+    async def start(self, plan: Plan) -> SandboxedProcess:
+        """Start a process. Raises SANDBOX_UNAVAILABLE if the plan cannot be enforced in full."""
         ...
 
     async def close(self) -> None:
-        """Give back what all its processes shared. Whatever still runs is killed."""
+        """Kill running processes and release shared resources."""
         ...

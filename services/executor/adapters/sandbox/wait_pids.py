@@ -1,4 +1,4 @@
-"""Waiting for processes that somebody else started."""
+"""Waits for processes that are not children of this one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import select
 from contextlib import suppress
 
 
-async def gone(pids: list[int], seconds: float) -> bool:
-    """Wait until processes have ended, whoever their parent is; false if some have not in time."""
-    watched = []
+async def wait_pids(pids: list[int], seconds: float) -> bool:
+    """Wait until all processes have ended; return False if some are still running after the timeout."""
+    pidfds = []
     for pid in pids:
         with suppress(OSError):
-            watched.append(os.pidfd_open(pid))
+            pidfds.append(os.pidfd_open(pid))
     try:
-        return await asyncio.to_thread(_all_readable, watched, seconds) if watched else True
+        return await asyncio.to_thread(_all_readable, pidfds, seconds) if pidfds else True
     finally:
-        for descriptor in watched:
+        for descriptor in pidfds:
             os.close(descriptor)
 
 
@@ -25,12 +25,12 @@ def _all_readable(descriptors: list[int], seconds: float) -> bool:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    left = len(descriptors)
-    while left:
+    running = len(descriptors)
+    while running:
         ready = poll.poll(seconds * 1000)
         if not ready:
             return False
         for descriptor, _ in ready:
             poll.unregister(descriptor)
-            left -= 1
+            running -= 1
     return True

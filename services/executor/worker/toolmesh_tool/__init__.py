@@ -1,7 +1,7 @@
-"""What a tool may use while it answers a call.
+"""The API of Python tools.
 
-This package is all of the mesh that a tool can see. It runs inside the sandbox, on the standard library alone, and nothing in it
-guards anything: the sandbox does.
+This package is the only part of the mesh that a tool can see. It runs inside the sandbox on the standard library and
+enforces nothing: the sandbox does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One call, as the tool that answers it sees it."""
+"""The call object that a tool function gets beside its arguments."""
 
 from __future__ import annotations
 
 import time
 
-from .frames import encoded
+from .frames import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,98 +13,98 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-# What a call may say beside its result. More is a mistake or a flood; the mesh reads no more than this.
-MOST_NOTES = 1000
+# Limits of what a call reports beside its result; the executor reads no more than this.
+MAX_NOTES = 1000
 LOG_CHARACTERS = 4096
 UNDO_BYTES = 64 * 1024
-MOST_MICROS = 2**53
-_LONGEST = 512
+MAX_MICROS = 2**53
+_MAX_TEXT = 512
 _OPERATIONS = ("create", "update", "delete")
 
 
-class ToolFailure(Exception):  # noqa: N818  (what authors raise, read aloud)
-    """The tool could not do what it was asked. The message is shown to the caller: write it for the caller.
+class ToolFailure(Exception):  # noqa: N818  (public name that tool authors raise)
+    """The tool could not do what it was asked to. The message is shown to the caller.
 
-    `partial` says that some of it was done.
+    `partial` means that a part of the work was done.
     """
 
     def __init__(self, message: str, *, partial: bool = False) -> None:
         super().__init__(message)
-        self.message = sayable(message)
+        self.message = to_unicode(message)
         self.partial = bool(partial)
 
 
 class Call:
-    """What is known of the call beside its arguments, and what the tool has to say beside its result."""
+    """Properties of the call beside its arguments, and methods to report beside the result."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.invocation_id: str = request["id"]
         self.idempotency_key: str = request["key"]
-        """The caller's key: pass it on to whatever else takes one, so that a repetition has no second effect there."""
+        """The caller's key. Pass it on to other services, so that a retry has no second effect there."""
         self.preview: bool = request["preview"]
-        """True if the call must only find out what it would do. Whatever it changes all the same is thrown away."""
+        """True if the call must only determine what it would do. Its changes are discarded."""
         self._ends: float = time.monotonic() + request["seconds"]
         self._log_left = LOG_CHARACTERS
         self.notes: dict[str, Any] = {"effects": [], "costs": [], "expects": [], "log": []}
 
     def remaining(self) -> float:
-        """Return how many seconds are left until the call is stopped."""
+        """Return the seconds until the call is stopped."""
         return max(0.0, self._ends - time.monotonic())
 
     def report_effect(self, resource: str, operation: str) -> None:
-        """Say that something was changed; in a preview, that it would be. The operation is create, update or delete."""
+        """Report a change, or in a preview an expected change. The operation is create, update or delete."""
         if operation not in _OPERATIONS:
-            raise ValueError("an effect creates, updates or deletes")
+            raise ValueError("the operation of an effect must be create, update or delete")
         if not str(resource):
-            raise ValueError("an effect is one on something")
-        self._note("effects", [sayable(resource, _LONGEST), operation])
+            raise ValueError("an effect needs a resource")
+        self._note("effects", [to_unicode(resource, _MAX_TEXT), operation])
 
     def cost(self, category: str, micros: int) -> None:
-        """Say what a part of the call cost, in millionths of the currency."""
-        if not 0 <= micros <= MOST_MICROS:
-            raise ValueError(f"a cost is neither negative nor more than {MOST_MICROS}")
-        self._note("costs", [sayable(category, 64), int(micros)])
+        """Report the cost of a part of the call, in millionths of the currency."""
+        if not 0 <= micros <= MAX_MICROS:
+            raise ValueError(f"a cost must be between 0 and {MAX_MICROS}")
+        self._note("costs", [to_unicode(category, 64), int(micros)])
 
     def undo(self, arguments: dict[str, Any]) -> None:
-        """Name the arguments with which the compensating tool undoes what this call did. Raises for what has no JSON form, or is more
-        than the answer has room for."""
-        if len(encoded(arguments)) > UNDO_BYTES:
-            raise ValueError(f"the arguments of an undoing call have at most {UNDO_BYTES} bytes")
+        """Report the arguments with which the compensating tool undoes this call. Raises if they have no JSON form or
+        are too large."""
+        if len(encode(arguments)) > UNDO_BYTES:
+            raise ValueError(f"undo arguments are limited to {UNDO_BYTES} bytes")
         self.notes["undo"] = dict(arguments)
 
     def expect(self, condition: str, holds: bool) -> None:
-        """Say in a preview what must hold for the call to succeed, and whether it does now."""
-        self._note("expects", [sayable(condition, _LONGEST), bool(holds)])
+        """Report in a preview a condition of success and whether it holds now."""
+        self._note("expects", [to_unicode(condition, _MAX_TEXT), bool(holds)])
 
     def impact(self, text: str) -> None:
-        """Say in a preview, in a sentence, what the call would mean."""
-        self.notes["impact"] = sayable(text, _LONGEST)
+        """Report in a preview the impact of the call in one sentence."""
+        self.notes["impact"] = to_unicode(text, _MAX_TEXT)
 
     def log(self, text: str) -> None:
-        """Write a line for whoever runs the mesh. Callers never see it; a call has a page of it in all."""
-        line = sayable(text, self._log_left)
+        """Write a line to the operator's log, which callers never see. Limited to LOG_CHARACTERS per call."""
+        line = to_unicode(text, self._log_left)
         if line:
             self._log_left -= len(line)
             self._note("log", line)
 
     def _note(self, kind: str, note: Any) -> None:
         notes = self.notes[kind]
-        if len(notes) >= MOST_NOTES:
-            raise ValueError(f"a call has at most {MOST_NOTES} {kind}")
+        if len(notes) >= MAX_NOTES:
+            raise ValueError(f"a call has at most {MAX_NOTES} {kind}")
         notes.append(note)
 
 
-def sayable(text: object, most: int | None = None) -> str:
-    """Return the beginning of a text as JSON can say it: a name of a file that is not UTF-8 has letters that it cannot."""
-    return str(text)[:most].encode("utf-8", "replace").decode()
+def to_unicode(text: object, limit: int | None = None) -> str:
+    """Return text as valid Unicode, optionally truncated: file names that are not UTF-8 contain lone surrogates."""
+    return str(text)[:limit].encode("utf-8", "replace").decode()
 
 
 def previewed_by(forecast: Callable[[dict[str, Any], Call], Any]) -> Callable[[F], F]:
-    """Name the function that says what a tool would do. It is called instead of the tool in a preview, with the same
-    arguments, and returns what the result would be; effects, expectations and the impact it reports to the call."""
+    """Set the function that a preview calls instead of the tool. It gets the same arguments, returns the expected
+    result, and reports effects, expectations and impact to the call."""
 
-    def marked(function: F) -> F:
+    def decorate(function: F) -> F:
         function.preview = forecast  # type: ignore[attr-defined]
         return function
 
-    return marked
+    return decorate

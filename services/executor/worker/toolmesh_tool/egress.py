@@ -1,4 +1,4 @@
-"""The one way out of the sandbox, for tools whose manifest names hosts."""
+"""Network access for tools whose manifest names hosts: a connection through the egress proxy."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ if TYPE_CHECKING:
     from socket import socket
 
 SOCKET = "/run/egress.sock"
-_LONGEST_ANSWER = 8192
+_MAX_RESPONSE_BYTES = 8192
 
 
 class UnreachableError(OSError):
-    """There is no way to the host: the manifest does not name it, or it did not answer."""
+    """The host cannot be reached: the manifest does not name it, or it did not response."""
 
 
 def connect(host: str, port: int, *, timeout: float | None = None) -> socket:
-    """Return a connection to a host that the manifest names. TLS is the tool's own business, on top of it. Raises UnreachableError."""
-    # Imported here: most tools never go out, and every import is paid for at each cold start.
+    """Return a TCP connection to a host of the manifest; the tool adds TLS itself. Raises UnreachableError."""
+    # Imported here: most tools use no network, and every import slows down a cold start.
     import socket as sockets
 
     if any(letter in host for letter in "\r\n ") or not 0 < int(port) < 65536:
-        raise UnreachableError("not a host and a port")
-    way = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        raise UnreachableError("invalid host or port")
+    connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
-        way.settimeout(timeout)
-        way.connect(SOCKET)
+        connection.settimeout(timeout)
+        connection.connect(SOCKET)
         name = f"[{host}]:{int(port)}" if ":" in host else f"{host}:{int(port)}"
-        way.sendall(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode("ascii"))
-        answer = _head(way)
+        connection.sendall(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode("ascii"))
+        response = _read_head(connection)
     except (OSError, ValueError) as cause:
-        way.close()
-        raise UnreachableError("no way out") from cause
-    if not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200")):
-        way.close()
-        raise UnreachableError(answer.split(b"\r\n", 1)[0].decode("latin-1"))
-    return way
+        connection.close()
+        raise UnreachableError("the egress proxy is not reachable") from cause
+    if not response.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200")):
+        connection.close()
+        raise UnreachableError(response.split(b"\r\n", 1)[0].decode("latin-1"))
+    return connection
 
 
-def _head(way: socket) -> bytes:
-    """Read up to the end of the answer's head, byte by byte: what follows belongs to the tool."""
-    answer = b""
-    while not answer.endswith(b"\r\n\r\n"):
-        byte = way.recv(1)
-        if not byte or len(answer) >= _LONGEST_ANSWER:
-            raise ValueError("not an answer")
-        answer += byte
-    return answer
+def _read_head(connection: socket) -> bytes:
+    """Read the response head byte by byte: the bytes after it belong to the tool."""
+    response = b""
+    while not response.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        if not byte or len(response) >= _MAX_RESPONSE_BYTES:
+            raise ValueError("invalid response")
+        response += byte
+    return response

@@ -1,4 +1,4 @@
-"""Frames: the length of a JSON text in four bytes, then the text. Both ends of a worker's pipes speak in them."""
+"""The frame format of a worker's pipes: four bytes of length, then a JSON text."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 def receive(descriptor: int) -> Any:
-    """Return what the next frame holds; None when nobody will send another."""
-    head = _exactly(descriptor, 4)
+    """Return the value of the next frame; None at the end of the stream."""
+    head = _read_exactly(descriptor, 4)
     if head is None:
         return None
-    body = _exactly(descriptor, int.from_bytes(head, "big"))
+    body = _read_exactly(descriptor, int.from_bytes(head, "big"))
     return None if body is None else json.loads(body)
 
 
-def encoded(value: Any) -> bytes:
-    """Return a value as JSON. Raises ValueError, TypeError or RecursionError for what has no such form."""
+def encode(value: Any) -> bytes:
+    """Return a value as JSON. Raises ValueError, TypeError or RecursionError if it has no JSON form."""
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def send(descriptor: int, body: bytes) -> None:
-    """Send a frame, whole."""
-    left = memoryview(len(body).to_bytes(4, "big") + body)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    """Send a complete frame."""
+    remaining = memoryview(len(body).to_bytes(4, "big") + body)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
-def _exactly(descriptor: int, size: int) -> bytes | None:
+def _read_exactly(descriptor: int, size: int) -> bytes | None:
     parts = []
     while size:
         part = os.read(descriptor, min(size, 1 << 20))

@@ -1,7 +1,6 @@
-"""What a worker does between two calls: nothing of the first is left for the second.
+"""Resets a worker between two calls, so that the second finds nothing of the first.
 
-Both are calls of one tenant to one version of one tool, so this is hygiene; what keeps tenants apart is that no worker ever serves
-two of them.
+Both calls belong to one tenant and one tool version. Tenants are kept apart by never sharing a worker.
 """
 
 from __future__ import annotations
@@ -10,17 +9,17 @@ import os
 import signal
 import time
 
-SCRATCH = "/tmp"  # noqa: S108  (the sandbox's own, and nobody else's)
-_PATIENCE = 0.25
+SCRATCH = "/tmp"  # noqa: S108  (private to the sandbox)
+_KILL_SECONDS = 0.25
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
-class NotTidyError(Exception):
-    """Something of the last call cannot be removed, so there must not be another in this process."""
+class ResetError(Exception):
+    """Something of the last call cannot be removed, so this process must not serve another call."""
 
 
-class Tidier:
-    """Knows what was there before the first call, and brings that back."""
+class WorkerReset:
+    """Records the state before the first call and restores it."""
 
     def __init__(self) -> None:
         self._processes = _processes()
@@ -28,30 +27,31 @@ class Tidier:
         self._environment = dict(os.environ)
 
     @staticmethod
-    def alone() -> bool:
-        """Return whether this process shares its process table with nobody but an init: only then may it clear that table."""
+    def is_alone() -> bool:
+        """Return whether only an init process shares the PID namespace; otherwise killing all others would be
+        unsafe."""
         return _processes() <= {1, os.getpid()}
 
-    def tidy(self) -> None:
-        """End what the call left running, and empty the scratch folder. Raises NotTidyError or OSError."""
+    def reset(self) -> None:
+        """Kill processes of the call, and empty the scratch directory. Raises ResetError or OSError."""
         for timer in _TIMERS:
-            # One that the call set would go off in the next, which knows nothing of it.
+            # A timer of this call would fire during the next one.
             signal.setitimer(timer, 0)
         if _processes() != self._processes:
-            self._end_others()
+            self._kill_others()
         if _threads() > self._threads:
-            raise NotTidyError
+            raise ResetError
         _empty(SCRATCH)
         os.chdir(SCRATCH)
         if dict(os.environ) != self._environment:
             os.environ.clear()
             os.environ.update(self._environment)
 
-    def _end_others(self) -> None:
-        until = time.monotonic() + _PATIENCE
+    def _kill_others(self) -> None:
+        deadline = time.monotonic() + _KILL_SECONDS
         while _processes() - self._processes:
-            if time.monotonic() > until:
-                raise NotTidyError
+            if time.monotonic() > deadline:
+                raise ResetError
             for process in _processes() - self._processes:
                 try:
                     os.kill(process, signal.SIGKILL)
@@ -61,9 +61,9 @@ class Tidier:
             time.sleep(0.001)
 
 
-def memory() -> int:
-    """Return how many bytes this process holds in memory."""
-    with open("/proc/self/statm", "rb") as figures:  # noqa: PTH123  (pathlib is a cost at every cold start)
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    with open("/proc/self/statm", "rb") as figures:  # noqa: PTH123  (importing pathlib slows down a cold start)
         return int(figures.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -76,11 +76,11 @@ def _threads() -> int:
 
 
 def _empty(folder: str) -> None:
-    with os.scandir(folder) as found:
-        entries = list(found)
+    with os.scandir(folder) as listing:
+        entries = list(listing)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            # Its maker may have closed it, and still owns it.
+            # The call may have removed its permissions.
             os.chmod(entry.path, 0o700)  # noqa: PTH101
             _empty(entry.path)
             os.rmdir(entry.path)  # noqa: PTH106

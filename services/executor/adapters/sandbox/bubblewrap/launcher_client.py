@@ -1,4 +1,4 @@
-"""The executor's end of the launcher: starts it, asks it for sandboxes, and hears how they end."""
+"""The executor's client of the launcher: spawns it, requests sandboxes and receives their exit facts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import Plan
 
 ROOT = Path(__file__).resolve().parents[5]
-_MAIN = "import sys; sys.path.insert(0, sys.argv.pop()); from services.executor.adapters.sandbox.launcher.main import main; main()"
-_PATIENCE = 10.0
+_MAIN = (
+    "import sys; sys.path.insert(0, sys.argv.pop()); "
+    "from services.executor.adapters.sandbox.launcher.main import main; main()"
+)
+_EXIT_SECONDS = 10.0
 
-Facts = dict[str, Any]
+ExitFacts = dict[str, Any]
 
 
-def spawn(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a launcher. It inherits one socket and nothing else: no environment, no open file, no secret."""
+def spawn_launcher(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a launcher. It inherits one socket only: no environment and no other open file."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-I", "-S", "-c", _MAIN, str(theirs.fileno()), str(ROOT)]
@@ -42,71 +45,72 @@ def spawn(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], socket.socke
     return process, ours
 
 
-def ask_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdout: int) -> None:
-    """Ask for a sandbox that reads and writes these ends of pipes. Raises BlockingIOError when the launcher has too much to read."""
-    written = os.memfd_create("plan")
+def request_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdout: int) -> None:
+    """Request a sandbox with these pipe ends as stdin and stdout. Raises BlockingIOError if the socket buffer is
+    full."""
+    plan_file = os.memfd_create("plan")
     try:
-        with open(written, "wb", closefd=False) as file:
+        with open(plan_file, "wb", closefd=False) as file:
             file.write(json.dumps(asdict(plan)).encode())
-        socket.send_fds(control, [json.dumps({"start": number}).encode()], [stdin, stdout, written])
+        socket.send_fds(control, [json.dumps({"start": number}).encode()], [stdin, stdout, plan_file])
     finally:
-        os.close(written)
+        os.close(plan_file)
 
 
-class Launching:
-    """A launcher that runs, as seen from the event loop."""
+class LauncherClient:
+    """A connection to a running launcher, for the event loop."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, lost: Callable[[], None]) -> None:
-        self._process, self._control, self._lost = process, control, lost
-        self._numbers = 0
-        self._began: dict[int, asyncio.Future[None]] = {}
-        self._ended: dict[int, asyncio.Future[Facts]] = {}
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, on_lost: Callable[[], None]) -> None:
+        self._process, self._control, self._on_lost = process, control, on_lost
+        self._last_number = 0
+        self._starting: dict[int, asyncio.Future[None]] = {}
+        self._running: dict[int, asyncio.Future[ExitFacts]] = {}
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         control.setblocking(False)
-        self._loop.add_reader(control.fileno(), self._listen)
+        self._loop.add_reader(control.fileno(), self._receive)
 
-    async def start(self, plan: Plan, stdin: int, stdout: int) -> tuple[int, asyncio.Future[Facts]]:
-        """Start a sandbox; return its number and the future of how it ends. Returns when it has begun or ended, whichever is first."""
-        self._numbers += 1
-        number = self._numbers
+    async def start(self, plan: Plan, stdin: int, stdout: int) -> tuple[int, asyncio.Future[ExitFacts]]:
+        """Start a sandbox; return its number and the future of its exit facts. Returns when it has started or ended."""
+        self._last_number += 1
+        number = self._last_number
         began: asyncio.Future[None] = self._loop.create_future()
-        ended: asyncio.Future[Facts] = self._loop.create_future()
-        self._began[number], self._ended[number] = began, ended
-        asked = False
+        ended: asyncio.Future[ExitFacts] = self._loop.create_future()
+        self._starting[number], self._running[number] = began, ended
+        requested = False
         try:
             async with self._sending:
-                await self._send(lambda: ask_start(self._control, number, plan, stdin, stdout))
-            asked = True
+                await self._send(lambda: request_start(self._control, number, plan, stdin, stdout))
+            requested = True
             await began
         except BaseException:
-            self._began.pop(number, None)
-            if asked:
+            self._starting.pop(number, None)
+            if requested:
                 self.kill(number)
             else:
-                # The launcher never heard of it, so nobody will tell of its end.
-                self._ended.pop(number, None)
+                # The launcher never got the request and will not report an end.
+                self._running.pop(number, None)
             raise
         return number, ended
 
     def kill(self, number: int) -> None:
-        """Ask for the end of a sandbox. What has ended is left alone."""
-        if number in self._ended:
+        """Request the kill of a sandbox; does nothing if it has ended."""
+        if number in self._running:
             task = self._loop.create_task(self._kill(number))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def close(self) -> None:
-        """Let the launcher end, which ends every sandbox, and wait for it."""
+        """Shut down the launcher, which kills every sandbox, and wait for it."""
         with contextlib.suppress(OSError):
             async with self._sending:
-                await self._send(lambda: self._control.send(DISMISSED))
+                await self._send(lambda: self._control.send(SHUTDOWN))
         try:
-            await asyncio.to_thread(self._process.wait, _PATIENCE)
+            await asyncio.to_thread(self._process.wait, _EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
         while self._control.fileno() >= 0:
-            self._listen()
+            self._receive()
 
     async def _kill(self, number: int) -> None:
         async with self._sending:
@@ -117,11 +121,11 @@ class Launching:
             try:
                 send()
             except BlockingIOError:
-                await self._writable()
+                await self._wait_writable()
             else:
                 return
 
-    async def _writable(self) -> None:
+    async def _wait_writable(self) -> None:
         writable: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_writer(self._control.fileno(), lambda: None if writable.done() else writable.set_result(None))
         try:
@@ -129,30 +133,30 @@ class Launching:
         finally:
             self._loop.remove_writer(self._control.fileno())
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         try:
             while message := self._control.recv(MESSAGE_BYTES):
-                self._take(json.loads(message))
+                self._handle_message(json.loads(message))
         except BlockingIOError:
             return
         except ConnectionError:
             message = b""
-        self._end()
+        self._handle_disconnect()
 
-    def _take(self, said: dict[str, Any]) -> None:
-        number = said.get("began") or said["ended"]
-        began = self._began.pop(number, None)
+    def _handle_message(self, message: dict[str, Any]) -> None:
+        number = message.get("began") or message["ended"]
+        began = self._starting.pop(number, None)
         if began is not None and not began.done():
             began.set_result(None)
-        if "ended" in said:
-            ended = self._ended.pop(number)
+        if "ended" in message:
+            ended = self._running.pop(number)
             if not ended.done():
-                ended.set_result(said["facts"])
+                ended.set_result(message["facts"])
 
-    def _end(self) -> None:
-        """The launcher is gone, and every sandbox with it."""
+    def _handle_disconnect(self) -> None:
+        """Report every sandbox as lost: none survives its launcher."""
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
-        for number in list(self._ended):
-            self._take({"ended": number, "facts": {"lost": True}})
-        self._lost()
+        for number in list(self._running):
+            self._handle_message({"ended": number, "facts": {"lost": True}})
+        self._on_lost()

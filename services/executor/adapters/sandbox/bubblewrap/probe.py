@@ -1,4 +1,4 @@
-"""Finding out whether sandboxes can be made on this machine, by making one."""
+"""Probes whether bubblewrap works on this machine by running one sandbox."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Facts, ask_start, spawn
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, request_start, spawn_launcher
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
-from services.executor.adapters.sandbox.port import End, Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
+from services.executor.adapters.sandbox.port import ExitKind, Plan
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 
-_PATIENCE = 20.0
-_CONFINED = """
+_TIMEOUT_SECONDS = 20.0
+_PROBE_CODE = """
 import os, socket, sys
 assert os.getuid() != 0 and not os.path.exists("/etc/shadow") and not os.access("/", os.W_OK)
 open("/tmp/probe", "w").close()
@@ -22,58 +22,58 @@ try:
     socket.socket(socket.AF_INET)
 except PermissionError:
     sys.exit(0)
-sys.exit("the network is within reach")
+sys.exit("the network is reachable")
 """
-_SWITCHES = (
+_DISABLING_SYSCTLS = (
     (
         "kernel/unprivileged_userns_clone",
         "0",
-        "user namespaces are switched off (kernel.unprivileged_userns_clone = 0)",
+        "user namespaces are disabled (kernel.unprivileged_userns_clone = 0)",
     ),
-    ("user/max_user_namespaces", "0", "user namespaces are switched off (user.max_user_namespaces = 0)"),
+    ("user/max_user_namespaces", "0", "user namespaces are disabled (user.max_user_namespaces = 0)"),
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "AppArmor keeps programs from using user namespaces (kernel.apparmor_restrict_unprivileged_userns = 1)",
+        "AppArmor restricts user namespaces (kernel.apparmor_restrict_unprivileged_userns = 1)",
     ),
 )
 
 
 def probe(config: dict[str, Any]) -> str:
-    """Start a process that looks whether it is confined; return why it could not be, in a sentence, or nothing."""
-    plan = Plan((interpreter(), "-I", "-S", "-c", _CONFINED))
-    ending = diagnose(plan, _run(config, plan))
-    if ending.kind is End.EXITED and ending.code == 0:
+    """Run a process that checks its own confinement; return one sentence why it failed, or an empty string."""
+    plan = Plan((interpreter_path(), "-I", "-S", "-c", _PROBE_CODE))
+    report = diagnose(plan, _run(config, plan))
+    if report.kind is ExitKind.EXITED and report.code == 0:
         return ""
-    said = ending.complaint.strip().rpartition("\n")[2][:200] or ending.kind.value
-    return f"no process could be confined: {'; '.join((*_switched_off(), said))}"
+    detail = report.stderr_tail.strip().rpartition("\n")[2][:200] or report.kind.value
+    return f"the bubblewrap probe failed: {'; '.join((*_disabling_sysctls(), detail))}"
 
 
-def _run(config: dict[str, Any], plan: Plan) -> Facts:
-    process, control = spawn(config)
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
+    process, control = spawn_launcher(config)
+    devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         with control:
-            control.settimeout(_PATIENCE)
-            ask_start(control, 1, plan, nothing, nothing)
-            while said := control.recv(MESSAGE_BYTES):
-                message: dict[str, Any] = json.loads(said)
+            control.settimeout(_TIMEOUT_SECONDS)
+            request_start(control, 1, plan, devnull, devnull)
+            while raw := control.recv(MESSAGE_BYTES):
+                message: dict[str, Any] = json.loads(raw)
                 if "ended" in message:
-                    control.send(DISMISSED)
-                    facts: Facts = message["facts"]
+                    control.send(SHUTDOWN)
+                    facts: ExitFacts = message["facts"]
                     return facts
     except OSError as error:
         return {"failed": f"the launcher did not answer: {type(error).__name__}"}
     finally:
-        os.close(nothing)
+        os.close(devnull)
         process.wait()
     return {"failed": "the launcher ended"}
 
 
-def _switched_off() -> list[str]:
-    found = []
-    for name, value, sentence in _SWITCHES:
+def _disabling_sysctls() -> list[str]:
+    reasons = []
+    for name, value, sentence in _DISABLING_SYSCTLS:
         path = Path("/proc/sys") / name
         if path.exists() and path.read_text().strip() == value:
-            found.append(sentence)
-    return found
+            reasons.append(sentence)
+    return reasons

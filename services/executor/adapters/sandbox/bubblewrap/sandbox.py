@@ -1,11 +1,10 @@
-"""Processes confined by bubblewrap: namespaces of their own, no privileges, a filter of system calls, and limits.
+"""The bubblewrap sandbox: namespaces, no capabilities, a seccomp filter and resource limits.
 
-As root every sandbox runs as a host user of its own, who owns nothing; folders that it may write to are handed over to that user.
-As anyone else it runs as a stranger in a user namespace of its own. Either way it has no capability and can get none.
+If the executor runs as root, every sandbox gets its own host user, which also becomes the owner of writable mounts.
+Otherwise it runs as an unprivileged user in its own user namespace.
 
-A whole tree is limited in memory, processes and processor time by control groups, where this process may make them. Where it may not,
-the kernel's limits for each process and for the number of processes take their place, and what the tree uses in all is added up twice
-a second: it ends a little later then, and how fast it may go is not limited.
+Cgroups limit memory, processes and CPU time of the whole tree where this process can create them. Otherwise rlimits
+apply per process, usage of the tree is added up twice a second, and the CPU rate is not limited.
 """
 
 from __future__ import annotations
@@ -14,72 +13,82 @@ import asyncio
 import os
 import threading
 
-from services.executor.adapters.sandbox.bubblewrap.environment import Ground, GroundMissingError, prepare
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Facts, Launching, spawn
+from services.executor.adapters.sandbox.bubblewrap.environment import (
+    BubblewrapEnvironment,
+    prepare_environment,
+)
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, LauncherClient, spawn_launcher
 from services.executor.adapters.sandbox.bubblewrap.probe import probe
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.pipes import attached, open_pipes
-from services.executor.adapters.sandbox.port import Confined, End, Ending, Plan
+from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
+from services.executor.adapters.sandbox.port import (
+    EnvironmentUnavailableError,
+    ExitKind,
+    ExitReport,
+    Plan,
+    SandboxedProcess,
+)
 from services.executor.domain import errors
 
 
-class Bubblewrap:
-    """A Sandbox made of bubblewrap. Nothing is prepared, and no process is started, before it is first used."""
+class BubblewrapSandbox:
+    """Implements Sandbox with bubblewrap. Prepares its environment and launcher on first use."""
 
     def __init__(self, instance: str = "local", *, cgroups: str = "preferred") -> None:
         self._instance, self._cgroups = instance, cgroups
         self._preparing = threading.RLock()
-        self._ground: Ground | None = None
-        self._why_not: str | None = None
-        self._launching: Launching | None = None
+        self._environment: BubblewrapEnvironment | None = None
+        self._unavailable: str | None = None
+        self._launcher_client: LauncherClient | None = None
         self._closed = False
 
     @property
     def name(self) -> str:
-        """What evidence shows."""
+        """Return the name that audit records show."""
         return "process/bubblewrap"
 
-    def unavailable(self) -> str:
-        """Say why it cannot be used here; empty if it can. Tries once, which takes about a tenth of a second, and remembers."""
+    def unavailable_reason(self) -> str:
+        """Return why it cannot be used here; empty if it can. The first call probes for about 0.1 s; later calls are
+        cached."""
         with self._preparing:
-            if self._why_not is None:
+            if self._unavailable is None:
                 try:
-                    self._why_not = probe(self._prepared().config)
-                except GroundMissingError as missing:
-                    self._why_not = str(missing)
-            return self._why_not
+                    self._unavailable = probe(self._prepare_once().config)
+                except EnvironmentUnavailableError as error:
+                    self._unavailable = str(error)
+            return self._unavailable
 
-    async def start(self, plan: Plan) -> Confined:
-        """Start a process. Raises SANDBOX_UNAVAILABLE when it could not be confined as planned; nothing ever runs with less."""
+    async def start(self, plan: Plan) -> SandboxedProcess:
+        """Start a process. Raises SANDBOX_UNAVAILABLE if the plan cannot be enforced in full."""
         try:
-            if self._ground is None:
-                await asyncio.to_thread(self._prepared)
+            if self._environment is None:
+                await asyncio.to_thread(self._prepare_once)
             process = await self._start(plan)
-        except GroundMissingError as missing:
-            raise errors.sandbox_failed(str(missing)) from missing
+        except EnvironmentUnavailableError as error:
+            raise errors.sandbox_failed(str(error)) from error
         except OSError as failure:
-            raise errors.sandbox_failed("the sandbox could not be made") from failure
-        if process.over and (ending := await process.ended()).kind is End.NEVER_BEGAN:
+            raise errors.sandbox_failed("the sandbox could not be created") from failure
+        if process.finished and (report := await process.wait()).kind is ExitKind.NOT_STARTED:
             await process.kill()
-            raise errors.sandbox_failed("the sandbox could not be made") from RuntimeError(ending.complaint)
+            raise errors.sandbox_failed("the sandbox could not be created") from RuntimeError(report.stderr_tail)
         return process
 
     async def close(self) -> None:
-        """End everything that still runs, and give back what was prepared."""
+        """Kill running processes and release the environment."""
         self._closed = True
-        if self._launching is not None:
-            await self._launching.close()
-        if self._ground is not None:
-            self._ground.close()
-            self._ground = None
+        if self._launcher_client is not None:
+            await self._launcher_client.close()
+        if self._environment is not None:
+            self._environment.close()
+            self._environment = None
 
-    async def _start(self, plan: Plan) -> Bubblewrapped:
-        launching = self._launcher()
+    async def _start(self, plan: Plan) -> BubblewrapProcess:
+        launcher = self._connect_launcher()
         (stdin, to_stdin), (from_stdout, stdout) = open_pipes(2)
         try:
-            writer, [(reader, transport)] = await attached(to_stdin, from_stdout)
+            writer, [(reader, transport)] = await attach_pipes(to_stdin, from_stdout)
             try:
-                number, facts = await launching.start(plan, stdin, stdout)
+                number, facts = await launcher.start(plan, stdin, stdout)
             except BaseException:
                 writer.close()
                 transport.close()
@@ -87,67 +96,67 @@ class Bubblewrap:
         finally:
             os.close(stdin)
             os.close(stdout)
-        return Bubblewrapped(plan, launching, number, facts, writer, reader, transport)
+        return BubblewrapProcess(plan, launcher, number, facts, writer, reader, transport)
 
-    def _launcher(self) -> Launching:
-        if self._closed or self._ground is None:
+    def _connect_launcher(self) -> LauncherClient:
+        if self._closed or self._environment is None:
             raise errors.sandbox_failed("the sandbox is closed")
-        if self._launching is None:
-            process, control = spawn(self._ground.config)
-            self._launching = Launching(process, control, self._forget_launcher)
-        return self._launching
+        if self._launcher_client is None:
+            process, control = spawn_launcher(self._environment.config)
+            self._launcher_client = LauncherClient(process, control, self._forget_launcher)
+        return self._launcher_client
 
     def _forget_launcher(self) -> None:
-        """The launcher is gone, and what ran with it; the next start gets another."""
-        self._launching = None
+        """Forget a launcher that ended; the next start spawns another."""
+        self._launcher_client = None
 
-    def _prepared(self) -> Ground:
+    def _prepare_once(self) -> BubblewrapEnvironment:
         with self._preparing:
-            if self._ground is None:
-                self._ground = prepare(self._instance, self._cgroups)
-            return self._ground
+            if self._environment is None:
+                self._environment = prepare_environment(self._instance, self._cgroups)
+            return self._environment
 
 
-class Bubblewrapped:
-    """A process in a sandbox of bubblewrap."""
+class BubblewrapProcess:
+    """A SandboxedProcess of bubblewrap."""
 
     def __init__(
         self,
         plan: Plan,
-        launching: Launching,
+        launcher: LauncherClient,
         number: int,
-        facts: asyncio.Future[Facts],
+        facts: asyncio.Future[ExitFacts],
         stdin: asyncio.StreamWriter,
         stdout: asyncio.StreamReader,
         transport: asyncio.ReadTransport,
     ) -> None:
-        self._plan, self._launching, self._number, self._facts = plan, launching, number, facts
+        self._plan, self._launcher_client, self._number, self._facts = plan, launcher, number, facts
         self._stdin, self._stdout, self._transport = stdin, stdout, transport
 
     @property
-    def over(self) -> bool:
-        """True once it has ended."""
+    def finished(self) -> bool:
+        """Return whether it has ended."""
         return self._facts.done()
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
-        """Leads to its standard input."""
+        """Return the writer of its standard input."""
         return self._stdin
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """Brings its standard output."""
+        """Return the reader of its standard output."""
         return self._stdout
 
-    async def ended(self) -> Ending:
-        """Wait for its end. Nothing that it started is left then; what it wrote can still be read."""
+    async def wait(self) -> ExitReport:
+        """Wait until its whole process tree has ended; buffered output can still be read."""
         facts = await asyncio.shield(self._facts)
         self._stdin.close()
         return diagnose(self._plan, facts)
 
-    async def kill(self) -> Ending:
-        """End it and everything it started; what it wrote is gone with it."""
-        self._launching.kill(self._number)
-        ending = await self.ended()
+    async def kill(self) -> ExitReport:
+        """Kill its process tree and discard unread output."""
+        self._launcher_client.kill(self._number)
+        report = await self.wait()
         self._transport.close()
-        return ending
+        return report

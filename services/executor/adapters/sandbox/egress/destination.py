@@ -1,4 +1,4 @@
-"""Where a confined process says it wants to go, and whether its policy names that place. Pure."""
+"""Parses the destination of an egress request and checks it against the allowed hosts and ports."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from services.executor.domain.arguments.hosts import NUMERIC_LABEL, Hosts
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
-_LONGEST = 253
-_SHOWN = 80
+_MAX_NAME_LENGTH = 253
+_PRINTABLE_LENGTH = 80
 
 NAME_INVALID = "name_invalid"
 HOST_NOT_ALLOWED = "host_not_allowed"
 PORT_NOT_ALLOWED = "port_not_allowed"
 
 
-class NotAPlaceError(ValueError):
-    """A text that names no host in the one way in which hosts are named here."""
+class InvalidDestinationError(ValueError):
+    """The text is not a host and port in canonical form."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A host and a port. The host is in its only form: lower case, no trailing dot, ASCII, an address as the standard writes it."""
+class Destination:
+    """A host and a port. The host is canonical: lower case, ASCII, no trailing dot, addresses in standard notation."""
 
     host: str
     port: int
@@ -34,68 +34,69 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def place_of(authority: str, default_port: int | None = None) -> Place:
-    """Read `host`, `host:port` or `[v6]:port`. Raises NotAPlaceError for all else: user information, spaces, escapes, letters
-    beyond ASCII (a name has one spelling, `xn--…`), and addresses as one number, in octal, in hexadecimal or shortened."""
+def parse_destination(authority: str, default_port: int | None = None) -> Destination:
+    """Parse `host`, `host:port` or `[v6]:port`. Raises InvalidDestinationError for anything else: user information,
+    spaces, escapes, non-ASCII names (use `xn--…`), and addresses as one number, in octal, in hexadecimal or
+    shortened."""
     if authority.startswith("["):
         host, closed, rest = authority[1:].partition("]")
         if not closed:
-            raise NotAPlaceError(shown(authority))
-        return Place(_version_six(host), _port(rest, default_port))
+            raise InvalidDestinationError(printable(authority))
+        return Destination(_parse_ipv6(host), _parse_port(rest, default_port))
     host, colon, port = authority.partition(":")
-    return Place(_host(host), _port(colon + port, default_port))
+    return Destination(_parse_host(host), _parse_port(colon + port, default_port))
 
 
-def shown(text: str) -> str:
-    """Return what somebody else wrote so that it can be shown: short, and in printable ASCII."""
-    return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in text[:_SHOWN])
+def printable(text: str) -> str:
+    """Return untrusted text shortened and in printable ASCII."""
+    return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in text[:_PRINTABLE_LENGTH])
 
 
-class Reach:
-    """The places that one plan names: hosts, and ports."""
+class AllowedDestinations:
+    """The hosts and ports that one plan allows."""
 
     def __init__(self, hosts: Iterable[str], ports: Iterable[int]) -> None:
         self._hosts, self._ports = Hosts(hosts), frozenset(ports)
 
-    def refusal(self, place: Place) -> str:
-        """Say why a place is out of reach; empty if it is named."""
-        if place.host not in self._hosts:
+    def refusal_reason(self, destination: Destination) -> str:
+        """Return why a destination is not allowed; empty if it is."""
+        if destination.host not in self._hosts:
             return HOST_NOT_ALLOWED
-        return "" if place.port in self._ports else PORT_NOT_ALLOWED
+        return "" if destination.port in self._ports else PORT_NOT_ALLOWED
 
 
-def _host(text: str) -> str:
+def _parse_host(text: str) -> str:
     host = text.lower().removesuffix(".") if text.isascii() else ""
     labels = host.split(".")
-    if len(host) > _LONGEST or not all(_LABEL.fullmatch(label) for label in labels):
-        raise NotAPlaceError(shown(text))
+    if len(host) > _MAX_NAME_LENGTH or not all(_LABEL.fullmatch(label) for label in labels):
+        raise InvalidDestinationError(printable(text))
     if NUMERIC_LABEL.fullmatch(labels[-1]):
-        return _version_four(host)
+        return _parse_ipv4(host)
     return host
 
 
-def _version_four(host: str) -> str:
+def _parse_ipv4(host: str) -> str:
     try:
         return str(IPv4Address(host))
     except AddressValueError:
-        raise NotAPlaceError(shown(host)) from None
+        raise InvalidDestinationError(printable(host)) from None
 
 
-def _version_six(text: str) -> str:
+def _parse_ipv6(text: str) -> str:
     try:
-        # A zone names a wire of this machine, not a place.
+        # A zone id names a local interface.
         if "%" in text:
-            raise NotAPlaceError(shown(text))
+            raise InvalidDestinationError(printable(text))
         return str(IPv6Address(text))
     except AddressValueError:
-        raise NotAPlaceError(shown(text)) from None
+        raise InvalidDestinationError(printable(text)) from None
 
 
-def _port(written: str, default: int | None) -> int:
-    """Read `:443`, or take the default where nothing is written."""
+def _parse_port(written: str, default: int | None) -> int:
+    """Parse `:443`; an empty text means the default."""
     if not written and default is not None:
         return default
     number = written[1:]
     if not written.startswith(":") or not _PORT.fullmatch(number) or int(number) > 65535:
-        raise NotAPlaceError("port " + shown(written))
+        raise InvalidDestinationError("port " + printable(written))
     return int(number)

@@ -1,4 +1,4 @@
-"""Turns a name into a connection, by one look at the name: what was checked is what is connected to."""
+"""Resolves a host once, checks its addresses, and connects to a checked address (no DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -10,83 +10,83 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from services.executor.adapters.sandbox.egress.destination import Place
-from services.executor.adapters.sandbox.egress.public_addresses import Outside
+from services.executor.adapters.sandbox.egress.destination import Destination
+from services.executor.adapters.sandbox.egress.public_addresses import PublicAddresses
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-# Of all, and for those who may ask for the same hosts.
-_THREADS, _AT_ONCE = 32, 2
+# In total, and per group of listeners with the same hosts.
+_THREADS, _THREADS_PER_GROUP = 32, 2
 
 
-class InsideError(Exception):
-    """The name leads to an address that a confined process may not be led to."""
+class PrivateAddressError(Exception):
+    """The host resolves to an address that is not public."""
 
 
 class SystemResolver:
-    """The machine's own resolver, in threads of its own.
+    """The system resolver in its own thread pool.
 
-    How long an answer takes is decided by whoever owns the name, and a question cannot be taken back. So whoever may ask for the same
-    hosts gets a few of the threads and no more, however many names that are: the others' names are answered meanwhile.
+    The owner of a name decides how long a lookup takes, and a lookup cannot be canceled. So each group of listeners
+    with the same hosts gets few of the threads, and a slow domain does not block the others.
     """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="egress-names")
-        self._turns: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def __call__(self, host: str, whose: Hashable = ()) -> Sequence[str]:
-        """Return every address of the name; raises OSError when it has none. `whose` is who shares threads."""
-        turn = self._turns.setdefault(whose, asyncio.Semaphore(_AT_ONCE))
-        await turn.acquire()
-        asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host)
-        # The thread is taken until there is an answer, whether or not anyone still waits for it.
-        asked.add_done_callback(partial(_give_back, turn))
-        found = await asyncio.shield(asked)
-        return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    async def resolve(self, host: str, group: Hashable = ()) -> Sequence[str]:
+        """Return all addresses of a host; raises OSError if it has none. Lookups of one group share threads."""
+        slot = self._slots.setdefault(group, asyncio.Semaphore(_THREADS_PER_GROUP))
+        await slot.acquire()
+        lookup = asyncio.get_running_loop().run_in_executor(self._threads, _lookup, host)
+        # The thread is busy until the lookup ends, even if the caller was canceled.
+        lookup.add_done_callback(partial(_release, slot))
+        entries = await asyncio.shield(lookup)
+        return tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Dialer:
-    """Connects to places, where their addresses are outside."""
+    """Connects to destinations with public addresses."""
 
-    def __init__(self, resolve: Resolve, outside: Outside, *, seconds: float) -> None:
+    def __init__(self, resolve: Resolve, addresses: PublicAddresses, *, seconds: float) -> None:
         self._resolve = resolve
-        self._outside = outside
+        self._addresses = addresses
         self._seconds = seconds
 
-    async def connect(self, place: Place) -> Streams:
-        """Resolve once, check every address, and connect to one of those that were checked. Raises InsideError or OSError.
+    async def connect(self, destination: Destination) -> Streams:
+        """Resolve once, check every address, and connect to a checked one. Raises PrivateAddressError or OSError.
 
-        A name with even one address inside is refused as a whole: an honest one has none, and which of them a later
-        attempt would use is for whoever answers the question to choose.
+        A host with even one non-public address is refused: legitimate hosts have none, and the owner of the name
+        decides the order of the addresses.
         """
         async with asyncio.timeout(self._seconds):
-            addresses = await self._resolve(place.host)
-            if not all(self._outside.permits(address) for address in addresses):
-                raise InsideError
-            return await _first_that_answers(addresses, place.port)
+            addresses = await self._resolve(destination.host)
+            if not all(self._addresses.is_allowed(address) for address in addresses):
+                raise PrivateAddressError
+            return await _connect_first(addresses, destination.port)
 
 
-def _look_up(host: str) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
+def _lookup(host: str) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
     return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)  # type: ignore[return-value]
 
 
-def _give_back(turn: asyncio.Semaphore, asked: asyncio.Future[Any]) -> None:
-    turn.release()
-    if not asked.cancelled():
-        # Heard by whoever waits for it; if nobody does any more, it is no news.
-        asked.exception()
+def _release(slot: asyncio.Semaphore, lookup: asyncio.Future[Any]) -> None:
+    slot.release()
+    if not lookup.cancelled():
+        # Marks the exception as retrieved; a waiting caller gets it through the shield.
+        lookup.exception()
 
 
-async def _first_that_answers(addresses: Sequence[str], port: int) -> Streams:
+async def _connect_first(addresses: Sequence[str], port: int) -> Streams:
     for address in addresses[:-1]:
         try:
             return await asyncio.open_connection(address, port)
         except OSError:
             continue
     if not addresses:
-        raise OSError("the name has no address")
+        raise OSError("the host has no address")
     return await asyncio.open_connection(addresses[-1], port)

@@ -1,8 +1,8 @@
-"""The only way out of a sandbox: a proxy on a unix socket that belongs to one plan.
+"""The egress proxy: the only network access of a sandbox, through one unix socket per plan.
 
-The socket says whose traffic it is, so nothing that a confined process sends can make it somebody else. The proxy speaks CONNECT and
-plain HTTP with absolute addresses, reads names itself, connects to the very addresses it checked, and never looks inside a
-tunnel. What a server redirects to is for the tool to ask for, and is checked like everything else.
+The socket identifies the sandbox, so a process cannot use the rules of another. The proxy supports CONNECT and plain
+HTTP with absolute URLs, resolves names itself, connects to the addresses it checked, and does not inspect tunnels.
+Redirects are followed by the tool, as new requests.
 """
 
 from __future__ import annotations
@@ -15,54 +15,62 @@ from functools import partial
 from pathlib import Path
 
 from libs.common.errors import MeshError
-from services.executor.adapters.sandbox.egress.connection import TRAFFIC_LIMIT, USUAL, Bounds, Gate, Refusal
-from services.executor.adapters.sandbox.egress.destination import Reach
+from services.executor.adapters.sandbox.egress.destination import AllowedDestinations
 from services.executor.adapters.sandbox.egress.dialer import Dialer, Resolve, SystemResolver
-from services.executor.adapters.sandbox.egress.public_addresses import Network, Outside
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.egress.listener import (
+    DEFAULT_LIMITS,
+    TRAFFIC_LIMIT,
+    EgressLimits,
+    EgressListener,
+    EgressRefusal,
+)
+from services.executor.adapters.sandbox.egress.public_addresses import Network, PublicAddresses
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.errors import network_forbidden, traffic_exceeded
 
-# The kernel takes 107 bytes for a socket's name, of which a folder and a name of ours need 52.
-_LONGEST_FOLDER = 50
+# A unix socket path has at most 107 bytes, of which the directory and file name need 52.
+_MAX_PARENT_LENGTH = 50
 
 
 class EgressProxy:
-    """All ways out of one executor."""
+    """All egress listeners of one executor."""
 
     def __init__(
-        self, internal: Sequence[Network] = (), *, resolve: Resolve | None = None, bounds: Bounds = USUAL
+        self, internal: Sequence[Network] = (), *, resolve: Resolve | None = None, limits: EgressLimits = DEFAULT_LIMITS
     ) -> None:
-        self._bounds = bounds
-        self._names = SystemResolver()
-        self._resolve, self._outside = resolve, Outside(internal)
-        self._folder = OwnFolder("egress", mode=0o711, within=_near())
-        self._gates: set[Gate] = set()
+        self._limits = limits
+        self._resolver = SystemResolver()
+        self._resolve, self._addresses = resolve, PublicAddresses(internal)
+        self._folder = LockedTempDir("egress", mode=0o711, within=_socket_parent())
+        self._listeners: set[EgressListener] = set()
 
-    async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> Gate:
-        """Open a way out to these hosts (exactly, or one level below `*.host`) on these ports. Whoever opens it closes it."""
+    async def open(self, hosts: Sequence[str], ports: Sequence[int]) -> EgressListener:
+        """Open a listener for these hosts (exact, or one level below `*.host`) and ports. The caller closes it."""
         path = self._folder.path / f"{secrets.token_hex(12)}.sock"
-        resolve = self._resolve or partial(self._names, whose=frozenset(hosts))
-        dialer = Dialer(resolve, self._outside, seconds=self._bounds.connect_seconds)
-        gate = Gate(path, Reach(hosts, ports), dialer, self._bounds, on_close=self._gates.discard)
-        self._gates.add(gate)
-        await gate.open()
-        return gate
+        resolve = self._resolve or partial(self._resolver.resolve, group=frozenset(hosts))
+        dialer = Dialer(resolve, self._addresses, seconds=self._limits.connect_seconds)
+        listener = EgressListener(
+            path, AllowedDestinations(hosts, ports), dialer, self._limits, on_close=self._listeners.discard
+        )
+        self._listeners.add(listener)
+        await listener.open()
+        return listener
 
     async def close(self) -> None:
-        """Close every way out that is still open."""
-        for gate in tuple(self._gates):
-            await gate.close()
-        self._names.close()
+        """Close every open listener."""
+        for listener in tuple(self._listeners):
+            await listener.close()
+        self._resolver.close()
         self._folder.remove()
 
 
-def _near() -> Path | None:
-    """Where sockets lie: with everything else that is temporary, unless the kernel could not take the name of a socket there."""
-    return None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER else Path("/tmp")  # noqa: S108
+def _socket_parent() -> Path | None:
+    """Return the parent directory of sockets: the default, unless its path is too long for a socket."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= _MAX_PARENT_LENGTH else Path("/tmp")  # noqa: S108
 
 
-def error_of(refusals: Sequence[Refusal]) -> MeshError | None:
-    """Return what a call ends with that was refused a way out; None if it was refused nothing."""
+def refusal_error(refusals: Sequence[EgressRefusal]) -> MeshError | None:
+    """Return the error for the first refused connection; None if there is none."""
     for refusal in refusals:
         if refusal.reason == TRAFFIC_LIMIT:
             return traffic_exceeded(refusal.host)

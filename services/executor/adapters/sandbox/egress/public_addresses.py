@@ -1,4 +1,4 @@
-"""Which addresses of the Internet are nobody's inside. Pure."""
+"""Decides whether an IP address is public (not private, loopback, link-local or a metadata service)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Written out rather than asked of the standard library, whose answers differ from one release to the next.
-_INSIDE_FOUR = tuple(
+# A literal list, because the answers of the standard library differ between Python releases.
+_NON_PUBLIC_IPV4 = tuple(
     IPv4Network(text)
     for text in (
         "0.0.0.0/8",  # this network
@@ -29,20 +29,20 @@ _INSIDE_FOUR = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-# Of version six only this is handed out for the whole world to use; all else is somebody's inside, or nobody's.
-_WORLD_SIX = IPv6Network("2000::/3")
-_INSIDE_SIX = tuple(
+# The only IPv6 range for global unicast addresses.
+_GLOBAL_IPV6 = IPv6Network("2000::/3")
+_NON_PUBLIC_IPV6 = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # protocol assignments, Teredo and ORCHID among them
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4, which hides an address of version four
+        "2002::/16",  # 6to4, which embeds an IPv4 address
         "3fff::/20",  # documentation
     )
 )
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-# Where clouds tell a machine its secrets. Some are outside every range above, and a range that a deployment opens may hold one.
+# Cloud metadata services. Some are outside all ranges above, and an internal network that is opened may contain one.
 _METADATA = frozenset(
     ip_address(text)
     for text in (
@@ -58,36 +58,39 @@ _METADATA = frozenset(
 )
 
 
-class Outside:
-    """Tells addresses that a confined process may be led to from those it may not.
+class PublicAddresses:
+    """Decides which addresses the egress proxy may connect to.
 
-    Addresses of the world are open. Of all others only those in the `opened` networks are, and metadata services never are,
-    whatever was opened.
+    Public addresses are allowed. Others are allowed only in the `opened` networks. Metadata services are never allowed.
     """
 
     def __init__(self, opened: Iterable[Network] = ()) -> None:
         self._opened = tuple(opened)
 
-    def permits(self, text: str) -> bool:
-        """True if the address may be connected to; false for what is not an address."""
+    def is_allowed(self, text: str) -> bool:
+        """Return whether the address may be connected to; False for text that is not an address."""
         try:
-            address = _meant(ip_address(text))
+            address = _unmap(ip_address(text))
         except ValueError:
             return False
         if address in _METADATA:
             return False
-        return _of_the_world(address) or any(address in network for network in self._opened)
+        return _is_public(address) or any(address in network for network in self._opened)
 
 
-def _meant(address: Address) -> Address:
-    """Return the address of version four that one of version six stands for, where it does."""
+def _unmap(address: Address) -> Address:
+    """Return the IPv4 address inside a mapped or translated IPv6 address."""
     if isinstance(address, IPv6Address) and (address in _MAPPED or address in _TRANSLATED):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 
 
-def _of_the_world(address: Address) -> bool:
+def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _INSIDE_FOUR)
-    # A zone makes an address mean something on this machine only.
-    return address.scope_id is None and address in _WORLD_SIX and not any(address in each for each in _INSIDE_SIX)
+        return not any(address in network for network in _NON_PUBLIC_IPV4)
+    # A zone id makes an address local to this machine.
+    return (
+        address.scope_id is None
+        and address in _GLOBAL_IPV6
+        and not any(address in network for network in _NON_PUBLIC_IPV6)
+    )

@@ -1,4 +1,4 @@
-"""Carries bytes from one end of a connection to the other, never more than is allowed and never for longer than it moves."""
+"""Copies bytes between two connections, within a traffic quota and an idle timeout."""
 
 from __future__ import annotations
 
@@ -8,83 +8,83 @@ from collections.abc import Awaitable, Callable
 
 from services.executor.adapters.sandbox.egress.request_head import MalformedError
 
-_PIECE = 64 << 10
+_CHUNK_BYTES = 64 << 10
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 class TrafficExceededError(Exception):
-    """More was sent or received than the account holds."""
+    """The traffic quota is used up."""
 
 
-class Account:
-    """The bytes that one plan may move, in both directions together."""
+class TrafficQuota:
+    """The bytes that one call may transfer, in both directions together."""
 
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
+    def __init__(self, limit: int) -> None:
+        self._limit = self._remaining = limit
 
-    def renew(self) -> None:
-        """Begin anew, also for the connections that are open."""
-        self._left = self._most
+    def reset(self) -> None:
+        """Restore the full quota, also for open connections."""
+        self._remaining = self._limit
 
     def spend(self, count: int) -> None:
-        """Take bytes off; raises TrafficExceededError when there are not so many left."""
-        self._left -= count
-        if self._left < 0:
+        """Use some of the quota; raises TrafficExceededError if it is not enough."""
+        self._remaining -= count
+        if self._remaining < 0:
             raise TrafficExceededError
 
 
-class Pulse:
-    """Knows when something last moved on a connection, in whichever direction."""
+class IdleTimer:
+    """The time of the last transfer on a connection, in either direction."""
 
     def __init__(self, idle: float) -> None:
         self.idle = idle
-        self.beat()
+        self.touch()
 
-    def beat(self) -> None:
-        """Take note that something moves."""
+    def touch(self) -> None:
+        """Record a transfer."""
         self._last = asyncio.get_running_loop().time()
 
     @property
-    def ends(self) -> float:
-        """When nothing will have moved for too long, by the clock of the loop."""
+    def expires_at(self) -> float:
+        """Return the loop time at which the connection is idle for too long."""
         return self._last + self.idle
 
 
 class Relay:
-    """Moves bytes from a reader to a writer. Raises TimeoutError when nothing moved for too long: nothing came from either end, or what
-    came was not taken."""
+    """Copies bytes from a reader to a writer. Raises TimeoutError when neither direction transfers anything, or when
+    the receiver does not read, for longer than the idle timeout."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account, pulse: Pulse
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quota: TrafficQuota, idle_timer: IdleTimer
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._account = account
-        self._pulse = pulse
+        self._quota = quota
+        self._idle_timer = idle_timer
 
-    async def everything(self) -> None:
-        """Carry until the reader's end."""
-        while piece := await self._read(_PIECE):
-            await self._write(piece)
+    async def copy_all(self) -> None:
+        """Copy until the end of the stream."""
+        while data := await self._read(_CHUNK_BYTES):
+            await self._write(data)
 
-    async def exactly(self, count: int) -> None:
-        """Carry so many bytes, and none after them."""
+    async def copy_exactly(self, count: int) -> None:
+        """Copy exactly so many bytes."""
         while count:
-            piece = await self._read(min(count, _PIECE))
-            if not piece:
-                raise MalformedError("body cut short")
-            count -= len(piece)
-            await self._write(piece)
+            data = await self._read(min(count, _CHUNK_BYTES))
+            if not data:
+                raise MalformedError("truncated body")
+            count -= len(data)
+            await self._write(data)
 
-    async def chunks(self) -> None:
-        """Carry a body in chunks, up to its end and no further. Extensions and trailers are refused: nobody needs them."""
+    async def copy_chunked(self) -> None:
+        """Copy a chunked body up to its end. Chunk extensions and trailers are refused."""
         while True:
             size = _CHUNK_SIZE.fullmatch(await self._line())
             if size is None:
                 raise MalformedError("chunk size")
             await self._write(size[0])
             count = int(size[1], 16)
-            await self.exactly(count)
+            await self.copy_exactly(count)
             if await self._line() != b"\r\n":
                 raise MalformedError("chunk end")
             await self._write(b"\r\n")
@@ -93,29 +93,29 @@ class Relay:
 
     async def _line(self) -> bytes:
         try:
-            return await self._come(lambda: self._reader.readuntil(b"\r\n"))
+            return await self._read_active(lambda: self._reader.readuntil(b"\r\n"))
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             raise MalformedError("line") from None
 
-    async def _read(self, most: int) -> bytes:
-        return await self._come(lambda: self._reader.read(most))
+    async def _read(self, limit: int) -> bytes:
+        return await self._read_active(lambda: self._reader.read(limit))
 
-    async def _come(self, read: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return what comes. While the other direction moves there is no hurry: who downloads has nothing to say for as long."""
+    async def _read_active(self, read: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Read; the idle timeout is extended while the other direction transfers data."""
         while True:
-            ends = self._pulse.ends
+            expires_at = self._idle_timer.expires_at
             try:
-                async with asyncio.timeout_at(ends):
-                    came = await read()
+                async with asyncio.timeout_at(expires_at):
+                    data = await read()
             except TimeoutError:
-                if self._pulse.ends <= ends:
+                if self._idle_timer.expires_at <= expires_at:
                     raise
                 continue
-            self._pulse.beat()
-            return came
+            self._idle_timer.touch()
+            return data
 
-    async def _write(self, piece: bytes) -> None:
-        self._account.spend(len(piece))
-        self._writer.write(piece)
-        async with asyncio.timeout(self._pulse.idle):
+    async def _write(self, data: bytes) -> None:
+        self._quota.spend(len(data))
+        self._writer.write(data)
+        async with asyncio.timeout(self._idle_timer.idle):
             await self._writer.drain()

@@ -1,4 +1,4 @@
-"""A process in gVisor, from its first byte to its end."""
+"""One running gVisor container: its streams, limits and exit report."""
 
 from __future__ import annotations
 
@@ -16,28 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.adapters.sandbox.exit_report import diagnose
+from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
-from services.executor.adapters.sandbox.port import Ending, Plan
-from services.executor.adapters.sandbox.wait_pids import gone
+from services.executor.adapters.sandbox.port import ExitReport, Plan
+from services.executor.adapters.sandbox.wait_pids import wait_pids
 
-COMPLAINT_BYTES = 4096
+STDERR_TAIL_BYTES = 4096
 _FATAL = 128
-"""What `runsc` ends with when it failed itself; a process inside may end with that too, and then nothing was logged."""
+"""Exit code of `runsc` for its own failures. A process inside may use it too; then the log has no error entry."""
 _LOG_BYTES = 1 << 16
-_PATIENCE = 0.05
-"""How long gVisor gets to clear away by itself before all of it is killed."""
-_LEFT_SECONDS = 2.0
-_SOONEST_LOOK = 0.02
-_REFUSED = (b"Resource temporarily unavailable", b"can't start new thread")
+_CLEANUP_SECONDS = 0.05
+"""Time for gVisor to clean up by itself before all of its processes are killed."""
+_EXIT_SECONDS = 2.0
+_MIN_POLL_SECONDS = 0.02
+_MEMORY_POLL_SECONDS = 0.1
+_MAX_UNMEASURED_CHECKS = 20
+"""Consecutive checks that may find no memory file while gVisor runs."""
+_FORK_ERRORS = (b"Resource temporarily unavailable", b"can't start new thread")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """What was started for one process: gVisor's own first process, its bundle, and the ends of three pipes."""
+class StartedContainer:
+    """A started container: the runsc process, its bundle and the ends of three pipes."""
 
     plan: Plan
+    memory_limit: int
+    """For all processes inside together; enforced here where no cgroup does."""
     process: subprocess.Popen[bytes]
     folder: Path
     group: Cgroup | None
@@ -46,148 +52,175 @@ class Started:
     stderr: tuple[asyncio.StreamReader, asyncio.ReadTransport]
 
 
-class Contained:
-    """A Confined of gVisor. It sees to its own end whether anyone waits for it or not."""
+class GvisorContainer:
+    """A SandboxedProcess of gVisor. It cleans up when it ends, even if `wait` is never called."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: StartedContainer) -> None:
         self._started = started
         self._loop = asyncio.get_running_loop()
-        self._killed, self._over = False, ""
-        self._tail = b""
-        self._seen_seconds = 0.0
-        self._kin: list[int] = []
-        self._hearing = self._loop.create_task(self._hear())
-        self._counting = self._loop.create_task(self._count_time())
-        self._ending = self._loop.create_task(self._see_to_the_end())
+        self._killed, self._exceeded, self._failed = False, "", ""
+        self._memory, self._unmeasured = MemoryFile(), 0
+        self._stderr_tail = b""
+        self._cpu_seconds = 0.0
+        self._descendants: list[int] = []
+        self._stderr_reader = self._loop.create_task(self._read_stderr())
+        self._limit_watcher = self._loop.create_task(self._enforce_limits())
+        self._finishing = self._loop.create_task(self._finish())
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
-        """Leads to its standard input."""
+        """Return the writer of its standard input."""
         return self._started.stdin
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """Brings its standard output."""
+        """Return the reader of its standard output."""
         return self._started.stdout[0]
 
-    def when_ended(self, callback: Callable[[Contained], object]) -> None:
-        """Call back when nothing of it is left."""
-        self._ending.add_done_callback(lambda _: callback(self))
+    def add_done_callback(self, callback: Callable[[GvisorContainer], object]) -> None:
+        """Call back when all of its processes have ended."""
+        self._finishing.add_done_callback(lambda _: callback(self))
 
-    async def ended(self) -> Ending:
-        """Wait for its end. Nothing of it is left then; what it wrote can still be read."""
-        return await asyncio.shield(self._ending)
+    async def wait(self) -> ExitReport:
+        """Wait until all of its processes have ended; buffered output can still be read."""
+        return await asyncio.shield(self._finishing)
 
-    async def kill(self) -> Ending:
-        """End it and all of gVisor around it; what it wrote is gone with it."""
+    async def kill(self) -> ExitReport:
+        """Kill the container and discard unread output."""
         if self._started.process.poll() is None:
             self._killed = True
-            self._strike()
-        ending = await self.ended()
+            self._kill_sandbox()
+        report = await self.wait()
         self._started.stdout[1].close()
-        return ending
+        return report
 
-    def _strike(self) -> None:
-        """Kill what runs the process. Its parent sees that and clears away, so that nothing is left for anyone else to wait for."""
+    def _kill_sandbox(self) -> None:
+        """Kill the sandbox process; runsc, its parent, then cleans up. Kills everything if that takes too long."""
         if self._started.group is not None:
-            self._started.group.hurry()
-        if runner := self._runner():
+            self._started.group.lift_cpu_limit()
+        if pid := self._sandbox_pid():
             with suppress(ProcessLookupError):
-                os.kill(runner, signal.SIGKILL)
-            self._loop.call_later(_PATIENCE, self._strike_all)
+                os.kill(pid, signal.SIGKILL)
+            self._loop.call_later(_CLEANUP_SECONDS, self._kill_all)
         else:
-            self._strike_all()
+            self._kill_all()
 
-    def _strike_all(self) -> None:
+    def _kill_all(self) -> None:
         process, group = self._started.process, self._started.group
         if process.poll() is not None:
             return
-        self._kin = descendants(process.pid)
-        # Each of gVisor's processes is bound to end with its parent.
+        self._descendants = descendants(process.pid)
+        # Each of gVisor's processes dies with its parent.
         process.kill()
         if group is not None:
             group.kill()
 
-    def _runner(self) -> int:
-        """The process that is the kernel of the process inside; 0 while there is none."""
+    def _sandbox_pid(self) -> int:
+        """Return the PID of the `runsc-sandbox` process, the user-space kernel; 0 if it does not run."""
         with suppress(OSError, ValueError):
             pid = int((self._started.folder / "pid").read_text())
             if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"runsc-sandbox"):
                 return pid
         return 0
 
-    async def _see_to_the_end(self) -> Ending:
+    async def _finish(self) -> ExitReport:
         started = self._started
-        await _exit_of(started.process)
-        self._counting.cancel()
-        left = [*self._kin, *(started.group.pids() if started.group is not None else ())]
-        if started.group is not None and left:
+        await _wait_exit(started.process)
+        self._limit_watcher.cancel()
+        remaining = [*self._descendants, *(started.group.pids() if started.group is not None else ())]
+        if started.group is not None and remaining:
             started.group.kill()
-        await gone(left, _LEFT_SECONDS)
+        await wait_pids(remaining, _EXIT_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LEFT_SECONDS):
-                await self._hearing
+            async with asyncio.timeout(_EXIT_SECONDS):
+                await self._stderr_reader
         started.stdin.close()
         started.stderr[1].close()
-        ending = diagnose(started.plan, self._facts())
+        report = diagnose(started.plan, self._facts())
         if started.group is not None:
             started.group.remove()
         await asyncio.to_thread(shutil.rmtree, started.folder, True)
-        return ending
+        return report
 
     def _facts(self) -> dict[str, Any]:
         group = self._started.group or Cgroup({})
         status: int = self._started.process.returncode
         oom_kills = group.oom_kills()
-        broken = status == _FATAL and not self._killed and not self._over and not oom_kills
+        broken = status == _FATAL and not self._killed and not self._exceeded and not oom_kills
         return {
-            # Who was killed did not end by itself, whatever gVisor makes of it.
+            # After a kill, the exit code of runsc says nothing about the process.
             "code": None if status < 0 or self._killed else status,
             "outer": -status if status < 0 else status << 8,
-            "failed": _failure(self._started.folder / "log") if broken else "",
-            "over": self._over,
+            "failed": self._failed or (_logged_error(self._started.folder / "log") if broken else ""),
+            "over": self._exceeded,
             "killed": self._killed,
             "grouped": sorted(group.controllers),
             "oom_kills": oom_kills,
-            # The limit is gVisor's own and nobody counts for it; the words of who was refused are all there is to know.
-            "refused_processes": sum(words in self._tail for words in _REFUSED),
-            "cpu_seconds": group.cpu_seconds() or self._seen_seconds,
+            # gVisor does not count refused forks; the error text is the only trace.
+            "refused_processes": sum(text in self._stderr_tail for text in _FORK_ERRORS),
+            "cpu_seconds": group.cpu_seconds() or self._cpu_seconds,
             "peak_memory": group.peak_memory(),
-            "complaint": base64.b64encode(self._tail).decode(),
+            "stderr_tail": base64.b64encode(self._stderr_tail).decode(),
         }
 
-    async def _hear(self) -> None:
-        """Take what it writes to its standard error as fast as it comes, and keep the last of it."""
-        while heard := await self._started.stderr[0].read(1 << 16):
-            self._tail = (self._tail + heard)[-COMPLAINT_BYTES:]
+    async def _read_stderr(self) -> None:
+        """Read standard error until it ends and keep the last bytes."""
+        while chunk := await self._started.stderr[0].read(1 << 16):
+            self._stderr_tail = (self._stderr_tail + chunk)[-STDERR_TAIL_BYTES:]
 
-    async def _count_time(self) -> None:
-        """End it when its processor time is spent. gVisor's own work for it counts as its own."""
-        plan = self._started.plan
-        while (left := plan.cpu_seconds - await self._spent()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(max(_SOONEST_LOOK, left / max(0.01, plan.millicpus / 1000)))
-        self._over = "cpu"
-        self._strike()
+    async def _enforce_limits(self) -> None:
+        """Kill the container when it exceeds its CPU time or, where no cgroup limits it, its memory."""
+        while not self._exceeded and not self._failed:  # noqa: ASYNC110
+            await asyncio.sleep(await self._check_limits())
+        self._kill_sandbox()
 
-    async def _spent(self) -> float:
+    async def _check_limits(self) -> float:
+        """Compare usage, gVisor's own included, with the limits; return the seconds until the next check."""
+        plan, group = self._started.plan, self._started.group
+        remaining = plan.cpu_seconds - await self._cpu_used()
+        if remaining <= 0:
+            self._exceeded = "cpu"
+            return 0.0
+        pause = max(_MIN_POLL_SECONDS, remaining / max(0.01, plan.millicpus / 1000))
+        if group is not None and "memory" in group.controllers:
+            return pause
+        self._check_memory()
+        return min(pause, _MEMORY_POLL_SECONDS)
+
+    def _check_memory(self) -> None:
+        pid = self._sandbox_pid()
+        if not pid:
+            return
+        used = self._memory.used_bytes(pid)
+        if used is None:
+            # Fails closed: memory that cannot be measured would be unlimited.
+            self._unmeasured += 1
+            if self._unmeasured >= _MAX_UNMEASURED_CHECKS:
+                self._failed = "the memory of the container cannot be measured"
+            return
+        self._unmeasured = 0
+        if used > self._started.memory_limit:
+            self._exceeded = "memory"
+
+    async def _cpu_used(self) -> float:
         group = self._started.group
         if group is not None and group.controllers & {"cpu", "cpuacct"}:
             return group.cpu_seconds()
-        spent = await asyncio.to_thread(lambda: sum(map(cpu_seconds, children(self._started.process.pid))))
-        self._seen_seconds = max(self._seen_seconds, spent)
-        return self._seen_seconds
+        used = await asyncio.to_thread(lambda: sum(map(cpu_seconds, children(self._started.process.pid))))
+        self._cpu_seconds = max(self._cpu_seconds, used)
+        return self._cpu_seconds
 
 
-async def _exit_of(process: subprocess.Popen[bytes]) -> None:
+async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
     loop = asyncio.get_running_loop()
     exited: asyncio.Future[None] = loop.create_future()
-    watched = os.pidfd_open(process.pid)
-    loop.add_reader(watched, _settle, exited)
+    pidfd = os.pidfd_open(process.pid)
+    loop.add_reader(pidfd, _settle, exited)
     try:
         await exited
     finally:
-        loop.remove_reader(watched)
-        os.close(watched)
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
     process.wait()
 
 
@@ -196,8 +229,8 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _failure(log: Path) -> str:
-    """Return what gVisor wrote before it gave up; empty if it wrote nothing, because it did not."""
+def _logged_error(log: Path) -> str:
+    """Return the last error in gVisor's log; empty if there is none."""
     with suppress(OSError):
         written = log.read_bytes()[:_LOG_BYTES].decode("utf-8", "replace")
         entries = [line for line in written.replace("}{", "}\n{").splitlines() if '"level":"error"' in line]

@@ -1,7 +1,7 @@
-"""From a process of the executor to gVisor: what a new process does to itself before it becomes `runsc`. Standard library only.
+"""Prepares a new process and replaces it with `runsc`: parent-death signal, cgroups and limits.
 
-Run as a program, with a JSON object as its only argument: `folders` of control groups to enter, `command` to become. It ends when the
-executor does, however that ends, and gVisor's own processes end when it does.
+Runs as a program with a JSON object as its only argument: `cgroups` to enter and the `command` to execute. It dies with
+the executor, and gVisor's own processes die with it. Like the launcher, it loads the standard library only.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ import signal
 import sys
 
 FATAL = 128
-"""What gVisor itself ends with when it cannot go on."""
+"""Exit code of `runsc` for its own failures."""
 _OPEN_FILES = 8192
-_PARENT_DEATH_SIGNAL = 1
-_DEFAULTED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ)
+_PR_SET_PDEATHSIG = 1
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ)
 
 
 def main() -> None:
-    """Bind this process to its parent and its limits, then become the command. What fails is written to the log that gVisor writes to."""
-    wanted = json.loads(sys.argv[1])
+    """Prepare this process, then execute the command. An error is written to gVisor's log file."""
+    request = json.loads(sys.argv[1])
     try:
-        _bind(wanted["parent"], wanted["folders"])
-        os.execve(wanted["command"][0], wanted["command"], {})  # noqa: S606
+        _prepare(request["parent"], request["cgroups"])
+        os.execve(request["command"][0], request["command"], {})  # noqa: S606
     except OSError as error:
-        with open(wanted["log"], "w") as log:  # noqa: PTH123
+        with open(request["log"], "w") as log:  # noqa: PTH123
             log.write(json.dumps({"level": "error", "msg": f"{type(error).__name__}: {error}"}, separators=(",", ":")))
         os._exit(FATAL)
 
 
-def _bind(parent: int, folders: list[str]) -> None:
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
-    # It may have ended before that was asked for.
+def _prepare(parent: int, cgroups: list[str]) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    # The parent may have ended before the signal was set.
     if os.getppid() != parent:
         os._exit(FATAL)
-    for folder in folders:
-        with open(f"{folder}/cgroup.procs", "w") as members:  # noqa: PTH123
+    for path in cgroups:
+        with open(f"{path}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
-    for number in _DEFAULTED:
+    for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # gVisor holds a file of its own for every file inside.
+    # gVisor opens a host file for every file that is open inside.
     ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     allowed = _OPEN_FILES if ceiling == resource.RLIM_INFINITY else min(_OPEN_FILES, ceiling)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))

@@ -1,4 +1,4 @@
-"""What all of one executor's processes in gVisor share: its program, a folder, control groups, and the view of the machine."""
+"""The resources that all gVisor containers of one executor share: runsc, directory, cgroups and root file system."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from pathlib import Path
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
-from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import NOBODY, Layout, interpreter, system_view
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan
+from services.executor.adapters.sandbox.rootfs import NOBODY, RootfsLayout, build_rootfs, interpreter_path
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
 OVERHEAD_BYTES = 64 << 20
-"""What gVisor needs beside the process inside."""
-_OWN_THREADS, _THREADS_EACH = 512, 4
+"""Memory of gVisor itself, in addition to the limit of the plan."""
+_GVISOR_THREADS, _THREADS_PER_PROCESS = 512, 4
 _ROOT = Path(__file__).resolve().parents[5]
-_MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from services.executor.adapters.sandbox.gvisor.enter import main; main()"
-_PATIENCE = 20.0
-_CONFINED = """
+_MAIN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from services.executor.adapters.sandbox.gvisor.enter import main; main()"
+)
+_PROBE_SECONDS = 20.0
+_PROBE_CODE = """
 import os, socket, sys
 assert not os.path.exists("/etc/shadow") and not os.access("/", os.W_OK)
 open("/tmp/probe", "w").close()
@@ -34,24 +37,20 @@ try:
     socket.create_connection(("192.0.2.1", 9), timeout=5)
 except OSError:
     sys.exit(0)
-sys.exit("the network is within reach")
+sys.exit("the network is reachable")
 """
 
 
-class StageMissingError(Exception):
-    """Says in a sentence what this machine lacks."""
-
-
 @dataclass(frozen=True, slots=True)
-class Entrance:
-    """One process that is about to be started: its bundle, its control group, and the command that starts it."""
+class PreparedContainer:
+    """A container ready to start: its bundle, its cgroup and its start command."""
 
     folder: Path
     group: Cgroup | None
     command: list[str]
 
-    def clear(self) -> None:
-        """Give everything back."""
+    def discard(self) -> None:
+        """Kill its processes and remove the cgroup and the bundle."""
         if self.group is not None:
             self.group.kill()
             self.group.remove()
@@ -59,72 +58,78 @@ class Entrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What was prepared, to be given back at the end."""
+class GvisorEnvironment:
+    """Prepared resources; `close` releases them."""
 
     runsc: Runsc
-    folder: OwnFolder
-    hierarchy: Hierarchy
-    view: Layout
+    folder: LockedTempDir
+    hierarchy: CgroupHierarchy
+    rootfs: RootfsLayout
 
-    def entrance(self, plan: Plan) -> Entrance:
-        """Prepare one process. Raises OSError or ValueError when it could not be as planned; then nothing is left behind."""
+    def prepare_container(self, plan: Plan) -> PreparedContainer:
+        """Create the cgroup and bundle of one container. On OSError or ValueError nothing is left behind."""
         folder = self.folder.path / f"t{secrets.token_hex(8)}"
         folder.mkdir(mode=0o700)
         group = None
         try:
-            group = self._group(folder.name, plan)
+            group = self._create_cgroup(folder.name, plan)
             limited = group is not None and "memory" in group.controllers
-            write_bundle(folder, plan, self.view, user=_inner_user(plan), memory_limited=limited)
+            write_bundle(folder, plan, self.rootfs, user=_inner_user(plan), memory_limited=limited)
         except (OSError, ValueError):
-            Entrance(folder, group, []).clear()
+            PreparedContainer(folder, group, []).discard()
             raise
-        wanted = {
+        request = {
             "parent": os.getpid(),
-            "folders": group.folders if group is not None else [],
+            "cgroups": group.paths if group is not None else [],
             "log": str(folder / "log"),
             "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
         }
-        return Entrance(folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(wanted)])
+        return PreparedContainer(
+            folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
+        )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Remove the cgroups and the directory."""
         self.hierarchy.close()
         self.folder.remove()
 
-    def _group(self, name: str, plan: Plan) -> Cgroup | None:
+    def _create_cgroup(self, name: str, plan: Plan) -> Cgroup | None:
         if not self.hierarchy.parents:
             return None
         return Cgroup.create(
             self.hierarchy.parents,
             name,
             memory=plan.memory_bytes + OVERHEAD_BYTES,
-            processes=plan.processes * _THREADS_EACH + _OWN_THREADS,
+            processes=plan.processes * _THREADS_PER_PROCESS + _GVISOR_THREADS,
             millicpus=plan.millicpus,
         )
 
 
-def set_stage(instance: str, cgroups: str, named: Path | None) -> Stage:
-    """Prepare what processes in gVisor need, and run one to see that it is confined. Raises StageMissingError."""
-    program = find_runsc(named)
+def prepare_environment(instance: str, cgroups: str, runsc: Path | None) -> GvisorEnvironment:
+    """Prepare the environment and probe it with one container. Raises EnvironmentUnavailableError."""
+    program = find_runsc(runsc)
     if program is None:
-        raise StageMissingError(HOW_TO_GET)
-    folder = OwnFolder("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
-    hierarchy = Hierarchy.prepare(instance) if cgroups != "off" else Hierarchy({}, [])
+        raise EnvironmentUnavailableError(HOW_TO_GET)
+    folder = LockedTempDir("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
+    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({}, [])
     try:
-        view = system_view(folder.path)
+        rootfs = build_rootfs(folder.path)
         if cgroups == "required" and hierarchy.missing:
             lacking = ", ".join(sorted(hierarchy.missing))
-            raise StageMissingError(f"no control groups can be made here that limit {lacking}, and they are required")
-        return _first_that_works([Stage(Runsc(program, each), folder, hierarchy, view) for each in PLATFORMS])
+            raise EnvironmentUnavailableError(
+                f"cgroups are required, but this process cannot create cgroups that limit {lacking}"
+            )
+        return _first_working(
+            [GvisorEnvironment(Runsc(program, platform), folder, hierarchy, rootfs) for platform in PLATFORMS]
+        )
     except BaseException:
         hierarchy.close()
         folder.remove()
         raise
 
 
-def hand_over(plan: Plan) -> None:
-    """As root, give what may be changed to the user who may change it. Links are given, never followed."""
+def chown_writable(plan: Plan) -> None:
+    """As root, make the sandbox user the owner of writable mounts. Symbolic links are never followed."""
     if os.geteuid() != 0:
         return
     for host, _ in plan.writable:
@@ -135,41 +140,41 @@ def hand_over(plan: Plan) -> None:
 
 
 def _inner_user(plan: Plan) -> int:
-    """Who the process is inside. What anyone but root shows it to write belongs to 0 there: a user without any privilege who is
-    called so because gVisor, run by an ordinary user, knows one user only."""
+    """Return the user id inside. Rootless gVisor maps the executor's user to 0, without privileges, so a process with
+    writable mounts runs as 0 there."""
     return 0 if plan.writable and os.geteuid() != 0 else NOBODY
 
 
-def _first_that_works(stages: list[Stage]) -> Stage:
-    why = ""
-    for stage in stages:
-        why = _tried(stage)
-        if not why:
-            return stage
-    raise StageMissingError(f"no process could be confined by gVisor: {why}")
+def _first_working(candidates: list[GvisorEnvironment]) -> GvisorEnvironment:
+    reason = ""
+    for environment in candidates:
+        reason = _probe(environment)
+        if not reason:
+            return environment
+    raise EnvironmentUnavailableError(f"the gVisor probe failed: {reason}")
 
 
-def _tried(stage: Stage) -> str:
-    """Start a process that looks whether it is confined; return why it could not be, or nothing."""
+def _probe(environment: GvisorEnvironment) -> str:
+    """Run a process that checks its own confinement; return why it failed, or an empty string."""
     try:
-        entrance = stage.entrance(Plan((interpreter(), "-I", "-S", "-c", _CONFINED)))
+        prepared = environment.prepare_container(Plan((interpreter_path(), "-I", "-S", "-c", _PROBE_CODE)))
     except OSError as error:
         return f"{type(error).__name__}: {error}"
     try:
-        done = subprocess.run(
-            entrance.command,
-            # A pipe: runsc makes whatever it is given as standard input its container's own, /dev/null of the host included.
+        completed = subprocess.run(
+            prepared.command,
+            # A pipe, because runsc changes the owner of its standard input, even if that is the host's /dev/null.
             input=b"",
             capture_output=True,
             env={},
             cwd="/",
-            timeout=_PATIENCE,
+            timeout=_PROBE_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return type(error).__name__
     finally:
         with suppress(OSError):
-            entrance.clear()
-    said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-    return "" if done.returncode == 0 else said or f"it ended with {done.returncode}"
+            prepared.discard()
+    message = completed.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    return "" if completed.returncode == 0 else message or f"exit code {completed.returncode}"

@@ -1,4 +1,4 @@
-"""gVisor's program: where it is, and how it is called."""
+"""gVisor's program `runsc`: its location and its command line."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FETCHED = Path(__file__).resolve().parents[5] / ".toolmesh" / "bin" / "runsc"
-"""Where `make gvisor` puts it."""
+"""Where `make gvisor` installs it."""
 PLATFORMS = ("systrap", "ptrace")
-"""How it catches system calls, the quickest first; which of them a build offers differs."""
+"""How it intercepts system calls, fastest first; not every build offers both."""
 HOW_TO_GET = (
-    "gVisor's program `runsc` was not found: `make gvisor` fetches it on Debian and Ubuntu, elsewhere install it, "
-    "and name it with TOOLMESH_RUNSC unless it is on the PATH"
+    "gVisor's program `runsc` was not found: run `make gvisor` on Debian or Ubuntu; elsewhere install it "
+    "and set TOOLMESH_RUNSC unless it is on the PATH"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Runsc:
-    """A program that can be run, and the platform that works on this machine."""
+    """The path of runsc and the platform to use."""
 
     program: Path
     platform: str
 
     def command(self, folder: Path, *, egress: bool) -> list[str]:
-        """Return the command that runs the bundle in a folder and ends as the process inside does.
+        """Return the command that runs the bundle in a folder and exits with the code of the process inside.
 
-        There is no network at all; a socket of the host can be opened only where the plan shows one. Limits of the whole are the
-        executor's: gVisor would remove its control group, and the evidence in it, at the end.
+        The network is off; host unix sockets can be opened only if the plan has an egress socket. The executor owns the
+        cgroup, because gVisor would remove it, and its counters, at the end.
         """
         name = folder.name
         return [
@@ -50,7 +50,8 @@ class Runsc:
         ]
 
 
-def find_runsc(named: Path | None) -> Path | None:
-    """Return the program: the one that was named, else the one on the PATH, else the one that was fetched; None if that may not be run."""
-    found = named or Path(shutil.which("runsc") or FETCHED)
-    return found if os.access(found, os.X_OK) else None
+def find_runsc(configured: Path | None) -> Path | None:
+    """Return the path of runsc: the configured one, else from the PATH, else the fetched one; None if not
+    executable."""
+    program = configured or Path(shutil.which("runsc") or FETCHED)
+    return program if os.access(program, os.X_OK) else None

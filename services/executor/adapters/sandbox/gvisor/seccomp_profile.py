@@ -1,7 +1,7 @@
-"""The same filter of system calls as every other sandbox's, as gVisor is told of it. Pure.
+"""The seccomp allow list as an OCI profile for gVisor.
 
-gVisor answers all of them by itself, so none would reach this machine's kernel. But a tool behaves the same wherever it runs, what no
-honest tool does is noticed wherever it is tried, and less of gVisor itself is within reach.
+gVisor handles all calls itself, so none reaches the host kernel. The filter still makes tools behave the same in both
+sandboxes, reports forbidden calls, and reduces the reachable code of gVisor.
 """
 
 from __future__ import annotations
@@ -13,31 +13,34 @@ from typing import Any
 from services.executor.adapters.sandbox.seccomp.allowlist import (
     AF_UNIX,
     ALLOWED,
-    DEADLY,
-    NAMESPACES,
+    CLONE_NAMESPACE_FLAGS,
+    ENOSYS_CALLS,
+    KILL_CALLS,
     PERSONALITIES,
-    UNKNOWN,
 )
 
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 
-def inner_filter(machine: str | None = None) -> dict[str, Any]:
-    """Return the filter for a machine, this one unless told. Raises KeyError for a machine that it cannot be made for."""
+def seccomp_profile(machine: str | None = None) -> dict[str, Any]:
+    """Return the profile for a machine (default: this one). Raises KeyError for an unsupported machine."""
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": EPERM,
         "architectures": [_ARCHITECTURES[machine or os.uname().machine]],
         "syscalls": [
-            {"names": sorted(DEADLY), "action": "SCMP_ACT_KILL"},
-            # As a call that a tracer decides about: nobody can be one, so the call is answered as if there were none such. Plainly
-            # named, that answer is ignored by older versions of gVisor, which refuse instead, and threads cannot be started.
-            {"names": sorted(UNKNOWN), "action": "SCMP_ACT_TRACE"},
-            # There is no terminal inside whose owner could be talked to behind their back.
+            {"names": sorted(KILL_CALLS), "action": "SCMP_ACT_KILL"},
+            # Without a tracer SCMP_ACT_TRACE returns ENOSYS. Older gVisor versions ignore an explicit errno and return
+            # EPERM, and then threads cannot be started.
+            {"names": sorted(ENOSYS_CALLS), "action": "SCMP_ACT_TRACE"},
+            # ioctl needs no check: there is no terminal inside.
             {"names": [*sorted(ALLOWED), "ioctl"], "action": "SCMP_ACT_ALLOW"},
             {"names": ["socket", "socketpair"], "action": "SCMP_ACT_ALLOW", "args": [_equal(AF_UNIX)]},
-            {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_without(NAMESPACES)]},
-            *({"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [_equal(each)]} for each in PERSONALITIES),
+            {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_without(CLONE_NAMESPACE_FLAGS)]},
+            *(
+                {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [_equal(value)]}
+                for value in PERSONALITIES
+            ),
         ],
     }
 

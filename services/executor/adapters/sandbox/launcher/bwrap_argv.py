@@ -1,4 +1,4 @@
-"""The arguments that make bubblewrap build one sandbox. Standard library only: the launcher loads this."""
+"""Builds the command-line options of bubblewrap for one sandbox."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 ALWAYS = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
-"""Namespaces of its own for everything, an end when its launcher ends, no terminal, no capability, no inherited word."""
+"""All namespaces unshared, killed with the launcher, no terminal, no capability, no inherited environment."""
 
 
-def options(
+def build_options(
     config: dict[str, Any], plan: dict[str, Any], source: Callable[[str], str], descriptors: dict[str, int]
 ) -> list[str]:
-    """Return bubblewrap's options for a plan. `source` says where a host path can be found by whoever runs bubblewrap; `descriptors`
-    are the open files that it is told of by option."""
+    """Return bubblewrap's options for a plan. `source` maps a host path to where bubblewrap's user can reach it;
+    `descriptors` maps options to open file descriptors."""
     return [
         *ALWAYS,
         *("--uid", str(config["uid"]), "--gid", str(config["uid"]), "--hostname", config["hostname"]),
-        *_root(config, plan, source),
+        *_root_options(config, plan, source),
         *("--chdir", "/tmp"),  # noqa: S108
-        *(word for name, value in plan["environment"].items() for word in ("--setenv", name, value)),
-        *(word for option, descriptor in descriptors.items() for word in (option, str(descriptor))),
+        *(arg for name, value in plan["environment"].items() for arg in ("--setenv", name, value)),
+        *(arg for option, descriptor in descriptors.items() for arg in (option, str(descriptor))),
     ]
 
 
-def sources(config: dict[str, Any], plan: dict[str, Any]) -> list[str]:
-    """Every host path that a sandbox shows, each once."""
-    shown = [host for host, _ in (*config["binds"], *plan["readable"], *plan["writable"])]
-    return list(dict.fromkeys((*shown, *([plan["egress_socket"]] if plan["egress_socket"] else ()))))
+def bind_sources(config: dict[str, Any], plan: dict[str, Any]) -> list[str]:
+    """Return every host path that is mounted into a sandbox, without duplicates."""
+    mounted = [host for host, _ in (*config["binds"], *plan["readable"], *plan["writable"])]
+    return list(dict.fromkeys((*mounted, *([plan["egress_socket"]] if plan["egress_socket"] else ()))))
 
 
-def _root(config: dict[str, Any], plan: dict[str, Any], source: Callable[[str], str]) -> Iterator[str]:
-    """Build the root from nothing, in order, and close it for writing at the end."""
+def _root_options(config: dict[str, Any], plan: dict[str, Any], source: Callable[[str], str]) -> Iterator[str]:
+    """Yield the options that build the root in mount order and remount it read-only at the end."""
     for host, inside in config["binds"]:
         yield from ("--ro-bind", source(host), inside)
     for target, inside in config["links"]:

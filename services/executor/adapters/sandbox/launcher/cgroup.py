@@ -1,8 +1,7 @@
-"""Groups of processes that share one limit: memory, processes and processor time of a whole tree, kept by the kernel.
+"""Control groups (cgroups): kernel limits on memory, processes and CPU time of a whole process tree.
 
-Works with the second version of the kernel's control groups, with the first, and with any mixture of them, in the part of the
-hierarchy that this process already is in: it never leaves limits that it is under itself. Standard library only: the launcher loads
-this.
+Supports cgroup v2, v1 and hybrid setups. Groups are created below the group of this process, so its own limits still
+apply.
 """
 
 from __future__ import annotations
@@ -12,34 +11,41 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.executor.adapters.sandbox.launcher.process_tree import end_all
+from services.executor.adapters.sandbox.launcher.process_tree import kill_all
 
 _PERIOD_US, _LEAST_QUOTA_US = 20_000, 1_000
-_MODEST, _URGENT = ("256", "25"), ("262144", "10000")
-"""Shares of the processor beside others, in the first and the second version: less than the mesh itself, and more than anybody."""
+_LOW_WEIGHT, _HIGH_WEIGHT = ("256", "25"), ("262144", "10000")
+"""CPU weight in cgroup v1 and v2: below the mesh itself while running, above everything while being killed."""
 
 
-class Place(NamedTuple):
-    """A folder of the hierarchy that can limit something."""
+class CgroupDir(NamedTuple):
+    """The directory of a cgroup for one controller."""
 
-    folder: str
+    path: str
     unified: bool
-    """True in the second version of control groups."""
+    """True for cgroup v2."""
 
 
 class Cgroup:
-    """The group of one sandbox. What it cannot limit or count on this machine is not limited or counted: ask `controllers` first."""
+    """The cgroup of one sandbox. `controllers` lists what it can limit and count on this machine."""
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
-        self._places = dict(places)
+    def __init__(self, dirs: Mapping[str, CgroupDir]) -> None:
+        self._dirs = dict(dirs)
 
     @classmethod
-    def create(cls, parents: Mapping[str, Place], name: str, *, memory: int, processes: int, millicpus: int) -> Cgroup:
-        """Make a group below prepared ones. Raises OSError when a limit could not be set; then nothing is left behind."""
-        group = cls({what: Place(f"{place.folder}/{name}", place.unified) for what, place in parents.items()})
+    def create(
+        cls, parents: Mapping[str, CgroupDir], name: str, *, memory: int, processes: int, millicpus: int
+    ) -> Cgroup:
+        """Create a group below `parents`. Raises OSError if a limit cannot be set, and removes the group then."""
+        group = cls(
+            {
+                controller: CgroupDir(f"{cgroup_dir.path}/{name}", cgroup_dir.unified)
+                for controller, cgroup_dir in parents.items()
+            }
+        )
         try:
-            for folder in group.folders:
-                os.mkdir(folder)  # noqa: PTH102
+            for path in group.paths:
+                os.mkdir(path)  # noqa: PTH102
             group._limit(memory, processes, millicpus)
         except OSError:
             group.remove()
@@ -48,128 +54,130 @@ class Cgroup:
 
     @property
     def controllers(self) -> frozenset[str]:
-        """What it limits or counts: some of `memory`, `pids`, `cpu` and `cpuacct`."""
-        return frozenset(self._places)
+        """Return the controllers in use, a subset of `memory`, `pids`, `cpu` and `cpuacct`."""
+        return frozenset(self._dirs)
 
     @property
     def counts_time(self) -> bool:
-        """True if it counts processor time: the second version always does."""
-        return "cpuacct" in self._places or any(place.unified for place in self._places.values())
+        """Return whether CPU time is counted; cgroup v2 always does."""
+        return "cpuacct" in self._dirs or any(cgroup_dir.unified for cgroup_dir in self._dirs.values())
 
     @property
-    def folders(self) -> list[str]:
-        """Its folders, each once."""
-        return list(dict.fromkeys(place.folder for place in self._places.values()))
+    def paths(self) -> list[str]:
+        """Return its directories without duplicates."""
+        return list(dict.fromkeys(cgroup_dir.path for cgroup_dir in self._dirs.values()))
 
     def add(self, pid: int) -> None:
-        """Take a process into the group; 0 for the one that asks. What it starts from then on is in the group too."""
-        for folder in self.folders:
-            _write(f"{folder}/cgroup.procs", str(pid))
+        """Move a process into the group (0 for the calling process). Its future children belong to the group too."""
+        for path in self.paths:
+            _write(f"{path}/cgroup.procs", str(pid))
 
     def oom_kills(self) -> int:
-        """How many processes the kernel ended because the memory of the group was used up."""
+        """Return how many processes the OOM killer has killed."""
         return self._count("memory", "memory.events", "memory.oom_control", "oom_kill")
 
     def refused_processes(self) -> int:
-        """How often a process could not be started because there were as many as may be."""
+        """Return how many forks failed because of the process limit."""
         return self._count("pids", "pids.events", "pids.events", "max")
 
     def cpu_seconds(self) -> float:
-        """Processor time of everything that ever was in the group; 0 where it is not counted."""
-        if place := self._places.get("cpuacct"):
-            return _number(f"{place.folder}/cpuacct.usage") / 1e9
-        for place in self._places.values():
-            if place.unified:
-                return _field(f"{place.folder}/cpu.stat", "usage_usec") / 1e6
+        """Return the CPU time of all processes that were ever in the group; 0 if not counted."""
+        if cgroup_dir := self._dirs.get("cpuacct"):
+            return _number(f"{cgroup_dir.path}/cpuacct.usage") / 1e9
+        for cgroup_dir in self._dirs.values():
+            if cgroup_dir.unified:
+                return _field(f"{cgroup_dir.path}/cpu.stat", "usage_usec") / 1e6
         return 0.0
 
     def peak_memory(self) -> int:
-        """The most memory that the group held at once; 0 where it is not counted."""
-        place = self._places.get("memory")
-        if place is None:
+        """Return the peak memory of the group; 0 if not counted."""
+        cgroup_dir = self._dirs.get("memory")
+        if cgroup_dir is None:
             return 0
-        return _number(f"{place.folder}/{'memory.peak' if place.unified else 'memory.max_usage_in_bytes'}")
+        return _number(f"{cgroup_dir.path}/{'memory.peak' if cgroup_dir.unified else 'memory.max_usage_in_bytes'}")
 
     def pids(self) -> list[int]:
-        """The processes in the group."""
-        found: set[int] = set()
-        for folder in self.folders:
-            found.update(int(line) for line in _read(f"{folder}/cgroup.procs").split())
-        return sorted(found)
+        """Return the processes in the group."""
+        pids: set[int] = set()
+        for path in self.paths:
+            pids.update(int(line) for line in _read(f"{path}/cgroup.procs").split())
+        return sorted(pids)
 
     def kill(self) -> None:
-        """End every process in the group, at full speed. Where processes are limited, nothing can be started in it afterwards."""
-        self.hurry()
-        if place := self._places.get("pids"):
+        """Kill every process in the group and, where `pids` is available, prevent new ones."""
+        self.lift_cpu_limit()
+        if cgroup_dir := self._dirs.get("pids"):
             with contextlib.suppress(OSError):
-                _write(f"{place.folder}/pids.max", "0")
-        for place in self._places.values():
-            if place.unified:
+                _write(f"{cgroup_dir.path}/pids.max", "0")
+        for cgroup_dir in self._dirs.values():
+            if cgroup_dir.unified:
                 with contextlib.suppress(OSError):
-                    _write(f"{place.folder}/cgroup.kill", "1")
-        end_all(self.pids)
+                    _write(f"{cgroup_dir.path}/cgroup.kill", "1")
+        kill_all(self.pids)
 
-    def hurry(self) -> None:
-        """Let what is in the group run as fast as it can: to end takes processor time too, and a limit would draw it out."""
-        if place := self._places.get("cpu"):
-            names = ("cpu.max", "cpu.weight") if place.unified else ("cpu.cfs_quota_us", "cpu.shares")
-            for name, text in zip(names, ("max" if place.unified else "-1", _URGENT[place.unified]), strict=True):
+    def lift_cpu_limit(self) -> None:
+        """Remove the CPU limit: exiting needs CPU time too, and a quota would delay it."""
+        if cgroup_dir := self._dirs.get("cpu"):
+            names = ("cpu.max", "cpu.weight") if cgroup_dir.unified else ("cpu.cfs_quota_us", "cpu.shares")
+            for name, text in zip(
+                names, ("max" if cgroup_dir.unified else "-1", _HIGH_WEIGHT[cgroup_dir.unified]), strict=True
+            ):
                 with contextlib.suppress(OSError):
-                    _write(f"{place.folder}/{name}", text)
+                    _write(f"{cgroup_dir.path}/{name}", text)
 
     def remove(self) -> bool:
-        """Give the group back. False while a process is still in it."""
-        gone = True
-        for folder in self.folders:
+        """Remove the group; return False while a process is still in it."""
+        removed = True
+        for path in self.paths:
             try:
-                os.rmdir(folder)  # noqa: PTH106
+                os.rmdir(path)  # noqa: PTH106
             except FileNotFoundError:
                 continue
             except OSError:
-                gone = False
-        return gone
+                removed = False
+        return removed
 
     def _limit(self, memory: int, processes: int, millicpus: int) -> None:
-        if place := self._places.get("memory"):
-            _limit_memory(place, memory)
-        if place := self._places.get("pids"):
-            _write(f"{place.folder}/pids.max", str(processes))
-        if place := self._places.get("cpu"):
-            _limit_cpu(place, millicpus)
+        if cgroup_dir := self._dirs.get("memory"):
+            _limit_memory(cgroup_dir, memory)
+        if cgroup_dir := self._dirs.get("pids"):
+            _write(f"{cgroup_dir.path}/pids.max", str(processes))
+        if cgroup_dir := self._dirs.get("cpu"):
+            _limit_cpu(cgroup_dir, millicpus)
 
     def _count(self, controller: str, unified: str, first: str, field: str) -> int:
-        place = self._places.get(controller)
-        return _field(f"{place.folder}/{unified if place.unified else first}", field) if place else 0
+        cgroup_dir = self._dirs.get(controller)
+        return _field(f"{cgroup_dir.path}/{unified if cgroup_dir.unified else first}", field) if cgroup_dir else 0
 
 
-def _limit_cpu(place: Place, millicpus: int) -> None:
-    """Limit processor time over short periods, so that whoever used up its share does not stand still for long."""
+def _limit_cpu(cgroup_dir: CgroupDir, millicpus: int) -> None:
+    """Set the CPU quota over a short period, so that a throttled process is not stopped for long."""
     period = max(_PERIOD_US, _LEAST_QUOTA_US * 1000 // max(1, millicpus))
     quota = max(_LEAST_QUOTA_US, period * millicpus // 1000)
-    if place.unified:
-        _write(f"{place.folder}/cpu.max", f"{quota} {period}")
-        _write(f"{place.folder}/cpu.weight", _MODEST[place.unified])
+    if cgroup_dir.unified:
+        _write(f"{cgroup_dir.path}/cpu.max", f"{quota} {period}")
+        _write(f"{cgroup_dir.path}/cpu.weight", _LOW_WEIGHT[cgroup_dir.unified])
     else:
-        _write(f"{place.folder}/cpu.cfs_period_us", str(period))
-        _write(f"{place.folder}/cpu.cfs_quota_us", str(quota))
-        _write(f"{place.folder}/cpu.shares", _MODEST[place.unified])
+        _write(f"{cgroup_dir.path}/cpu.cfs_period_us", str(period))
+        _write(f"{cgroup_dir.path}/cpu.cfs_quota_us", str(quota))
+        _write(f"{cgroup_dir.path}/cpu.shares", _LOW_WEIGHT[cgroup_dir.unified])
 
 
-def _limit_memory(place: Place, memory: int) -> None:
-    """Limit memory and swap together, where there is swap to limit: a limit that spills to disk is none."""
-    if place.unified:
-        _write(f"{place.folder}/memory.max", str(memory))
+def _limit_memory(cgroup_dir: CgroupDir, memory: int) -> None:
+    """Limit memory and swap together: with swap left over, the memory limit would not hold."""
+    if cgroup_dir.unified:
+        _write(f"{cgroup_dir.path}/memory.max", str(memory))
         optional = {"memory.swap.max": "0", "memory.oom.group": "1"}
     else:
-        _write(f"{place.folder}/memory.limit_in_bytes", str(memory))
+        _write(f"{cgroup_dir.path}/memory.limit_in_bytes", str(memory))
         optional = {"memory.memsw.limit_in_bytes": str(memory)}
     for name, text in optional.items():
         with contextlib.suppress(FileNotFoundError):
-            _write(f"{place.folder}/{name}", text)
+            _write(f"{cgroup_dir.path}/{name}", text)
 
 
 def _write(path: str, text: str) -> None:
-    # Plain descriptors: a file object would try again when it is closed, and hide the first refusal behind a second.
+    # A file object would write again on close and hide the first error behind a second.
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

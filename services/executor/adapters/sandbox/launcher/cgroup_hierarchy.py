@@ -1,7 +1,7 @@
-"""The part of the control group hierarchy that the sandboxes of one executor live in.
+"""The parent cgroups of one executor's sandboxes.
 
-Each executor has a folder of its own in every hierarchy, named by its instance and process and locked for as long as it lives. What a
-killed executor left behind is no longer locked, and the next one to start removes it.
+Each executor has its own directory per controller, named by instance and process id and locked while the executor
+lives. Directories of a killed executor are unlocked, and the next executor to start removes them.
 """
 
 from __future__ import annotations
@@ -13,93 +13,95 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
 
 WANTED = ("memory", "pids", "cpu", "cpuacct")
 LIMITING = frozenset({"memory", "pids", "cpu"})
-"""What must be limited for a sandbox to be limited fully."""
+"""Controllers that a fully limited sandbox needs."""
 PREFIX = "toolmesh-"
-_ASIDE = ".self"
+_OWN_SUFFIX = ".self"
 _ATTEMPTS = 5
 
 
-class Hierarchy:
-    """Prepared folders that sandboxes' groups are made in, one for each controller that can be used here."""
+class CgroupHierarchy:
+    """The parent directories of sandbox cgroups, one per usable controller."""
 
-    def __init__(self, parents: Mapping[str, Place], locks: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, parents: Mapping[str, CgroupDir], locks: Mapping[str, int] | Iterable[tuple[str, int]] = ()
+    ) -> None:
         self.parents = dict(parents)
         self._locks = dict(locks)
-        """Every folder that was made, also where nothing could be limited in it, and its lock."""
+        """Every created directory with its lock, including those without a usable controller."""
 
     @classmethod
-    def prepare(cls, instance: str, *, own: Mapping[str, Place] | None = None) -> Hierarchy:
-        """Make this executor's folders wherever that is possible, and remove those of executors that are gone. `own` names the
-        groups that this process is in, where that is known."""
+    def prepare(cls, instance: str, *, own: Mapping[str, CgroupDir] | None = None) -> CgroupHierarchy:
+        """Create this executor's directories where possible and remove stale ones. `own` overrides the detected cgroups
+        of this process."""
         name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', instance)[:64]}-{os.getpid()}-{os.urandom(3).hex()}"
-        parents: dict[str, Place] = {}
+        parents: dict[str, CgroupDir] = {}
         locks: dict[str, int] = {}
-        for controller, place in (own if own is not None else own_places()).items():
-            folder = f"{place.folder}/{name}"
+        for controller, cgroup_dir in (own if own is not None else own_cgroup_dirs()).items():
+            folder = f"{cgroup_dir.path}/{name}"
             with contextlib.suppress(OSError):
                 if folder not in locks:
-                    sweep(place.folder)
+                    remove_stale_cgroups(cgroup_dir.path)
                     locks[folder] = _make_locked(folder)
-                if not place.unified or _delegate(place.folder, folder, controller):
-                    parents[controller] = Place(folder, place.unified)
+                if not cgroup_dir.unified or _delegate(cgroup_dir.path, folder, controller):
+                    parents[controller] = CgroupDir(folder, cgroup_dir.unified)
         return cls(parents, locks)
 
     @property
     def missing(self) -> frozenset[str]:
-        """What cannot be limited here."""
+        """Return the controllers that are not available here."""
         return LIMITING - self.parents.keys()
 
     def close(self) -> None:
-        """Remove the folders; what still is in them is ended."""
+        """Kill remaining processes and remove the directories."""
         for folder, lock in self._locks.items():
-            remove_tree(folder)
+            remove_cgroups(folder)
             os.close(lock)
         self._locks.clear()
 
 
-def own_places(groups: str | None = None, mounts: str | None = None) -> dict[str, Place]:
-    """Find the group that this process is in, for each controller, from what the kernel says about groups and mounts."""
+def own_cgroup_dirs(groups: str | None = None, mounts: str | None = None) -> dict[str, CgroupDir]:
+    """Return the cgroup of this process per controller, from /proc/self/cgroup and /proc/self/mountinfo."""
     groups = Path("/proc/self/cgroup").read_text() if groups is None else groups
     mounts = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
-    mounted = list(_mounted(mounts))
-    found: dict[str, Place] = {}
+    cgroup_mounts = list(_cgroup_mounts(mounts))
+    dirs: dict[str, CgroupDir] = {}
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
-        for root, point, unified, options in mounted:
+        for root, point, unified, options in cgroup_mounts:
             folder = _within(path, root, point)
             if folder is None or unified != (controllers == ""):
                 continue
             offered = _offered(folder) if unified else set(controllers.split(",")) & options
             for controller in WANTED:
-                # A controller is in one hierarchy only; the first version of the groups is listed first.
-                if controller in offered and controller not in found:
-                    found[controller] = Place(folder, unified)
-    return found
+                # A controller belongs to one hierarchy only; /proc/self/cgroup lists v1 first.
+                if controller in offered and controller not in dirs:
+                    dirs[controller] = CgroupDir(folder, unified)
+    return dirs
 
 
-def sweep(folder: str) -> None:
-    """Remove the folders of executors that are gone."""
+def remove_stale_cgroups(folder: str) -> None:
+    """Remove the directories of executors that no longer run."""
     for entry in Path(folder).glob(PREFIX + "*"):
         with contextlib.suppress(OSError):
-            if entry.name.endswith(_ASIDE):
-                # An executor itself lives in it, or nobody does.
+            if entry.name.endswith(_OWN_SUFFIX):
+                # rmdir fails while an executor is in it.
                 entry.rmdir()
                 continue
             lock = _lock(str(entry))
             try:
-                remove_tree(str(entry))
+                remove_cgroups(str(entry))
             finally:
                 os.close(lock)
 
 
-def remove_tree(folder: str) -> None:
-    """Remove a group and those in it, ending whatever is in them."""
+def remove_cgroups(folder: str) -> None:
+    """Remove a cgroup and its children, killing the processes in them."""
     for path in (*(entry for entry in _children(folder)), folder):
-        group = Cgroup({"": Place(path, unified=False)})
+        group = Cgroup({"": CgroupDir(path, unified=False)})
         if not group.remove():
             group.kill()
             group.remove()
@@ -111,7 +113,7 @@ def _children(folder: str) -> Iterator[str]:
 
 
 def _make_locked(folder: str) -> int:
-    """Make a folder and lock it. Another executor that starts may take it for abandoned in between; then it is made again."""
+    """Create and lock a directory. Retries if another executor removes it as stale before it is locked."""
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)  # noqa: PTH102
@@ -134,14 +136,14 @@ def _lock(folder: str) -> int:
 
 
 def _delegate(own: str, folder: str, controller: str) -> bool:
-    """Hand a controller down to the groups of sandboxes. The kernel allows that only while no process is in between, so this
-    process moves into a group of its own, if it is alone in the one it is in."""
+    """Enable a controller for the sandbox cgroups (v2). The kernel allows this only if the parent holds no process, so
+    this process moves into a child group if it is the only one in its group."""
     if not _enable(own, controller):
         if set(Path(own, "cgroup.procs").read_text().split()) != {str(os.getpid())}:
             return False
-        aside = f"{own}/{Path(folder).name}{_ASIDE}"
-        Path(aside).mkdir(exist_ok=True)
-        Path(aside, "cgroup.procs").write_text(str(os.getpid()))
+        own_group = f"{own}/{Path(folder).name}{_OWN_SUFFIX}"
+        Path(own_group).mkdir(exist_ok=True)
+        Path(own_group, "cgroup.procs").write_text(str(os.getpid()))
         if not _enable(own, controller):
             return False
     return _enable(folder, controller)
@@ -164,8 +166,8 @@ def _offered(folder: str) -> set[str]:
         return set()
 
 
-def _mounted(mounts: str) -> Iterator[tuple[str, str, bool, set[str]]]:
-    """Yield what is shown of each hierarchy, where, whether it is of the second version, and its options."""
+def _cgroup_mounts(mounts: str) -> Iterator[tuple[str, str, bool, set[str]]]:
+    """Yield root, mount point, whether it is v2, and options of each cgroup mount."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields, (kind, _, options) = before.split(), after.split(" ", 2)
@@ -174,7 +176,7 @@ def _mounted(mounts: str) -> Iterator[tuple[str, str, bool, set[str]]]:
 
 
 def _within(path: str, root: str, point: str) -> str | None:
-    """Where a group is, under a mount that shows the hierarchy from `root` on; None where it is out of view."""
+    """Return the path of a group below a mount of `root`; None if the mount does not show it."""
     if "/../" in path + "/":
         return None
     if root == "/":

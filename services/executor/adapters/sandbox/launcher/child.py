@@ -1,6 +1,6 @@
-"""From the launcher to bubblewrap: what a forked process does to itself before it becomes the sandbox. Standard library only.
+"""Prepares a forked process and replaces it with bubblewrap: cgroup, mounts, user, descriptors and limits.
 
-Whatever fails here, the process ends without running anything, and says on its status pipe which step it was.
+If a step fails, the process exits without running anything and reports the error on its status pipe.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from services.executor.adapters.sandbox.launcher import bwrap_argv as line
-from services.executor.adapters.sandbox.launcher import rlimits as limits
-from services.executor.adapters.sandbox.launcher import syscalls as kernel
+from services.executor.adapters.sandbox.launcher import bwrap_argv, rlimits, syscalls
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 
 FAILED = 125
-_DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
-class Ends(NamedTuple):
-    """The ends of pipes that the sandbox gets."""
+class ChildDescriptors(NamedTuple):
+    """The file descriptors that the sandbox gets."""
 
     stdin: int
     stdout: int
     stderr: int
     status: int
     block: int
-    """Bubblewrap waits here until it has been bound to its limits from outside; -1 if it need not."""
+    """Bubblewrap blocks on this until the launcher has set its limits; -1 if it need not."""
     program: int
-    """The filter of system calls."""
+    """The seccomp filter."""
 
 
-def become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: Ends) -> None:
-    """Turn this process into bubblewrap; never returns. `user` is the host user it runs as, 0 for whoever runs it now."""
+def exec_bwrap(
+    config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: ChildDescriptors
+) -> None:
+    """Replace this process with bubblewrap; never returns. `user` is the host user to switch to, 0 for the current
+    one."""
     try:
-        _become(config, plan, user, group, ends)
+        _exec_bwrap(config, plan, user, group, ends)
     except BaseException as error:
         with suppress(OSError):
             os.write(ends.status, json.dumps({"failed": f"{type(error).__name__}: {error}"[:500]}).encode() + b"\n")
@@ -46,64 +47,67 @@ def become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgrou
         os._exit(FAILED)
 
 
-def _become(config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: Ends) -> None:
+def _exec_bwrap(
+    config: dict[str, Any], plan: dict[str, Any], user: int, group: Cgroup | None, ends: ChildDescriptors
+) -> None:
     if group is not None:
         group.add(0)
-    program, places = config["bwrap"], {}
+    program, staged = config["bwrap"], {}
     if user:
-        places = _stage(config, plan, user)
-        program = program.replace(config["bwrap_home"], places[config["bwrap_home"]], 1)
-    descriptors = {"--json-status-fd": ends.status, "--seccomp": _afresh(ends.program)}
+        staged = _stage_mounts(config, plan, user)
+        program = program.replace(config["bwrap_home"], staged[config["bwrap_home"]], 1)
+    descriptors = {"--json-status-fd": ends.status, "--seccomp": _reopen(ends.program)}
     if ends.block >= 0:
         descriptors["--block-fd"] = ends.block
-    told = _spoken(line.options(config, plan, lambda host: places.get(host, host), descriptors))
-    _arrange((ends.stdin, ends.stdout, ends.stderr), {told, *descriptors.values()}, user)
+    options = _write_options(bwrap_argv.build_options(config, plan, lambda host: staged.get(host, host), descriptors))
+    _arrange_descriptors((ends.stdin, ends.stdout, ends.stderr), {options, *descriptors.values()}, user)
     if user:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    for number in _DEFAULTED:
+    for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     grouped = group.controllers if group is not None else frozenset()
     processes = "pids" not in grouped and ends.block < 0
-    limits.apply(limits.process_limits(plan, memory="memory" not in grouped, processes=processes))
+    rlimits.apply_limits(rlimits.process_limits(plan, memory="memory" not in grouped, processes=processes))
     os.chdir("/")
-    os.execve(program, [program, "--args", str(told), "--", *plan["argv"]], {})  # noqa: S606
+    os.execve(program, [program, "--args", str(options), "--", *plan["argv"]], {})  # noqa: S606
 
 
-def _stage(config: dict[str, Any], plan: dict[str, Any], user: int) -> dict[str, str]:
-    """Show everything that the sandbox will show in one place that its user can reach, whoever's homes the originals lie in."""
-    kernel.own_mounts()
-    kernel.mount_memory(config["stage"])
-    places = {}
-    for number, host in enumerate((*line.sources(config, plan), config["bwrap_home"])):
-        place = f"{config['stage']}/{number}"
+def _stage_mounts(config: dict[str, Any], plan: dict[str, Any], user: int) -> dict[str, str]:
+    """Bind-mount every source below one directory that the sandbox user can reach, even if the originals are in private
+    homes."""
+    syscalls.unshare_mounts()
+    syscalls.mount_tmpfs(config["stage"])
+    staged = {}
+    for number, host in enumerate((*bwrap_argv.bind_sources(config, plan), config["bwrap_home"])):
+        target = f"{config['stage']}/{number}"
         if os.path.isdir(host):  # noqa: PTH112
-            os.mkdir(place)  # noqa: PTH102
+            os.mkdir(target)  # noqa: PTH102
         else:
-            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        kernel.bind(host, place)
-        places[host] = place
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        syscalls.bind_mount(host, target)
+        staged[host] = target
     for host, _ in plan["writable"]:
-        _hand_over(host, user)
+        _chown_tree(host, user)
     if plan["egress_socket"]:
         os.chown(plan["egress_socket"], user, user)
-    return places
+    return staged
 
 
-def _hand_over(path: str, user: int) -> None:
-    """Give what may be changed to who may change it. Links are given, never followed."""
+def _chown_tree(path: str, user: int) -> None:
+    """Change the owner of a tree. Symbolic links are changed themselves, never followed."""
     os.lchown(path, user, user)
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):
             os.lchown(os.path.join(folder, name), user, user)  # noqa: PTH118
 
 
-def _arrange(standard: tuple[int, int, int], kept: set[int], user: int) -> None:
-    """Put the standard streams in place, keep what bubblewrap is told of, close the rest."""
+def _arrange_descriptors(standard: tuple[int, int, int], kept: set[int], user: int) -> None:
+    """Set the standard streams, keep the descriptors that bubblewrap uses, and close the others."""
     if user:
-        # Programs open /dev/stdin and /dev/stdout by name, which asks for permission anew. Only pipes are the sandbox's own.
+        # Opening /dev/stdin or /dev/stdout by name checks permissions again. Only pipes belong to the sandbox alone.
         for descriptor in standard:
             if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
                 os.fchown(descriptor, user, user)
@@ -117,17 +121,17 @@ def _arrange(standard: tuple[int, int, int], kept: set[int], user: int) -> None:
     os.closerange(last, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _spoken(options: list[str]) -> int:
-    """Write options where bubblewrap reads them: not on its command line, which everyone on the machine can see."""
-    if any("\0" in word for word in options):
-        # It would end one option and begin another.
-        raise ValueError("no option can hold a NUL")
+def _write_options(options: list[str]) -> int:
+    """Write options to a memfd: a command line is visible to every user of the machine."""
+    if any("\0" in option for option in options):
+        # A NUL would end one option and start another.
+        raise ValueError("an option contains a NUL character")
     descriptor = os.memfd_create("options", 0)
-    os.write(descriptor, b"".join(word.encode() + b"\0" for word in options))
+    os.write(descriptor, b"".join(option.encode() + b"\0" for option in options))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
 
-def _afresh(descriptor: int) -> int:
-    """Open a file again, to read it from its beginning without moving anyone else's place in it."""
+def _reopen(descriptor: int) -> int:
+    """Reopen a file to read it from the start without moving the offset of the shared descriptor."""
     return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)

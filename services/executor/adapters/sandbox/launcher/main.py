@@ -1,11 +1,10 @@
-"""The launcher: a small process beside the executor that starts sandboxes and sees them to their end. Standard library only.
+"""The launcher: a small process beside the executor that starts sandboxes and supervises them until they end.
 
-Starting a process from a large one with many threads is slow and stops the event loop; this one is small and has nothing else to do.
-It is the ancestor of every sandbox, so it knows when the last process of each is gone. It ends when the executor does, however that
-ends, and nothing outlives it.
+Forking a large multi-threaded process is slow and blocks the event loop; this process is small. As the ancestor of
+every sandbox it knows when the last process of each has ended. It exits with the executor, and no sandbox outlives it.
 
-Speaks messages of JSON over one socket. In: `start` (with the ends of two pipes and a file that holds the plan) and `kill`. Out:
-`began`, and `ended` with the facts.
+It exchanges JSON messages over one socket. In: `start` (with two pipe ends and a file that holds the plan) and `kill`.
+Out: `began`, and `ended` with the exit facts.
 """
 
 from __future__ import annotations
@@ -22,101 +21,102 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import child
-from services.executor.adapters.sandbox.launcher import syscalls as kernel
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import sweep
+from services.executor.adapters.sandbox.launcher import child, syscalls
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import remove_stale_cgroups
 from services.executor.adapters.sandbox.launcher.process_tree import children
-from services.executor.adapters.sandbox.launcher.rlimits import OF_BUBBLEWRAP
-from services.executor.adapters.sandbox.launcher.supervised import Watched
+from services.executor.adapters.sandbox.launcher.rlimits import BWRAP_PROCESSES
+from services.executor.adapters.sandbox.launcher.supervised import SupervisedSandbox
 
 MESSAGE_BYTES = 1 << 16
-DISMISSED = b"{}"
-"""What an executor says that ends in order and clears up by itself."""
-_LAST_BREATH = 2.0
-_SENT = 3
-"""How many open files come with a request to start."""
+SHUTDOWN = b"{}"
+"""Sent by an executor that shuts down in order and removes its own directories."""
+_EXECUTOR_EXIT_SECONDS = 2.0
+_DESCRIPTORS_PER_START = 3
+"""File descriptors that a start request carries."""
 
 
 class Launcher:
-    """Starts sandboxes as asked, and tells how they end."""
+    """Starts sandboxes on request and reports how they end."""
 
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         self._control, self._config = control, config
         self._poll = select.poll()
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._running: dict[int, Watched] = {}
-        self._begun: set[int] = set()
+        self._running: dict[int, SupervisedSandbox] = {}
+        self._reported: set[int] = set()
         self._users: dict[int, int] = {}
-        # Anywhere in the range: other executors on this machine use it too, and what is limited is counted for each user.
+        # A random start: other executors on this machine use the same range, and limits count per user.
         self._next_user = int.from_bytes(os.urandom(4)) % (config["users"][1] if config["users"] else 1)
-        self._dust: list[Cgroup] = []
-        self._asked, self._dismissed = True, False
+        self._unremoved_cgroups: list[Cgroup] = []
+        self._connected, self._orderly_shutdown = True, False
         self._executor = os.pidfd_open(os.getppid())
-        self._alone = bool(config["users"]) and config["users"][1] > 1
-        self._parents = {what: Place(*place) for what, place in config["groups"].items()}
+        self._exclusive_users = bool(config["users"]) and config["users"][1] > 1
+        self._parents = {controller: CgroupDir(*cgroup_dir) for controller, cgroup_dir in config["groups"].items()}
         self._program = os.memfd_create("filter")
         os.write(self._program, base64.b64decode(config["filter"]))
-        self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wakeup, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Work until nobody can ask any more, then leave nothing behind."""
-        kernel.adopt_orphans()
+        """Serve until the executor disconnects and every sandbox has ended; then clean up."""
+        syscalls.become_subreaper()
         self.watch(self._control.fileno(), select.POLLIN, self._listen)
-        self.watch(self._woken, select.POLLIN, self._reap)
-        while self._asked or self._running:
+        self.watch(self._wakeup, select.POLLIN, self._reap)
+        while self._connected or self._running:
             self._wait()
-        if not self._dismissed:
-            self._clear_after_the_dead()
+        if not self._orderly_shutdown:
+            self._clean_up_after_crash()
 
     def watch(self, descriptor: int, events: int, callback: Callable[[], None]) -> None:
-        """Call back whenever something happens to a descriptor."""
+        """Call back on events of a descriptor."""
         self._callbacks[descriptor] = callback
         self._poll.register(descriptor, events)
 
-    def forget(self, descriptor: int) -> None:
-        """Watch a descriptor no more."""
+    def unwatch(self, descriptor: int) -> None:
+        """Stop watching a descriptor."""
         if self._callbacks.pop(descriptor, None):
             self._poll.unregister(descriptor)
 
     def _wait(self) -> None:
         now = time.monotonic()
-        due = min((one.next_poll for one in self._running.values()), default=float("inf"))
+        due = min((sandbox.next_poll for sandbox in self._running.values()), default=float("inf"))
         for descriptor, _ in self._poll.poll(None if due == float("inf") else max(0.0, due - now) * 1000 + 1):
             if callback := self._callbacks.get(descriptor):
                 callback()
         now = time.monotonic()
-        for one in list(self._running.values()):
-            if one.next_poll <= now:
-                one.look(now)
-        self._tell()
+        for sandbox in list(self._running.values()):
+            if sandbox.next_poll <= now:
+                sandbox.check_limits(now)
+        self._report()
 
     def _listen(self) -> None:
         try:
-            message, received, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, _SENT, socket.MSG_CMSG_CLOEXEC)
+            message, received, _, _ = socket.recv_fds(
+                self._control, MESSAGE_BYTES, _DESCRIPTORS_PER_START, socket.MSG_CMSG_CLOEXEC
+            )
         except ConnectionError:
-            # It ended with something unread that we had told it.
+            # The executor ended with unread messages in its socket.
             message, received = b"", []
-        if not message or message == DISMISSED:
-            self._asked, self._dismissed = False, bool(message)
-            self.forget(self._control.fileno())
-            for every in self._running.values():
-                every.kill()
+        if not message or message == SHUTDOWN:
+            self._connected, self._orderly_shutdown = False, bool(message)
+            self.unwatch(self._control.fileno())
+            for sandbox in self._running.values():
+                sandbox.kill()
             return
-        asked = json.loads(message)
-        if "start" in asked:
-            self._start(asked["start"], received)
-        elif one := self._running.get(asked["kill"]):
-            one.kill()
+        request = json.loads(message)
+        if "start" in request:
+            self._start(request["start"], received)
+        elif running := self._running.get(request["kill"]):
+            running.kill()
 
     def _start(self, number: int, received: list[int]) -> None:
         try:
-            if len(received) != _SENT:
-                raise OSError("no more files can be opened")
-            stdin, stdout, written = received
-            plan = json.loads(os.pread(written, os.fstat(written).st_size, 0))
+            if len(received) != _DESCRIPTORS_PER_START:
+                raise OSError("too many open files")
+            stdin, stdout, plan_file = received
+            plan = json.loads(os.pread(plan_file, os.fstat(plan_file).st_size, 0))
             self._running[number] = self._fork(number, plan, stdin, stdout)
         except OSError as error:
             self._users.pop(number, None)
@@ -124,41 +124,42 @@ class Launcher:
         finally:
             _close(*received)
 
-    def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> Watched:
-        group = self._group(number, plan)
-        # A user that no other sandbox has can be limited before it begins; one that is shared, only in its own namespace.
-        limited = (group is not None and "pids" in group.controllers) or self._alone
+    def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> SupervisedSandbox:
+        group = self._create_cgroup(number, plan)
+        # RLIMIT_NPROC counts per user: with an exclusive user it is set before the start, otherwise inside the user
+        # namespace.
+        limited = (group is not None and "pids" in group.controllers) or self._exclusive_users
         opened: list[int] = []
         try:
-            heard, stderr = _pipe(opened)
-            told, status = _pipe(opened)
+            from_stderr, stderr = _pipe(opened)
+            from_status, status = _pipe(opened)
             block, unblock = (-1, -1) if limited else _pipe(opened)
-            user = self._user(number)
+            user = self._allocate_user(number)
             pid = os.fork()
             if pid == 0:
-                ends = child.Ends(stdin, stdout, stderr, status, block, self._program)
-                child.become(self._config, plan, user, group, ends)
+                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, self._program)
+                child.exec_bwrap(self._config, plan, user, group, ends)
         except OSError:
             _close(*opened)
-            self._dust.extend([group] if group else [])
+            self._unremoved_cgroups.extend([group] if group else [])
             raise
         _close(stderr, status, block)
-        return Watched(plan, pid, group, (heard, told, unblock), self.watch, self.forget)
+        return SupervisedSandbox(plan, pid, group, (from_stderr, from_status, unblock), self.watch, self.unwatch)
 
-    def _group(self, number: int, plan: dict[str, Any]) -> Cgroup | None:
+    def _create_cgroup(self, number: int, plan: dict[str, Any]) -> Cgroup | None:
         if not self._parents:
             return None
         return Cgroup.create(
             self._parents,
-            # Another launcher may have left groups in the same place.
+            # Another launcher may have left groups in the same directory.
             f"{os.getpid()}-{number}",
             memory=plan["memory_bytes"],
-            processes=plan["processes"] + OF_BUBBLEWRAP,
+            processes=plan["processes"] + BWRAP_PROCESSES,
             millicpus=plan["millicpus"],
         )
 
-    def _user(self, number: int) -> int:
-        """A host user that no other sandbox of this executor has; 0 to stay who we are."""
+    def _allocate_user(self, number: int) -> int:
+        """Return a host user that no other sandbox of this executor has; 0 to keep the current user."""
         if not self._config["users"]:
             return 0
         first, count = self._config["users"]
@@ -169,53 +170,54 @@ class Launcher:
             if user not in taken or count == 1:
                 self._users[number] = user
                 return user
-        raise OSError("no user is free")
+        raise OSError("no host user is free")
 
     def _reap(self) -> None:
         with suppress(BlockingIOError):
-            while os.read(self._woken, 4096):
+            while os.read(self._wakeup, 4096):
                 continue
         with suppress(ChildProcessError):
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                for one in self._running.values():
-                    if pid in (one.pid, one.inner_pid):
-                        one.reaped(pid, status, usage)
-                    if pid == one.pid and not one.inner_pid:
-                        self._end_orphans()
+                for sandbox in self._running.values():
+                    if pid in (sandbox.pid, sandbox.inner_pid):
+                        sandbox.on_reaped(pid, status, usage)
+                    if pid == sandbox.pid and not sandbox.inner_pid:
+                        self._kill_orphans()
 
-    def _end_orphans(self) -> None:
-        """End what bubblewrap had started and not told of when it ended. It is ours now, and nobody else's child is."""
-        known = {pid for one in self._running.values() for pid in (one.pid, one.inner_pid)}
+    def _kill_orphans(self) -> None:
+        """Kill processes that bubblewrap started but had not reported when it ended. They are children of the launcher
+        now."""
+        known = {pid for sandbox in self._running.values() for pid in (sandbox.pid, sandbox.inner_pid)}
         for pid in set(children(os.getpid())) - known:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
-    def _tell(self) -> None:
-        """Say who has begun and who has ended, and clear away after those."""
-        for number, one in list(self._running.items()):
-            if number not in self._begun and one.settled:
-                self._begun.add(number)
-                if one.inner_pid:
+    def _report(self) -> None:
+        """Report sandboxes that started or ended, and clean up after those that ended."""
+        for number, sandbox in list(self._running.items()):
+            if number not in self._reported and sandbox.start_known:
+                self._reported.add(number)
+                if sandbox.inner_pid:
                     self._send({"began": number})
-            if one.over:
+            if sandbox.finished:
                 self._reap()
-                facts = one.facts()
+                facts = sandbox.facts()
                 del self._running[number]
-                self._begun.discard(number)
+                self._reported.discard(number)
                 self._users.pop(number, None)
-                if one.group is not None:
-                    self._dust.append(one.group)
-                self._dust = [group for group in self._dust if not group.remove()]
+                if sandbox.group is not None:
+                    self._unremoved_cgroups.append(sandbox.group)
+                self._unremoved_cgroups = [group for group in self._unremoved_cgroups if not group.remove()]
                 self._send({"ended": number, "facts": facts})
 
-    def _clear_after_the_dead(self) -> None:
-        """Remove what an executor that was killed cannot remove any more: its locks go with its last breath."""
-        select.select([self._executor], [], [], _LAST_BREATH)
-        for folder in {os.path.dirname(place.folder) for place in self._parents.values()}:  # noqa: PTH120
-            sweep(folder)
+    def _clean_up_after_crash(self) -> None:
+        """Remove the cgroups of a killed executor. Its locks are released when it has ended."""
+        select.select([self._executor], [], [], _EXECUTOR_EXIT_SECONDS)
+        for folder in {os.path.dirname(cgroup_dir.path) for cgroup_dir in self._parents.values()}:  # noqa: PTH120
+            remove_stale_cgroups(folder)
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):
@@ -223,7 +225,7 @@ class Launcher:
 
 
 def _pipe(opened: list[int]) -> tuple[int, int]:
-    """Open a pipe, and note its ends among those that are open."""
+    """Open a pipe and add both ends to `opened`."""
     ends = os.pipe2(os.O_CLOEXEC)
     opened.extend(ends)
     return ends
@@ -236,10 +238,10 @@ def _close(*descriptors: int) -> None:
 
 
 def main() -> None:
-    """Serve on the socket whose number is the only argument; its first message is the configuration."""
+    """Serve on the socket whose descriptor is the only argument; its first message is the configuration."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    # Whoever stops the executor's group of processes stops the executor; this process ends when that has ended.
+    # A signal to the process group is meant for the executor; this process exits after it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Launcher(control, json.loads(control.recv(MESSAGE_BYTES))).serve()

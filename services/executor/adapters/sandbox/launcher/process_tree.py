@@ -1,8 +1,8 @@
-"""Ending many processes at once. Standard library only: the launcher loads this.
+"""Finds and kills process trees.
 
-A namespace ends with its first process, but that has to get its turn on the processor first, and in a crowd that it shares a limit
-with it may wait for long. So everyone is told at the same time. A number alone may come to mean another process at any moment: each is
-held by a descriptor, and told only if it still belongs to the crowd after it was held.
+A PID namespace ends with its first process, but under a CPU limit that process may wait long to be scheduled, so all
+processes are signaled. A PID may be reused at any moment: each process is held by a pidfd and signaled only if it is
+still a member afterwards.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from contextlib import suppress
 _ROUNDS = 3
 
 
-def end_all(members: Callable[[], list[int]]) -> None:
-    """Send SIGKILL to every member of a crowd, and once more to those who joined it meanwhile."""
-    told: set[int] = set()
+def kill_all(members: Callable[[], list[int]]) -> None:
+    """Send SIGKILL to every member, and again to those that joined in the meantime."""
+    signaled: set[int] = set()
     for _ in range(_ROUNDS):
-        held = {}
+        pidfds = {}
         for pid in members():
-            if pid not in told:
+            if pid not in signaled:
                 with suppress(OSError):
-                    held[pid] = os.pidfd_open(pid)
-        if not held:
+                    pidfds[pid] = os.pidfd_open(pid)
+        if not pidfds:
             return
-        still = set(members())
-        for pid, descriptor in held.items():
+        current = set(members())
+        for pid, descriptor in pidfds.items():
             with suppress(ProcessLookupError, PermissionError):
-                if pid in still:
+                if pid in current:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             os.close(descriptor)
-        told |= held.keys()
+        signaled |= pidfds.keys()
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that descend from one, without itself."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        born = list(children(waiting.pop()))
-        found += born
-        waiting += born
-    return found
+    """Return all descendants of a process, without the process itself."""
+    pids: list[int] = []
+    pending = [pid]
+    while pending:
+        direct = list(children(pending.pop()))
+        pids += direct
+        pending += direct
+    return pids
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the children of a process, whichever of its threads started them."""
+    """Yield the children of a process, of all its threads."""
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{thread}/children") as file:  # noqa: PTH123

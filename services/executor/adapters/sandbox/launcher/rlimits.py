@@ -1,4 +1,4 @@
-"""The limits that the kernel keeps for each process by itself. Standard library only: the launcher loads this."""
+"""Resource limits (rlimits) that the kernel enforces per process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _STACK = 8 << 20
 _LOCKED = 64 << 10
 _OPEN_FILES = 1024
 
-OF_BUBBLEWRAP = 2
-"""Bubblewrap itself and the first process inside count among the processes of a sandbox."""
+BWRAP_PROCESSES = 2
+"""Bubblewrap and its init process, which count against the process limit of a sandbox."""
 
 Limit = tuple[int, int, int]
-"""What is limited, the soft limit and the hard one."""
+"""Resource, soft limit and hard limit."""
 
 
 def process_limits(plan: dict[str, Any], *, memory: bool, processes: bool) -> Iterator[Limit]:
-    """Yield the limits that every process of a plan gets. With `memory`, its address space is limited too, and with `processes` how
-    many its user may have, for where no control group limits them. The user must be nobody else's."""
+    """Yield the limits of every process of a plan. `memory` adds RLIMIT_AS and `processes` adds RLIMIT_NPROC, for when
+    no cgroup limits them. RLIMIT_NPROC needs a user id that nothing else uses."""
     seconds = max(1, math.ceil(plan["cpu_seconds"]))
-    # SIGXCPU at the limit, and SIGKILL a second later for whoever would rather not hear it.
+    # SIGXCPU at the limit, and SIGKILL a second later for a process that ignores it.
     yield resource.RLIMIT_CPU, seconds, seconds + 1
     yield resource.RLIMIT_FSIZE, plan["file_bytes"], plan["file_bytes"]
     yield resource.RLIMIT_CORE, 0, 0
@@ -33,12 +33,12 @@ def process_limits(plan: dict[str, Any], *, memory: bool, processes: bool) -> It
     if memory:
         yield resource.RLIMIT_AS, plan["memory_bytes"], plan["memory_bytes"]
     if processes:
-        allowed = plan["processes"] + OF_BUBBLEWRAP
+        allowed = plan["processes"] + BWRAP_PROCESSES
         yield resource.RLIMIT_NPROC, allowed, allowed
 
 
-def apply(limits: Iterator[Limit]) -> None:
-    """Bind this process to limits; never to more than it is bound to already."""
+def apply_limits(limits: Iterator[Limit]) -> None:
+    """Apply limits to this process; never raises an existing limit."""
     for which, soft, hard in limits:
         ceiling = resource.getrlimit(which)[1]
         if ceiling != resource.RLIM_INFINITY:
@@ -47,8 +47,8 @@ def apply(limits: Iterator[Limit]) -> None:
 
 
 def limit_processes(pid: int, processes: int) -> None:
-    """Bind another process, and all that it will start, to a number of processes and threads. It must be in a user namespace of its
-    own, where nobody else's count. Raises OSError when that is not allowed."""
-    # Bubblewrap itself is outside of the namespace.
-    allowed = processes + OF_BUBBLEWRAP - 1
+    """Set RLIMIT_NPROC of another process and its future children. It must be in its own user namespace, where no other
+    process counts. Raises OSError if that is not permitted."""
+    # Bubblewrap itself is outside the namespace.
+    allowed = processes + BWRAP_PROCESSES - 1
     resource.prlimit(pid, resource.RLIMIT_NPROC, (allowed, allowed))

@@ -1,4 +1,4 @@
-"""One sandbox as the launcher sees it: its processes, what it complained of, and the facts of its end. Standard library only."""
+"""One sandbox under the launcher's supervision: its processes, limits, standard error and exit facts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import process_usage as usage
+from services.executor.adapters.sandbox.launcher import process_usage
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.process_tree import descendants, end_all
+from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
 from services.executor.adapters.sandbox.launcher.rlimits import limit_processes
 
-COMPLAINT_BYTES = 4096
-BOMB = 1000
-"""Whoever asks for one process too many this often does not mean to stop asking."""
+STDERR_TAIL_BYTES = 4096
+FORK_BOMB_REFUSALS = 1000
+"""Refused forks after which a sandbox counts as a fork bomb and is killed."""
 _CHUNK = 1 << 16
-_SOONEST, _LATEST = 0.02, 0.5
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.5
 
-Watch = Callable[[int, int, Callable[[], None]], None]
-Forget = Callable[[int], None]
+WatchDescriptor = Callable[[int, int, Callable[[], None]], None]
+UnwatchDescriptor = Callable[[int], None]
 
 
-class Watched:
-    """A sandbox from its first process to its last."""
+class SupervisedSandbox:
+    """Supervises one sandbox from its first process to its last."""
 
     def __init__(
         self,
@@ -37,96 +37,96 @@ class Watched:
         pid: int,
         group: Cgroup | None,
         pipes: tuple[int, int, int],
-        watch: Watch,
-        forget: Forget,
+        watch: WatchDescriptor,
+        unwatch: UnwatchDescriptor,
     ) -> None:
         self.pid, self.group, self._plan = pid, group, plan
         self._stderr, self._status, self._block = pipes
-        self._watch, self._forget = watch, forget
+        self._watch, self._unwatch = watch, unwatch
         self._inner = -1
         self.inner_pid = 0
-        self._said = b""
-        self._tail = b""
+        self._status_buffer = b""
+        self._stderr_tail = b""
         self._code: int | None = None
         self._outer: int | None = None
-        self._failed = self._over = ""
-        self._killed = self._inner_gone = False
+        self._failed = self._exceeded = ""
+        self._killed = self._inner_exited = False
         self._cpu, self._peak = 0.0, 0
-        self.next_poll = time.monotonic() + self._rest(0.0)
+        self.next_poll = time.monotonic() + self._poll_interval(0.0)
         os.set_blocking(self._stderr, False)
         os.set_blocking(self._status, False)
-        watch(self._stderr, select.POLLIN, self._hear)
-        watch(self._status, select.POLLIN, self._learn)
+        watch(self._stderr, select.POLLIN, self._read_stderr)
+        watch(self._status, select.POLLIN, self._read_status)
 
     @property
-    def settled(self) -> bool:
-        """True once it is known whether it began."""
+    def start_known(self) -> bool:
+        """Return whether it is known if the sandbox started."""
         return self.inner_pid != 0 or self._outer is not None
 
     @property
-    def over(self) -> bool:
-        """True once nothing of it is left."""
-        return self._outer is not None and (self._inner < 0 or self._inner_gone)
+    def finished(self) -> bool:
+        """Return whether no process of it is left."""
+        return self._outer is not None and (self._inner < 0 or self._inner_exited)
 
-    def kill(self, over: str = "") -> None:
-        """End all of it. `over` names the limit that it went beyond; otherwise it is because we wanted to."""
-        if over:
-            self._over = self._over or over
+    def kill(self, exceeded: str = "") -> None:
+        """Kill the sandbox. `exceeded` names the limit it exceeded; empty if the executor asked for it."""
+        if exceeded:
+            self._exceeded = self._exceeded or exceeded
         elif self._outer is None:
             self._killed = True
-        self._strike()
+        self._kill_processes()
 
-    def reaped(self, pid: int, status: int, spent: resource.struct_rusage) -> None:
-        """Take note of one of its processes that has ended."""
-        self._cpu += spent.ru_utime + spent.ru_stime
-        self._peak = max(self._peak, spent.ru_maxrss * 1024)
+    def on_reaped(self, pid: int, status: int, usage: resource.struct_rusage) -> None:
+        """Record the usage of a process of this sandbox that was reaped."""
+        self._cpu += usage.ru_utime + usage.ru_stime
+        self._peak = max(self._peak, usage.ru_maxrss * 1024)
         if pid == self.pid:
-            self._learn()
+            self._read_status()
             self._outer = status
-            # What its first process left running ends with it; this is quicker than to wait for the kernel to notice.
-            self._strike()
+            # Kill what the first process left running, without waiting for the kernel to end the namespace.
+            self._kill_processes()
 
-    def look(self, now: float) -> None:
-        """Compare what it used and asked for with what it may, and decide when to look again."""
+    def check_limits(self, now: float) -> None:
+        """Kill the sandbox if it exceeds a limit, and schedule the next check."""
         group = self.group or Cgroup({})
-        used = group.cpu_seconds() if group.counts_time else usage.cpu_seconds(self.inner_pid)
+        used = group.cpu_seconds() if group.counts_time else process_usage.cpu_seconds(self.inner_pid)
         if used >= self._plan["cpu_seconds"]:
             self.kill("cpu")
-        elif group.refused_processes() >= BOMB:
+        elif group.refused_processes() >= FORK_BOMB_REFUSALS:
             self.kill("processes")
-        elif group.oom_kills() or ("memory" not in group.controllers and self._beyond_memory()):
-            # What has lost a part of itself may wait for that part for ever.
+        elif group.oom_kills() or ("memory" not in group.controllers and self._exceeds_memory()):
+            # After an OOM kill the other processes may wait forever for the killed one.
             self.kill("memory")
-        self.next_poll = now + self._rest(used)
+        self.next_poll = now + self._poll_interval(used)
 
     def facts(self) -> dict[str, Any]:
-        """Close everything and return what is known about the end."""
-        self._hear()
+        """Close all descriptors and return the facts of the end."""
+        self._read_stderr()
         counted = self.group is not None
         group = self.group or Cgroup({})
-        known = {
+        facts = {
             "code": self._code,
             "outer": self._outer,
             "failed": self._failed,
-            "over": self._over,
+            "over": self._exceeded,
             "killed": self._killed,
             "grouped": sorted(group.controllers) if counted else [],
             "oom_kills": group.oom_kills(),
             "refused_processes": group.refused_processes(),
             "cpu_seconds": group.cpu_seconds() or self._cpu,
             "peak_memory": group.peak_memory() or self._peak,
-            "complaint": base64.b64encode(self._tail).decode(),
+            "stderr_tail": base64.b64encode(self._stderr_tail).decode(),
         }
         for descriptor in (self._stderr, self._status, self._block, self._inner):
             if descriptor >= 0:
-                self._forget(descriptor)
+                self._unwatch(descriptor)
                 os.close(descriptor)
         self._stderr = self._status = self._block = self._inner = -1
-        return known
+        return facts
 
-    def _strike(self) -> None:
-        # The first process inside takes everything in its namespace with it, however fast that forks; the others are told too,
-        # because they would keep it from its turn.
+    def _kill_processes(self) -> None:
+        # Killing the first process ends its namespace, however fast it forks. The others are killed too, because they
+        # compete with it for CPU time.
         if self._inner >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._inner, signal.SIGKILL)
@@ -136,73 +136,73 @@ class Watched:
             if self.group is not None:
                 self.group.kill()
             elif self.inner_pid:
-                end_all(lambda: descendants(self.inner_pid))
+                kill_all(lambda: descendants(self.inner_pid))
 
-    def _rest(self, used: float) -> float:
-        """How long it need not be looked at: no longer than it takes to use up its processor time."""
-        if self._over or self._killed:
+    def _poll_interval(self, used: float) -> float:
+        """Return the seconds until the next check: at most the time in which the CPU limit could be used up."""
+        if self._exceeded or self._killed:
             return float("inf")
-        left: float = self._plan["cpu_seconds"] - used
+        remaining: float = self._plan["cpu_seconds"] - used
         quota: float = self._plan["millicpus"] / 1000
-        return min(_LATEST, max(_SOONEST, left / max(0.01, quota)))
+        return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, remaining / max(0.01, quota)))
 
-    def _beyond_memory(self) -> bool:
+    def _exceeds_memory(self) -> bool:
         limit: int = self._plan["memory_bytes"]
-        return bool(self.inner_pid) and usage.memory(self.inner_pid, limit) > limit
+        return bool(self.inner_pid) and process_usage.memory_bytes(self.inner_pid, limit) > limit
 
-    def _hear(self) -> None:
-        """Take what it wrote to its standard error and keep the last of it, a bounded amount at a time."""
+    def _read_stderr(self) -> None:
+        """Read a bounded amount of standard error and keep the last bytes."""
         with suppress(BlockingIOError):
-            if heard := os.read(self._stderr, _CHUNK):
-                self._tail = (self._tail + heard)[-COMPLAINT_BYTES:]
+            if chunk := os.read(self._stderr, _CHUNK):
+                self._stderr_tail = (self._stderr_tail + chunk)[-STDERR_TAIL_BYTES:]
             else:
-                self._forget(self._stderr)
+                self._unwatch(self._stderr)
 
-    def _learn(self) -> None:
-        """Read what bubblewrap says: the first process inside, and how the tool ended."""
+    def _read_status(self) -> None:
+        """Read bubblewrap's status messages: the PID of the first process and the exit code."""
         with suppress(BlockingIOError):
-            while heard := os.read(self._status, _CHUNK):
-                self._said += heard
-            self._forget(self._status)
-        while b"\n" in self._said:
-            said, self._said = self._said.split(b"\n", 1)
-            fact = json.loads(said)
-            if "child-pid" in fact:
-                self._meet(fact["child-pid"])
-            self._code = fact.get("exit-code", self._code)
-            self._failed = fact.get("failed", self._failed)
+            while chunk := os.read(self._status, _CHUNK):
+                self._status_buffer += chunk
+            self._unwatch(self._status)
+        while b"\n" in self._status_buffer:
+            line, self._status_buffer = self._status_buffer.split(b"\n", 1)
+            message = json.loads(line)
+            if "child-pid" in message:
+                self._hold_init(message["child-pid"])
+            self._code = message.get("exit-code", self._code)
+            self._failed = message.get("failed", self._failed)
 
-    def _meet(self, pid: int) -> None:
+    def _hold_init(self, pid: int) -> None:
         self.inner_pid = pid
         try:
             inner = os.pidfd_open(pid)
         except ProcessLookupError:
             inner = -1
         except OSError as error:
-            # Without a hold on it nobody would know its end. It goes with bubblewrap.
-            self._failed, inner = f"its first process could not be held: {error.strerror}", -1
+            # Without a pidfd its end would go unnoticed. It is killed together with bubblewrap.
+            self._failed, inner = f"pidfd_open of the first process failed: {error.strerror}", -1
         if inner >= 0 and _parent(pid) not in (self.pid, os.getpid()):
-            # It has ended already, and its number is somebody else's.
+            # It has ended and its PID was reused.
             os.close(inner)
         elif inner >= 0:
             self._inner = inner
-            self._watch(self._inner, select.POLLIN, self._see_gone)
+            self._watch(self._inner, select.POLLIN, self._on_init_exit)
             if self._block >= 0:
-                self._let_go(pid)
-        if self._killed or self._over or self._failed:
-            self._strike()
+                self._unblock(pid)
+        if self._killed or self._exceeded or self._failed:
+            self._kill_processes()
 
-    def _let_go(self, pid: int) -> None:
-        """Bind bubblewrap, which waits, to its number of processes, and let it go on."""
+    def _unblock(self, pid: int) -> None:
+        """Set the process limit of the blocked bubblewrap and let it continue."""
         try:
             limit_processes(pid, self._plan["processes"])
             os.write(self._block, b"1")
         except OSError as error:
-            self._failed = f"processes could not be limited: {error.strerror}"
+            self._failed = f"the process limit could not be set: {error.strerror}"
 
-    def _see_gone(self) -> None:
-        self._inner_gone = True
-        self._forget(self._inner)
+    def _on_init_exit(self) -> None:
+        self._inner_exited = True
+        self._unwatch(self._inner)
 
 
 def _parent(pid: int) -> int:

@@ -1,8 +1,7 @@
-"""Removing folders, however their maker left them.
+"""Removes directory trees that untrusted code created.
 
-Who runs in a sandbox may nest folders so deeply that no call takes their path, and that whoever calls itself for each of them, or holds each
-of them open, comes to an end before they do. So nothing is descended into: a folder that is found is moved up to the top, where its
-name is short, and is emptied there in its turn.
+A tool can nest directories so deeply that their path exceeds PATH_MAX and that recursion, or one descriptor per level,
+fails. So nothing descends: each subdirectory is moved to the top, where its path is short, and emptied there.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Opens a folder, and never what a link leads to."""
+OPEN_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that open a directory without following a symbolic link."""
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all it holds, also where its maker closed parts of it. What cannot be removed is left; fine if nothing is there."""
+    """Remove a directory with its content, including unreadable parts. Keeps what cannot be removed; ignores a missing
+    one."""
     with suppress(OSError):
-        top = os.open(folder, FOLDER_FLAGS)
+        top = os.open(folder, OPEN_DIR_FLAGS)
         try:
             _empty(top)
         finally:
@@ -29,9 +29,9 @@ def remove_tree(folder: Path) -> None:
         folder.rmdir()
 
 
-def let_in(name: str, above: int) -> None:
-    """Let the owner of a folder into it, whatever its maker thought of that. Never follows a link."""
-    descriptor = os.open(name, FOLDER_FLAGS | os.O_PATH, dir_fd=above)
+def grant_owner_access(name: str, parent: int) -> None:
+    """Set the mode of a directory to 0700. Never follows a symbolic link."""
+    descriptor = os.open(name, OPEN_DIR_FLAGS | os.O_PATH, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101
     finally:
@@ -39,34 +39,34 @@ def let_in(name: str, above: int) -> None:
 
 
 def _empty(top: int) -> None:
-    # No maker can have known such a name.
-    mark = secrets.token_hex(8)
-    places = (f"{mark}-{nth}" for nth in count())
-    waiting = ["."]
-    while waiting:
-        name = waiting.pop()
+    # A name that untrusted code cannot guess.
+    prefix = secrets.token_hex(8)
+    names = (f"{prefix}-{number}" for number in count())
+    pending = ["."]
+    while pending:
+        name = pending.pop()
         with suppress(OSError):
-            waiting += _cleared(top, name, places)
+            pending += _clear(top, name, names)
             if name != ".":
                 os.rmdir(name, dir_fd=top)
 
 
-def _cleared(top: int, name: str, places: Iterator[str]) -> list[str]:
-    """Remove everything from a folder at the top, and return where the folders in it are now."""
+def _clear(top: int, name: str, names: Iterator[str]) -> list[str]:
+    """Remove everything from a top-level directory; return the new names of its subdirectories."""
     moved: list[str] = []
-    descriptor = os.open(name, FOLDER_FLAGS, dir_fd=top)
+    descriptor = os.open(name, OPEN_DIR_FLAGS, dir_fd=top)
     try:
         with os.scandir(descriptor) as entries:
-            found = list(entries)
-        for entry in found:
+            listed = list(entries)
+        for entry in listed:
             with suppress(OSError):
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.name, dir_fd=descriptor)
                     continue
-                let_in(entry.name, descriptor)
-                place = next(places)
-                os.rename(entry.name, place, src_dir_fd=descriptor, dst_dir_fd=top)
-                moved.append(place)
+                grant_owner_access(entry.name, descriptor)
+                target = next(names)
+                os.rename(entry.name, target, src_dir_fd=descriptor, dst_dir_fd=top)
+                moved.append(target)
     finally:
         os.close(descriptor)
     return moved

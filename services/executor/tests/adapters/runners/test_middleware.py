@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.middleware import Measured, Paced, Typed
-from services.executor.adapters.sandbox.port import Confined, Plan
+from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.domain.errors import out_of_memory
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
@@ -94,10 +94,10 @@ class SlowSandbox:
         self.starting = self.most = 0
         self.go = asyncio.Event()
 
-    def unavailable(self) -> str:
+    def unavailable_reason(self) -> str:
         return "never"
 
-    async def start(self, plan: Plan) -> Confined:
+    async def start(self, plan: Plan) -> SandboxedProcess:
         self.starting += 1
         self.most = max(self.most, self.starting)
         await self.go.wait()
@@ -111,7 +111,7 @@ class SlowSandbox:
 async def test_only_so_many_processes_start_at_once() -> None:
     sandbox = SlowSandbox()
     paced = Paced(sandbox, 2)
-    assert (paced.name, paced.unavailable()) == ("process/slow", "never")
+    assert (paced.name, paced.unavailable_reason()) == ("process/slow", "never")
     starts = [asyncio.create_task(paced.start(Plan(("x",)))) for _ in range(6)]
     for _ in range(10):
         await asyncio.sleep(0)

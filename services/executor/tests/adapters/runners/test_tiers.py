@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.tiers import Tiers
-from services.executor.adapters.sandbox.port import Confined, Plan
+from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.tests.packing import confined, python_tool
 
 
@@ -20,10 +20,10 @@ class Claimed:
         self.closed = False
         self._missing = missing
 
-    def unavailable(self) -> str:
+    def unavailable_reason(self) -> str:
         return self._missing
 
-    async def start(self, plan: Plan) -> Confined:
+    async def start(self, plan: Plan) -> SandboxedProcess:
         raise AssertionError("choosing a sandbox starts nothing")
 
     async def close(self) -> None:

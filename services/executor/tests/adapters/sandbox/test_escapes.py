@@ -1,4 +1,4 @@
-"""Ways out of a sandbox, each tried by a real process in every kind of sandbox: none works, and each is told as what it is."""
+"""Escape attempts by real processes in every sandbox: each one fails and is reported correctly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.port import End, Plan, Sandbox
+from services.executor.adapters.sandbox.port import ExitKind, Plan, Sandbox
 from services.executor.tests.sandboxes import (
     MIB,
     Tried,
@@ -29,7 +29,8 @@ CALL = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
-    if libc.syscall(number, *[ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]) < 0:
+    values = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    if libc.syscall(number, *values) < 0:
         sys.exit(ctypes.get_errno())
 """
 # Numbers of system calls, by architecture: x86_64, aarch64.
@@ -55,27 +56,30 @@ MACHINE = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
 
 
 async def try_to(sandbox: Sandbox, code: str, *arguments: str, **limits: Any) -> Tried:
-    """Run code that would say so if it got through."""
+    """Run code that prints `escaped` if it succeeds, and check that it does not."""
     tried = await attempt(sandbox, python(f"{code}\nprint('escaped')", *arguments, **limits))
     assert ESCAPED not in tried.output
     return tried
 
 
-async def test_what_is_allowed_works(sandbox: Sandbox) -> None:
-    """Everything else here shows that things fail; this shows that they would not fail anyway."""
-    code = "import os, threading; t = threading.Thread(target=print, args=('escaped',)); t.start(); t.join(); open('/tmp/x', 'w').write('x')"
+async def test_allowed_operations_work(sandbox: Sandbox) -> None:
+    """The control: allowed operations succeed in the same setup."""
+    code = (
+        "import os, threading; t = threading.Thread(target=print, args=('escaped',)); t.start(); "
+        "t.join(); open('/tmp/x', 'w').write('x')"
+    )
     tried = await attempt(sandbox, python(code))
-    assert (tried.output, tried.ending.kind, tried.ending.code) == (b"escaped\n", End.EXITED, 0)
+    assert (tried.output, tried.report.kind, tried.report.code) == (b"escaped\n", ExitKind.EXITED, 0)
 
 
-async def test_secrets_of_the_machine_are_not_there(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_host_secrets_are_absent(sandbox: Sandbox, tmp_path: Path) -> None:
     key = tmp_path / "mesh.key"
     key.write_text("escaped")
     key.chmod(0o644)
     for path in ("/etc/shadow", str(key), f"/proc/1/root{key}", "/root/.ssh", "/home", "/var/lib", "/sys/kernel"):
         tried = await try_to(
             sandbox,
-            "import os, sys; os.listdir(sys.argv[1]) if os.path.isdir(sys.argv[1]) else print(open(sys.argv[1]).read())",
+            "import os, sys; path = sys.argv[1]; os.listdir(path) if os.path.isdir(path) else print(open(path).read())",
             path,
         )
         assert tried.error.reason is Reason.EXECUTION_FAILED
@@ -107,12 +111,12 @@ async def test_the_interpreter_cannot_be_changed(sandbox: Sandbox) -> None:
         "s = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM); s.connect((2, 1))",
     ],
 )
-async def test_the_network_is_out_of_reach(sandbox: Sandbox, way: str) -> None:
+async def test_the_network_is_unreachable(sandbox: Sandbox, way: str) -> None:
     tried = await try_to(sandbox, f"import socket; {way}")
     assert tried.error.reason is Reason.EXECUTION_FAILED
 
 
-async def test_a_port_of_the_mesh_is_out_of_reach(sandbox: Sandbox) -> None:
+async def test_ports_of_the_mesh_are_unreachable(sandbox: Sandbox) -> None:
     reached = asyncio.Event()
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -127,8 +131,8 @@ async def test_a_port_of_the_mesh_is_out_of_reach(sandbox: Sandbox) -> None:
     assert not reached.is_set()
 
 
-async def test_sockets_of_the_host_are_out_of_reach(sandbox: Sandbox, tmp_path: Path) -> None:
-    """Neither those with a path nor those without one."""
+async def test_host_sockets_are_unreachable(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Neither sockets with a path nor abstract ones."""
     name = f"toolmesh-{new_id()}"
     with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as named:
         abstract.bind(f"\0{name}")
@@ -140,19 +144,19 @@ async def test_sockets_of_the_host_are_out_of_reach(sandbox: Sandbox, tmp_path: 
             assert tried.error.reason is Reason.EXECUTION_FAILED
 
 
-async def test_a_fork_bomb_stays_small(sandbox: Sandbox) -> None:
+async def test_a_fork_bomb_hits_the_process_limit(sandbox: Sandbox) -> None:
     tried = await try_to(sandbox, "import os\nwhile True: os.fork()", processes=16)
     assert tried.error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert tried.error.metadata["limit"] == "processes"
 
 
-async def test_a_fork_bomb_that_insists_can_be_ended(sandbox: Sandbox) -> None:
-    """It ignores every refusal; where refusals are counted it is ended for them, and otherwise by its deadline."""
+async def test_a_persistent_fork_bomb_can_be_killed(sandbox: Sandbox) -> None:
+    """It ignores every refused fork; it is killed for them where they are counted, otherwise at its deadline."""
     marker = new_id()
     code = "import os\nos.write(1, b'ready')\nwhile True:\n try: os.fork()\n except OSError: continue"
     process = await sandbox.start(python(code, marker, processes=16))
     await process.stdout.readexactly(5)
-    assert (await process.kill()).kind in (End.KILLED, End.PROCESS_LIMIT)
+    assert (await process.kill()).kind in (ExitKind.KILLED, ExitKind.PROCESS_LIMIT)
     assert processes_with(marker) == []
 
 
@@ -162,13 +166,13 @@ async def test_threads_count_as_processes(sandbox: Sandbox) -> None:
     assert tried.error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
 
 
-async def test_a_memory_bomb_is_told_as_one(sandbox: Sandbox) -> None:
+async def test_a_memory_bomb_is_reported_as_out_of_memory(sandbox: Sandbox) -> None:
     tried = await try_to(sandbox, "held = []\nwhile True: held.append(b'x' * (1 << 20))", memory_bytes=64 * MIB)
     assert tried.error.reason is Reason.TOOL_OUT_OF_MEMORY
 
 
 HIDDEN_MEMORY = {
-    "shared": """
+    "shared mappings": """
 import mmap, os, signal
 for _ in range(8):
     if os.fork() == 0:
@@ -177,14 +181,14 @@ for _ in range(8):
         signal.pause()
 for _ in range(8): os.wait()
 """,
-    "without a name": """
+    "memfd": """
 import os, signal
 for _ in range(20):
     descriptor = os.memfd_create('x')
     for _ in range(16): os.write(descriptor, b'x' * (1 << 20))
 signal.alarm(20); signal.pause()
 """,
-    "nobody's": """
+    "System V": """
 import ctypes, signal
 libc = ctypes.CDLL(None, use_errno=True)
 libc.shmat.restype = ctypes.c_void_p
@@ -196,14 +200,14 @@ for _ in range(8):
 signal.alarm(20); signal.pause()
 """,
 }
-"""Three times as much as may be used, in ways that show in no single process."""
+"""Three times the limit, in ways that no single process shows."""
 
 
 @pytest.mark.parametrize("way", HIDDEN_MEMORY)
-async def test_memory_cannot_be_held_unseen(sandbox: Sandbox, way: str) -> None:
-    """Where it could not be counted, it cannot be had."""
+async def test_unmapped_memory_is_limited(sandbox: Sandbox, way: str) -> None:
+    """Memory that cannot be counted is refused; other memory is limited."""
     tried = await try_to(sandbox, HIDDEN_MEMORY[way], memory_bytes=100 * MIB)
-    refused = tried.ending.kind is End.EXITED and "Error" in tried.ending.complaint
+    refused = tried.report.kind is ExitKind.EXITED and "Error" in tried.report.stderr_tail
     assert refused or tried.error.reason is Reason.TOOL_OUT_OF_MEMORY
 
 
@@ -215,7 +219,10 @@ async def test_a_disk_bomb_fills_only_its_own_tmp(sandbox: Sandbox) -> None:
 
 
 async def test_a_file_cannot_grow_beyond_its_limit(sandbox: Sandbox) -> None:
-    code = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nf = open('/tmp/x', 'wb')\nwhile True: f.write(b'x' * (1 << 16))"
+    code = (
+        "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nf = open('/tmp/x', 'wb')\n"
+        "while True: f.write(b'x' * (1 << 16))"
+    )
     tried = await try_to(sandbox, code, file_bytes=1 * MIB)
     assert tried.error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert tried.error.metadata["limit"] == "file_size"
@@ -224,49 +231,52 @@ async def test_a_file_cannot_grow_beyond_its_limit(sandbox: Sandbox) -> None:
 async def test_endless_output_waits_for_its_reader(sandbox: Sandbox) -> None:
     process = await sandbox.start(python("import os\nwhile True: os.write(1, b'x' * 65536)"))
     assert len(await process.stdout.readexactly(4 * MIB)) == 4 * MIB
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
 
 
-async def test_endless_complaints_hold_nobody_up(sandbox: Sandbox) -> None:
+async def test_endless_stderr_does_not_block(sandbox: Sandbox) -> None:
     code = "import os\nfor _ in range(512): os.write(2, b'x' * 65536)\nos.write(2, b'last words')\nprint('done')"
     tried = await attempt(sandbox, python(code))
     assert tried.output == b"done\n"
-    assert len(tried.ending.complaint) <= 4096
-    assert tried.ending.complaint.endswith("last words")
+    assert len(tried.report.stderr_tail) <= 4096
+    assert tried.report.stderr_tail.endswith("last words")
 
 
-async def test_endless_work_ends_when_its_processor_time_does(sandbox: Sandbox) -> None:
+async def test_endless_work_ends_at_the_cpu_limit(sandbox: Sandbox) -> None:
     tried = await try_to(sandbox, "while True: pass", cpu_seconds=1.0)
     assert tried.error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert tried.error.metadata["limit"] == "cpu"
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-async def test_calls_that_no_honest_tool_makes(sandbox: Sandbox, name: str) -> None:
+async def test_forbidden_system_calls_end_the_process(sandbox: Sandbox, name: str) -> None:
     tried = await try_to(sandbox, f"{CALL}\ncall({NUMBERS[name][MACHINE]}, 0, 0, 0, 0, 0)")
     if sandbox.name == "process/bubblewrap" and name != "io_uring_setup":
-        assert tried.ending.kind is End.FORBIDDEN_CALL
+        assert tried.report.kind is ExitKind.FORBIDDEN_CALL
         assert tried.error.reason is Reason.TOOL_CRASHED
         assert tried.error.metadata["cause"] == "forbidden_call"
     else:
         assert tried.error.reason in (Reason.EXECUTION_FAILED, Reason.TOOL_CRASHED)
 
 
-async def test_a_mount_in_earnest(sandbox: Sandbox) -> None:
+async def test_mount_with_valid_arguments_fails(sandbox: Sandbox) -> None:
     code = f"{CALL}\nos.mkdir('/tmp/m')\nif libc.mount(b'proc', b'/tmp/m', b'proc', 0, None) != 0: sys.exit(1)"
     assert (await try_to(sandbox, code)).error.reason in (Reason.EXECUTION_FAILED, Reason.TOOL_CRASHED)
 
 
 @pytest.mark.parametrize("flag", [0x10000000, 0x40000000, 0x20000000, 0x00020000], ids=["user", "net", "pid", "mount"])
-async def test_namespaces_cannot_be_made_by_starting_a_process_either(sandbox: Sandbox, flag: int) -> None:
+async def test_clone_cannot_create_namespaces(sandbox: Sandbox, flag: int) -> None:
     number = (56, 220)[MACHINE]
-    code = f"{CALL}\npid = libc.syscall({number}, {flag} | 17, 0, 0, 0, 0)\nif pid < 0: sys.exit(ctypes.get_errno())\nif pid == 0: os._exit(0)"
+    code = (
+        f"{CALL}\npid = libc.syscall({number}, {flag} | 17, 0, 0, 0, 0)\n"
+        "if pid < 0: sys.exit(ctypes.get_errno())\nif pid == 0: os._exit(0)"
+    )
     assert (await try_to(sandbox, code)).error.reason is Reason.EXECUTION_FAILED
 
 
-async def test_nobody_outside_can_be_killed(sandbox: Sandbox) -> None:
+async def test_outside_processes_cannot_be_killed(sandbox: Sandbox) -> None:
     bystander = await asyncio.create_subprocess_exec("sleep", "600")
-    # The lowest numbers are somebody's inside as well: a test that was left by its parent has the first of all processes for one.
+    # Low PIDs exist inside too: an orphaned test process has PID 1 as its parent.
     outside = [pid for pid in (bystander.pid, os.getpid(), os.getppid()) if pid > 100]
     try:
         code = (
@@ -296,41 +306,45 @@ for _ in range(3):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', 'import signal\\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\\nwhile True: signal.pause()', sys.argv[1]])
+            code = 'import signal\\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\\nwhile True: signal.pause()'
+            os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', code, sys.argv[1]])
         os._exit(0)
 """
 
 
-async def test_nothing_survives_its_deadline(sandbox: Sandbox) -> None:
-    """Not by leaving its session, its parents or by not listening."""
+async def test_no_process_survives_a_kill(sandbox: Sandbox) -> None:
+    """Neither new sessions, double forks nor ignored signals help."""
     marker = new_id()
     code = f"{DAEMON}\nos.write(1, b'ready')\nwhile True: signal.pause()"
     process = await sandbox.start(python(code, marker))
     await process.stdout.readexactly(5)
     if sandbox.name == "process/bubblewrap":
-        # Elsewhere the host does not see them at all.
+        # In gVisor the host does not see them.
         assert processes_with(marker) != []
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
 
 
-async def test_nothing_survives_the_process_that_started_it(sandbox: Sandbox) -> None:
+async def test_no_daemon_survives_its_parent(sandbox: Sandbox) -> None:
     marker = new_id()
     tried = await attempt(sandbox, python(DAEMON, marker))
-    assert tried.ending.kind is End.EXITED
+    assert tried.report.kind is ExitKind.EXITED
     assert processes_with(marker) == []
 
 
-async def test_a_process_that_stands_still_can_be_ended(sandbox: Sandbox) -> None:
+async def test_a_stopped_process_can_be_killed(sandbox: Sandbox) -> None:
     marker = new_id()
     code = "import os, signal\nos.write(1, b'ready')\nos.kill(os.getpid(), signal.SIGSTOP)"
     process = await sandbox.start(python(code, marker))
     await process.stdout.readexactly(5)
-    assert (await process.kill()).kind is End.KILLED
+    assert (await process.kill()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
 
 
-LEAVE = "import os\nfor folder in ('/tmp', '/dev/shm', '/var/tmp'):\n try: open(folder + '/secret', 'w').write('escaped')\n except OSError: continue\n"
+LEAVE = (
+    "import os\nfor folder in ('/tmp', '/dev/shm', '/var/tmp'):\n"
+    " try: open(folder + '/secret', 'w').write('escaped')\n except OSError: continue\n"
+)
 LOOK = """
 import os, sys
 found = [name for folder in ('/tmp', '/dev/shm', '/var/tmp') if os.path.isdir(folder) for name in os.listdir(folder)]
@@ -339,19 +353,19 @@ if not found and not others: sys.exit(3)
 """
 
 
-async def test_nothing_is_left_for_the_next_one(sandbox: Sandbox) -> None:
-    assert (await attempt(sandbox, python(LEAVE))).ending.kind is End.EXITED
-    assert (await try_to(sandbox, LOOK)).ending.code == 3
+async def test_no_file_or_process_is_left_for_the_next_sandbox(sandbox: Sandbox) -> None:
+    assert (await attempt(sandbox, python(LEAVE))).report.kind is ExitKind.EXITED
+    assert (await try_to(sandbox, LOOK)).report.code == 3
 
 
-async def test_neighbours_do_not_see_each_other(sandbox: Sandbox) -> None:
+async def test_concurrent_sandboxes_do_not_see_each_other(sandbox: Sandbox) -> None:
     process = await sandbox.start(python(f"{LEAVE}\nos.write(1, b'ready')\nimport signal\nsignal.pause()"))
     await process.stdout.readexactly(5)
-    assert (await try_to(sandbox, LOOK)).ending.code == 3
+    assert (await try_to(sandbox, LOOK)).report.code == 3
     await process.kill()
 
 
-async def test_programs_of_root_give_nobody_root(sandbox: Sandbox) -> None:
+async def test_setuid_programs_give_no_privileges(sandbox: Sandbox) -> None:
     code = """
 import os, stat, subprocess, sys
 status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
@@ -363,21 +377,22 @@ for act in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]
 for folder in ('/usr/bin', '/usr/sbin'):
     for entry in os.scandir(folder):
         if entry.is_file() and entry.stat().st_mode & stat.S_ISUID and entry.name in ('su', 'sudo'):
-            done = subprocess.run([entry.path, '-c', 'echo escaped'] if entry.name == 'su' else [entry.path, '-n', 'echo', 'escaped'], capture_output=True)
+            options = ['-c', 'echo escaped'] if entry.name == 'su' else ['-n', 'echo', 'escaped']
+            done = subprocess.run([entry.path, *options], capture_output=True)
             sys.stdout.buffer.write(done.stdout)
 sys.exit(3)
 """
-    assert (await try_to(sandbox, code)).ending.code == 3
+    assert (await try_to(sandbox, code)).report.code == 3
 
 
-async def test_a_program_cannot_be_made_roots(sandbox: Sandbox) -> None:
+async def test_a_setuid_bit_has_no_effect(sandbox: Sandbox) -> None:
     code = """
 import os, shutil, subprocess, sys
 shutil.copy('/usr/bin/id', '/tmp/id'); os.chmod('/tmp/id', 0o6755)
 if b'euid=0' in subprocess.run(['/tmp/id'], capture_output=True).stdout: print('escaped')
 sys.exit(3)
 """
-    assert (await try_to(sandbox, code)).ending.code == 3
+    assert (await try_to(sandbox, code)).report.code == 3
 
 
 @pytest.mark.parametrize(
@@ -398,14 +413,21 @@ sys.exit(3)
         ("/dev/sda", "rb"),
     ],
 )
-async def test_the_doors_of_proc_and_dev_are_shut(sandbox: Sandbox, path: str, mode: str) -> None:
-    code = "import sys; file = open(sys.argv[1], sys.argv[2]); file.write('1') if 'w' in sys.argv[2] else file.read(1)\nif '+' in sys.argv[2]: file.write(b'1')"
+async def test_dangerous_proc_and_dev_files_are_closed(sandbox: Sandbox, path: str, mode: str) -> None:
+    code = (
+        "import sys; file = open(sys.argv[1], sys.argv[2]); "
+        "file.write('1') if 'w' in sys.argv[2] else file.read(1)\nif '+' in sys.argv[2]: file.write(b'1')"
+    )
     assert (await try_to(sandbox, code, path, mode)).error.reason is Reason.EXECUTION_FAILED
 
 
-async def test_words_of_the_mesh_are_in_no_environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_executors_environment_is_not_visible(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLMESH_SECRET", "escaped")
-    code = "import os, sys\nfor pid in os.listdir('/proc'):\n if pid.isdigit(): sys.stdout.buffer.write(open(f'/proc/{pid}/environ', 'rb').read())\nsys.exit(3)"
+    code = (
+        "import os, sys\nfor pid in os.listdir('/proc'):\n"
+        " if pid.isdigit(): sys.stdout.buffer.write(open(f'/proc/{pid}/environ', 'rb').read())\n"
+        "sys.exit(3)"
+    )
     plan = Plan(python(code).argv, environment={"SEEN": "yes"}, memory_bytes=128 * MIB)
     tried = await attempt(sandbox, plan)
     assert b"SEEN=yes" in tried.output
@@ -414,8 +436,11 @@ async def test_words_of_the_mesh_are_in_no_environment(sandbox: Sandbox, monkeyp
     assert b"/root/" not in tried.output.replace(b"PYTHON", b"")
 
 
-async def test_no_file_of_the_mesh_is_open(sandbox: Sandbox) -> None:
-    code = "import os, sys\nfor fd in os.listdir('/proc/self/fd'):\n try: print(fd, os.readlink(f'/proc/self/fd/{fd}'))\n except OSError: continue"
+async def test_no_executor_file_is_open(sandbox: Sandbox) -> None:
+    code = (
+        "import os, sys\nfor fd in os.listdir('/proc/self/fd'):\n"
+        " try: print(fd, os.readlink(f'/proc/self/fd/{fd}'))\n except OSError: continue"
+    )
     tried = await attempt(sandbox, python(code))
     assert [
         line for line in tried.output.decode().splitlines() if int(line.split()[0]) > 2 and "/proc" not in line
@@ -425,13 +450,13 @@ async def test_no_file_of_the_mesh_is_open(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     "request_", [0x5412, 0x541C, 0x5412 | 1 << 32], ids=["input", "console", "hidden in the upper half"]
 )
-async def test_a_terminal_cannot_be_spoken_for(sandbox: Sandbox, request_: int) -> None:
+async def test_terminal_input_cannot_be_injected(sandbox: Sandbox, request_: int) -> None:
     number = (16, 29)[MACHINE]
     code = f"{CALL}\nimport pty\na, b = pty.openpty()\ncall({number}, b, {request_}, ctypes.c_char_p(b'x'))"
     assert (await try_to(sandbox, code)).error.reason is Reason.EXECUTION_FAILED
 
 
 @pytest.mark.skipif(MACHINE != 0, reason="only x86_64 has a second set of numbers")
-async def test_the_second_set_of_numbers_is_closed(sandbox: Sandbox) -> None:
+async def test_x32_calls_are_closed(sandbox: Sandbox) -> None:
     tried = await try_to(sandbox, f"{CALL}\ncall(0x40000000 | 39)")
     assert tried.error.reason in (Reason.EXECUTION_FAILED, Reason.TOOL_CRASHED)

@@ -1,4 +1,4 @@
-"""Waiting for processes that somebody else started."""
+"""Waiting for processes that are not children."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from services.executor.adapters.sandbox.launcher.process_tree import descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
-from services.executor.adapters.sandbox.wait_pids import gone
+from services.executor.adapters.sandbox.wait_pids import wait_pids
 
 FAMILY = "import os, sys\nif os.fork() == 0:\n os.fork()\nprint('here', flush=True)\nsys.stdin.read()"
 BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint('here', flush=True)\nimport sys; sys.stdin.read()"
@@ -23,21 +23,21 @@ def _started(code: str, lines: int) -> subprocess.Popen[str]:
     return process
 
 
-async def test_children_and_theirs_are_found_and_waited_for() -> None:
+async def test_wait_pids_waits_for_descendants() -> None:
     process = _started(FAMILY, 3)
     found = descendants(process.pid)
     assert len(found) == 2
     assert process.pid in descendants(os.getpid())
-    assert not await gone(found, 0.01)
+    assert not await wait_pids(found, 0.01)
     process.communicate()
-    assert await gone(found, 10)
+    assert await wait_pids(found, 10)
 
 
-async def test_who_is_gone_already_is_gone() -> None:
+async def test_wait_pids_returns_for_ended_processes() -> None:
     process = _started("", 0)
     process.communicate()
     assert descendants(process.pid) == []
-    assert await gone([process.pid], 10)
+    assert await wait_pids([process.pid], 10)
     assert cpu_seconds(process.pid) == 0.0
 
 

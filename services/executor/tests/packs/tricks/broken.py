@@ -1,4 +1,4 @@
 """Cannot be imported."""
 
-# A class may be called anything, and its name is told to callers.
+# Callers see the class name of an exception, which may be any text.
 raise type("Wrong\x1b[31m\u202e", (RuntimeError,), {})("secret of the module")

@@ -1,4 +1,4 @@
-"""Tools that mean harm, or might as well."""
+"""Hostile or careless tools."""
 
 import ctypes
 import fcntl
@@ -14,17 +14,17 @@ TOKEN = os.urandom(16).hex()
 
 
 def exits(arguments, call):
-    """Leave without a word."""
+    """Exit without a response."""
     os._exit(arguments["code"])
 
 
 def crashes(arguments, call):
-    """Touch what is not there."""
+    """Access invalid memory."""
     ctypes.string_at(0)
 
 
 def forges(arguments, call):
-    """Write frames of its own to whatever is open."""
+    """Write forged frames to every open descriptor."""
     frame = b'{"id":"forged","value":1,"notes":{}}'
     for descriptor in range(3, 30):
         try:
@@ -35,7 +35,7 @@ def forges(arguments, call):
 
 
 def floods(arguments, call):
-    """Promise a frame that nobody could hold."""
+    """Announce an oversized frame."""
     for descriptor in range(3, 30):
         try:
             os.write(descriptor, b"\xff\xff\xff\xff" + b"x" * 1000)
@@ -45,31 +45,31 @@ def floods(arguments, call):
 
 
 def devours(arguments, call):
-    """Take memory until it ends."""
+    """Allocate memory until killed."""
     found = []
     while True:
         found.append(bytearray(b"x" * (8 << 20)))
 
 
 def catches_memory(arguments, call):
-    """Ask for more memory than there is, at once."""
+    """Allocate too much memory in one step."""
     return len(bytearray(1 << 60))
 
 
 def burns(arguments, call):
-    """Take processor time until it ends."""
+    """Use CPU time until killed."""
     while True:
         pass
 
 
 def tracer(arguments, call):
-    """Ask for what no honest tool asks."""
+    """Make a forbidden system call."""
     ctypes.CDLL(None).ptrace(0, 0, 0, 0)
     return {"token": TOKEN}
 
 
 def looks(arguments, call):
-    """Say whether a path can be read."""
+    """Return whether a path can be read."""
     try:
         return {"read": Path(arguments["path"]).read_bytes()[:20].decode("latin-1")}
     except OSError as error:
@@ -128,7 +128,7 @@ def _step(path, step):
 
 
 def fill(path, size, stays):
-    """Write much, in files that are each small enough."""
+    """Write many files that are each within the file limit."""
     nth = 0
     while size > 0:
         (path / f"{nth}").write_bytes(b"x" * (1 << 20))
@@ -138,7 +138,7 @@ def fill(path, size, stays):
 
 
 def nest(path, name, times):
-    """Make folders in folders, further than any path leads."""
+    """Nest directories beyond PATH_MAX."""
     os.chdir(path)
     for _ in range(times):
         Path(name).mkdir()
@@ -146,7 +146,7 @@ def nest(path, name, times):
 
 
 def locks(arguments, call):
-    """Lock all that can be opened of a volume, and stay."""
+    """Lock every file of a volume and stay."""
     folder = Path("/volumes") / arguments["volume"]
     held = []
     for path in (folder, *folder.rglob("*")):
@@ -162,13 +162,13 @@ def locks(arguments, call):
 
 
 def children(arguments, call):
-    """Start more than it may."""
+    """Start too many processes."""
     started = [subprocess.Popen(["/usr/bin/sleep", "1000"]) for _ in range(1000)]
     return len(started)
 
 
 def threads(arguments, call):
-    """Start more threads than it may, and end them again."""
+    """Start too many threads, and end them again."""
     done = threading.Event()
     try:
         for _ in range(1000):
@@ -178,14 +178,14 @@ def threads(arguments, call):
 
 
 def grows(arguments, call):
-    """Make one file larger than any may be."""
+    """Exceed the file size limit."""
     with Path("/tmp/large").open("wb") as file:
         while True:
             file.write(b"x" * (1 << 20))
 
 
 def hoards(arguments, call):
-    """Fill its scratch space with small files."""
+    """Fill the scratch space with small files."""
     nth = 0
     while True:
         Path(f"/tmp/{nth}").write_bytes(b"x" * (1 << 16))

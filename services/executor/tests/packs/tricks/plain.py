@@ -1,4 +1,4 @@
-"""Tools that do what they are asked, and say in which process."""
+"""Well-behaved tools that return which process served them."""
 
 import os
 import signal
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from toolmesh_tool import ToolFailure, previewed_by
 
-# One for each process: whoever sees the same token was served by the same worker.
+# Unique per process: equal tokens mean the same worker.
 TOKEN = os.urandom(16).hex()
 KEPT = []
 
 
 def who(arguments, call):
-    """Say who answered, and repeat what was said."""
+    """Return the process token and the argument."""
     return {"token": TOKEN, "said": arguments.get("say")}
 
 
 def about(arguments, call):
-    """Use everything that a call offers."""
+    """Use every method of a call."""
     call.report_effect("orders/1", "update")
     call.cost("tokens", 7)
     call.undo({"order": 1})
@@ -34,14 +34,14 @@ def about(arguments, call):
 
 
 def vendored(arguments, call):
-    """Use what comes with the pack."""
+    """Use a vendored package."""
     import third_party
 
     return third_party.ANSWER
 
 
 def prints(arguments, call):
-    """Write where a careless tool writes."""
+    """Write to standard output and read standard input."""
     print("x" * 100_000)  # noqa: T201
     os.write(1, b"\0\0\0\2{}" * 1000)
     subprocess.run(["/usr/bin/echo", "from a child"], check=True)
@@ -49,12 +49,12 @@ def prints(arguments, call):
 
 
 def fails(arguments, call):
-    """Fail in a way that the caller should read about."""
+    """Raise ToolFailure."""
     raise ToolFailure("the order is closed", partial=arguments.get("partial", False))
 
 
 def stutters(arguments, call):
-    """Speak of what is called by bytes that are no text, as the names of files are."""
+    """Report text with lone surrogates, as in file names that are not UTF-8."""
     name = os.fsdecode(b"caf\xe9")
     call.log(name)
     call.report_effect(name, "update")
@@ -67,7 +67,7 @@ def stutters(arguments, call):
 
 
 def talks(arguments, call):
-    """Say as much as a call may."""
+    """Report as much as a call may."""
     for nth in range(1000):
         call.report_effect(f"{nth:04}" + "\U0001f40d" * 508, "update")
         call.expect("\U0001f40d" * 512, True)
@@ -75,40 +75,40 @@ def talks(arguments, call):
 
 
 def raises(arguments, call):
-    """Fail in a way that nobody foresaw."""
+    """Raise an unexpected exception."""
     raise ValueError("secret of the tool")
 
 
 def leaves(arguments, call):
-    """Want to leave."""
+    """Raise SystemExit."""
     raise SystemExit(3)
 
 
 def returns(arguments, call):
-    """Return what no JSON can say."""
+    """Return a value without a JSON form."""
     found = {"object": object(), "nan": float("nan"), "surrogate": "\ud800", "wide": 2**70, "set": {1, 2}}
     return found[arguments["what"]]
 
 
 def circular(arguments, call):
-    """Return what contains itself."""
+    """Return a value that contains itself."""
     found = []
     found.append(found)
     return found
 
 
 def large(arguments, call):
-    """Return much."""
+    """Return a large value."""
     return "x" * arguments["size"]
 
 
 def many(arguments, call):
-    """Return little of it, many times."""
+    """Return many small values."""
     return [[] for _ in range(arguments["count"])]
 
 
 def nested(arguments, call):
-    """Return a deep nest."""
+    """Return a deeply nested value."""
     found = 0
     for _ in range(arguments["depth"]):
         found = [found]
@@ -116,7 +116,7 @@ def nested(arguments, call):
 
 
 def parts(arguments, call):
-    """Answer bit by bit."""
+    """Yield parts."""
     for nth in range(arguments["count"]):
         if nth == arguments.get("fails_at"):
             raise ValueError("secret of the stream")
@@ -126,7 +126,7 @@ def parts(arguments, call):
 
 
 def litter(arguments, call):
-    """Leave something behind in every way there is."""
+    """Leave files, processes and state behind."""
     folder = Path("/tmp/closed/inner")
     folder.mkdir(parents=True)
     (folder / "file").write_text("left")
@@ -140,7 +140,7 @@ def litter(arguments, call):
 
 
 def found(arguments, call):
-    """Say what an earlier call left behind."""
+    """Return what an earlier call left behind."""
     processes = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
     return {
         "token": TOKEN,
@@ -153,24 +153,24 @@ def found(arguments, call):
 
 
 def thread(arguments, call):
-    """Leave a thread behind, which nobody can end from outside."""
+    """Leave a thread behind, which cannot be ended from outside."""
     threading.Thread(target=threading.Event().wait, daemon=True).start()
     return {"token": TOKEN}
 
 
 def mess(arguments, call):
-    """Do one of these, so that one worker can be asked for several."""
+    """Run one of these tools by name, so that one worker can serve several."""
     return {"litter": litter, "found": found, "thread": thread}[arguments["do"]](arguments, call)
 
 
 def grows(arguments, call):
-    """Keep what it should give back."""
+    """Keep memory in a module global."""
     KEPT.append(bytearray(arguments["bytes"]))
     return {"token": TOKEN}
 
 
 def waits(arguments, call):
-    """Never end, with children who ignore what they are told, under a name that can be found from outside."""
+    """Never end, with children that ignore signals and carry a marker in their command line."""
     script = "trap '' TERM INT HUP; exec /usr/bin/sleep " + arguments["marker"]
     for _ in range(3):
         subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True)
@@ -179,7 +179,7 @@ def waits(arguments, call):
 
 
 def forecast(arguments, call):
-    """Say what would happen."""
+    """Forecast the call."""
     call.report_effect("orders/2", "create")
     call.expect("the shop is open", False)
     call.impact("One order would be made.")
@@ -188,5 +188,5 @@ def forecast(arguments, call):
 
 @previewed_by(forecast)
 def orders(arguments, call):
-    """Do it."""
+    """Run the call."""
     return {"forecast": False}

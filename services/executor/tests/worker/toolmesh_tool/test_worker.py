@@ -1,4 +1,4 @@
-"""The code inside the sandbox, where it can be looked at from outside of one."""
+"""The worker code, tested outside a sandbox."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.worker.toolmesh_tool.call import LOG_CHARACTERS, MOST_NOTES, Call
+from services.executor.worker.toolmesh_tool.call import LOG_CHARACTERS, MAX_NOTES, Call
 from services.executor.worker.toolmesh_tool.egress import UnreachableError, connect
-from services.executor.worker.toolmesh_tool.frames import encoded
+from services.executor.worker.toolmesh_tool.frames import encode
 from services.executor.worker.toolmesh_tool.worker import NOT_ALONE
 
 CODE = Path(__file__).resolve().parents[3] / "worker"
@@ -20,31 +20,31 @@ def a_call() -> Call:
     return Call({"id": "i", "key": "k", "preview": False, "seconds": 5.0})
 
 
-def test_a_worker_refuses_to_work_where_others_run() -> None:
-    """Between calls it ends every other process that it sees. It must never see ours."""
+def test_a_worker_refuses_to_run_beside_other_processes() -> None:
+    """Between calls it kills every other process it sees, so it must not run outside a sandbox."""
     boot = f"import sys; sys.path.append({str(CODE)!r}); from toolmesh_tool.worker import main; main()"
     done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", boot], input=b"", capture_output=True, check=False)
     assert done.returncode == NOT_ALONE
 
 
-def test_it_stands_on_the_standard_library_alone() -> None:
+def test_the_tool_package_needs_only_the_standard_library() -> None:
     boot = f"import sys; sys.path.append({str(CODE)!r}); import toolmesh_tool, toolmesh_tool.worker"
     subprocess.run([sys.executable, "-I", "-S", "-B", "-c", boot], check=True)
 
 
-def test_what_a_call_says_is_bounded() -> None:
+def test_notes_of_a_call_are_limited() -> None:
     call = a_call()
     for _ in range(10):
         call.log("x" * 1000)
     assert sum(len(line) for line in call.notes["log"]) == LOG_CHARACTERS
-    for _ in range(MOST_NOTES):
+    for _ in range(MAX_NOTES):
         call.report_effect("a", "create")
     with pytest.raises(ValueError):
         call.report_effect("a", "create")
-    assert len(call.notes["effects"]) == MOST_NOTES
+    assert len(call.notes["effects"]) == MAX_NOTES
 
 
-def test_what_a_call_says_must_make_sense() -> None:
+def test_invalid_notes_are_refused() -> None:
     call = a_call()
     with pytest.raises(ValueError):
         call.report_effect("a", "explode")
@@ -61,18 +61,18 @@ def test_what_a_call_says_must_make_sense() -> None:
     assert call.notes == a_call().notes
 
 
-def test_time_runs_out_and_never_below_nothing() -> None:
+def test_remaining_time_is_never_negative() -> None:
     assert 0 < a_call().remaining() <= 5
     assert Call({"id": "i", "key": "", "preview": False, "seconds": -1.0}).remaining() == 0
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object(), "\ud800"])
-def test_only_what_json_can_say_is_encoded(value: object) -> None:
+def test_values_without_a_json_form_are_refused(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
-        encoded(value)
+        encode(value)
 
 
 @pytest.mark.parametrize(("host", "port"), [("a\r\nb", 80), ("a b", 80), ("a", 0), ("a", 70000), ("ü", 80), ("a", 80)])
-def test_without_a_way_out_nothing_is_reached(host: str, port: int) -> None:
+def test_connect_fails_without_an_egress_socket(host: str, port: int) -> None:
     with pytest.raises(UnreachableError):
         connect(host, port)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError
 from services.executor.adapters.runners.worker.pool import Key, Limits, Pool
 from services.executor.adapters.runners.worker.worker import Worker
-from services.executor.adapters.sandbox.port import End, Ending
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.tests.waiting import until
 
 A, B, C = (Key(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
@@ -29,14 +29,14 @@ class FakeProcess:
         self.stdin: Any = None
         self.stdout: Any = None
 
-    async def ended(self) -> Ending:
+    async def wait(self) -> ExitReport:
         await self.gone.wait()
-        return Ending(End.KILLED)
+        return ExitReport(ExitKind.KILLED)
 
-    async def kill(self) -> Ending:
+    async def kill(self) -> ExitReport:
         await asyncio.sleep(0)
         self.gone.set()
-        return Ending(End.KILLED)
+        return ExitReport(ExitKind.KILLED)
 
 
 @dataclass

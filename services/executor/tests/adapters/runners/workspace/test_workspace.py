@@ -18,7 +18,7 @@ from services.executor.adapters.runners.workspace import file_tree as trees
 from services.executor.adapters.runners.workspace.apply_changes import keep_changes
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
-from services.executor.adapters.sandbox.port import End, Ending
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain.tool import Access
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
@@ -302,7 +302,7 @@ async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(
 
     async def step() -> None:
         await struck.wait()
-        raise WorkerGoneError(Ending(End.KILLED))
+        raise WorkerGoneError(ExitReport(ExitKind.KILLED))
 
     with pytest.raises(MeshError) as caught:
         await workspace.watched(kill, step())

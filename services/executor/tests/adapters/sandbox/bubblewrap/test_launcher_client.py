@@ -1,4 +1,4 @@
-"""The executor's end of the launcher, where the launcher does not listen."""
+"""The launcher client with a launcher that does not read its socket."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import pytest
 
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import Launching
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import LauncherClient
 from services.executor.adapters.sandbox.port import Plan
 
 
-async def test_who_leaves_before_the_launcher_was_asked_is_forgotten() -> None:
+async def test_a_start_canceled_before_the_request_is_forgotten() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     nothing = os.open(os.devnull, os.O_RDWR)
     ours.setblocking(False)
@@ -22,14 +22,14 @@ async def test_who_leaves_before_the_launcher_was_asked_is_forgotten() -> None:
         while True:
             ours.send(b"x" * 1000)
     with subprocess.Popen(["true"]) as process:  # noqa: ASYNC220
-        launching = Launching(process, ours, lambda: None)
-        starting = asyncio.create_task(launching.start(Plan(("/bin/cat",)), nothing, nothing))
+        client = LauncherClient(process, ours, lambda: None)
+        starting = asyncio.create_task(client.start(Plan(("/bin/cat",)), nothing, nothing))
         await asyncio.wait([starting], timeout=0.01)
-        assert len(launching._ended) == 1
+        assert len(client._running) == 1
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        assert (launching._began, launching._ended) == ({}, {})
+        assert (client._starting, client._running) == ({}, {})
         theirs.close()
-        await launching.close()
+        await client.close()
     os.close(nothing)

@@ -1,4 +1,4 @@
-"""What the sandbox of bubblewrap promises: how its processes begin, what they get, how they end, and that nothing is left."""
+"""The bubblewrap sandbox: start, environment, mounts, limits, exit reports and cleanup."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap import environment as ground
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.adapters.sandbox.endings import error_of
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_places
-from services.executor.adapters.sandbox.port import End, Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.bubblewrap import environment
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_cgroup_dirs
+from services.executor.adapters.sandbox.port import ExitKind, Plan
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.tests.sandboxes import MAKERS, MIB, attempt, missing, processes_with, python
 
 KINDS = [kind for kind in MAKERS if kind.startswith("bubblewrap")]
@@ -29,24 +29,24 @@ REPOSITORY = Path(__file__).parents[6]
 
 
 @pytest.fixture(params=KINDS)
-async def bubblewrap(request: pytest.FixtureRequest) -> AsyncIterator[Bubblewrap]:
+async def bubblewrap(request: pytest.FixtureRequest) -> AsyncIterator[BubblewrapSandbox]:
     if why := await missing(request.param):
         pytest.skip(f"{request.param}: {why}")
     made = MAKERS[request.param]()
-    assert isinstance(made, Bubblewrap)
+    assert isinstance(made, BubblewrapSandbox)
     yield made
     await made.close()
 
 
 def launchers(parent: int) -> list[int]:
-    """The launchers that a process has started and that have not ended."""
+    """Return the running launchers of a process."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     found = [int(pid) for pid in children if b"sandbox.launcher" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return [pid for pid in found if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"]
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that no event tells of; the test's own time limit bounds it."""
+    """Poll a condition that has no event; the test timeout bounds it."""
     while not holds():
         os.sched_yield()
 
@@ -64,53 +64,53 @@ def user_of(pid: int) -> int:
 
 
 def held(pid: int) -> tuple[bytes, list[str]]:
-    """The environment of a process, and what it has open."""
+    """Return the environment and the open files of a process."""
     process = Path(f"/proc/{pid}")
     return (process / "environ").read_bytes(), [str(entry.readlink()) for entry in (process / "fd").iterdir()]
 
 
-async def test_a_process_answers_what_it_is_told(bubblewrap: Bubblewrap) -> None:
+async def test_a_process_reads_stdin_and_writes_stdout(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/cat",)))
     for word in (b"one", b"two" * 100_000):
         process.stdin.write(word)
         assert await process.stdout.readexactly(len(word)) == word
     process.stdin.close()
     assert await process.stdout.read() == b""
-    assert (await process.ended()).kind is End.EXITED
-    assert (await process.kill()).kind is End.EXITED
+    assert (await process.wait()).kind is ExitKind.EXITED
+    assert (await process.kill()).kind is ExitKind.EXITED
 
 
-async def test_how_it_exits_is_told(bubblewrap: Bubblewrap) -> None:
+async def test_exit_report_has_code_stderr_and_usage(bubblewrap: BubblewrapSandbox) -> None:
     tried = await attempt(bubblewrap, python("import sys; sys.exit('told on standard error')"))
-    assert (tried.ending.kind, tried.ending.code) == (End.EXITED, 1)
-    assert tried.ending.complaint == "told on standard error\n"
-    assert tried.ending.cpu_seconds > 0
-    assert tried.ending.peak_memory_bytes > 0
+    assert (tried.report.kind, tried.report.code) == (ExitKind.EXITED, 1)
+    assert tried.report.stderr_tail == "told on standard error\n"
+    assert tried.report.cpu_seconds > 0
+    assert tried.report.peak_memory_bytes > 0
 
 
-async def test_a_crash_is_told_as_one(bubblewrap: Bubblewrap) -> None:
+async def test_a_signal_is_reported_as_a_crash(bubblewrap: BubblewrapSandbox) -> None:
     tried = await attempt(bubblewrap, python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert (tried.ending.kind, tried.ending.code) == (End.CRASHED, signal.SIGSEGV)
+    assert (tried.report.kind, tried.report.code) == (ExitKind.CRASHED, signal.SIGSEGV)
 
 
-async def test_a_program_that_is_not_there_failed(bubblewrap: Bubblewrap) -> None:
+async def test_a_missing_program_exits_with_127(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/usr/bin/not-there",)))
-    assert ((await process.ended()).kind, (await process.ended()).code) == (End.EXITED, 127)
+    assert ((await process.wait()).kind, (await process.wait()).code) == (ExitKind.EXITED, 127)
 
 
-async def test_its_environment_is_what_was_planned(bubblewrap: Bubblewrap) -> None:
+async def test_process_environment_is_that_of_the_plan(bubblewrap: BubblewrapSandbox) -> None:
     plan = Plan(("/usr/bin/env",), environment={"A": "1", "EMPTY": "", "PATH": "/x"})
     lines = (await attempt(bubblewrap, plan)).output.decode().splitlines()
     assert sorted(line for line in lines if not line.startswith("PWD=")) == ["A=1", "EMPTY=", "PATH=/x"]
 
 
-async def test_it_starts_in_tmp_as_nobody(bubblewrap: Bubblewrap) -> None:
+async def test_process_starts_in_tmp_as_user_nobody(bubblewrap: BubblewrapSandbox) -> None:
     code = "import os, socket; print(os.getcwd(), os.getuid(), os.getgid(), os.getgroups() or '', socket.gethostname())"
     assert (await attempt(bubblewrap, python(code))).output.decode().split()[:3] == ["/tmp", "65534", "65534"]
 
 
-async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: Bubblewrap) -> None:
-    """As root two sandboxes are two users, neither of them ours; as anyone else they can only be us."""
+async def test_each_sandbox_has_its_own_host_user(bubblewrap: BubblewrapSandbox) -> None:
+    """As root two sandboxes have two other users; otherwise both have the current user."""
     marker = new_id()
     started = [
         await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker)) for _ in range(2)
@@ -124,7 +124,7 @@ async def test_it_runs_as_a_host_user_of_its_own(bubblewrap: Bubblewrap) -> None
         await process.kill()
 
 
-async def test_what_it_may_read_it_cannot_change(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_readable_mounts_cannot_be_changed(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "shown").mkdir(parents=True)
     (hidden / "shown/file").write_text("content")
@@ -134,49 +134,57 @@ async def test_what_it_may_read_it_cannot_change(bubblewrap: Bubblewrap, tmp_pat
         "print(open('/in/file').read(), flush=True); open('/in/file', 'w')", readable=((str(hidden / "shown"), "/in"),)
     )
     tried = await attempt(bubblewrap, plan)
-    assert (tried.output, tried.ending.code) == (b"content\n", 1)
+    assert (tried.output, tried.report.code) == (b"content\n", 1)
     assert (hidden / "shown/file").read_text() == "content"
 
 
-async def test_a_single_file_can_be_shown(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_a_single_file_can_be_mounted(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("print('ran')")
-    plan = Plan((interpreter(), "-I", "-S", "/run/worker.py"), readable=((str(tmp_path / "one.py"), "/run/worker.py"),))
+    plan = Plan(
+        (interpreter_path(), "-I", "-S", "/run/worker.py"), readable=((str(tmp_path / "one.py"), "/run/worker.py"),)
+    )
     assert (await attempt(bubblewrap, plan)).output == b"ran\n"
 
 
-async def test_what_it_may_write_is_there_afterwards(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
+async def test_changes_in_writable_mounts_persist(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "deep").mkdir(parents=True, mode=0o755)
     (work / "deep/old").write_text("old")
     outside = tmp_path / "outside"
     outside.write_text("outside")
     (work / "link").symlink_to(outside)
-    code = "open('/w/deep/new', 'w').write('new'); open('/w/deep/old', 'a').write('er')\nimport os; os.path.exists('/w/link') and print('seen')"
+    code = (
+        "open('/w/deep/new', 'w').write('new'); open('/w/deep/old', 'a').write('er')\nimport os; "
+        "os.path.exists('/w/link') and print('seen')"
+    )
     tried = await attempt(bubblewrap, python(code, writable=((str(work), "/w"),)))
-    assert (tried.output, tried.ending.code) == (b"", 0)
+    assert (tried.output, tried.report.code) == (b"", 0)
     assert ((work / "deep/new").read_text(), (work / "deep/old").read_text()) == ("new", "older")
     assert (outside.stat().st_uid, outside.read_text()) == (os.geteuid(), "outside")
 
 
-async def test_the_way_out_leads_to_its_socket(bubblewrap: Bubblewrap, tmp_path: Path) -> None:
-    path = tmp_path / "gate.sock"
+async def test_egress_socket_is_reachable_inside(bubblewrap: BubblewrapSandbox, tmp_path: Path) -> None:
+    path = tmp_path / "egress.sock"
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"through")
         writer.close()
 
     async with await asyncio.start_unix_server(serve, path):
-        code = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock'); print(s.recv(100).decode())"
+        code = (
+            "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock'); "
+            "print(s.recv(100).decode())"
+        )
         tried = await attempt(bubblewrap, python(code, egress_socket=str(path)))
     assert tried.output == b"through\n"
 
 
-async def test_streams_can_be_opened_by_name(bubblewrap: Bubblewrap) -> None:
+async def test_standard_streams_can_be_opened_by_name(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/sh", "-c", "cat /dev/stdin > /dev/stdout")))
     process.stdin.write(b"hello")
     process.stdin.close()
     assert await process.stdout.read() == b"hello"
-    assert (await process.ended()).code == 0
+    assert (await process.wait()).code == 0
 
 
 @pytest.mark.parametrize(
@@ -191,28 +199,28 @@ async def test_streams_can_be_opened_by_name(bubblewrap: Bubblewrap) -> None:
     ],
     ids=["no source", "no place", "NUL in a value", "NUL in an argument", "no text", "no name"],
 )
-async def test_what_cannot_be_confined_as_planned_does_not_run(bubblewrap: Bubblewrap, plan: Plan) -> None:
+async def test_an_impossible_plan_does_not_run(bubblewrap: BubblewrapSandbox, plan: Plan) -> None:
     with pytest.raises(MeshError) as refused:
-        # It may be found out only after it was started.
-        raise error_of(await (await bubblewrap.start(plan)).ended(), 1.0)
+        # Some plans fail only after the start.
+        raise error_for_exit(await (await bubblewrap.start(plan)).wait(), 1.0)
     assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
-    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).report.kind is ExitKind.EXITED
 
 
-async def test_many_run_side_by_side(bubblewrap: Bubblewrap) -> None:
+async def test_many_sandboxes_run_in_parallel(bubblewrap: BubblewrapSandbox) -> None:
     async def one(number: int) -> bytes:
         return (await attempt(bubblewrap, Plan(("/bin/echo", str(number))))).output
 
     assert await asyncio.gather(*map(one, range(24))) == [f"{number}\n".encode() for number in range(24)]
 
 
-async def test_a_plan_may_be_long(bubblewrap: Bubblewrap) -> None:
+async def test_a_large_plan_is_accepted(bubblewrap: BubblewrapSandbox) -> None:
     long = {f"V{number}": "x" * 1000 for number in range(100)}
     tried = await attempt(bubblewrap, python("import os; print(sum(map(len, os.environ.values())))", environment=long))
     assert int(tried.output) >= 100_000
 
 
-async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: Bubblewrap) -> None:
+async def test_a_canceled_start_leaves_no_process(bubblewrap: BubblewrapSandbox) -> None:
     await attempt(bubblewrap, Plan(("/bin/true",)))
     marker = new_id()
     for turns in (*range(12), *range(12, 600, 25)):
@@ -226,20 +234,20 @@ async def test_a_start_that_nobody_waits_for_leaves_nothing(bubblewrap: Bubblewr
     await asyncio.to_thread(until, lambda: not processes_with(marker))
 
 
-async def test_waiting_for_an_end_can_be_given_up(bubblewrap: Bubblewrap) -> None:
+async def test_wait_can_be_canceled(bubblewrap: BubblewrapSandbox) -> None:
     process = await bubblewrap.start(Plan(("/bin/cat",)))
-    waiting = asyncio.create_task(process.ended())
+    waiting = asyncio.create_task(process.wait())
     await asyncio.sleep(0)
     waiting.cancel()
-    assert (await asyncio.gather(process.kill(), process.kill(), process.ended()))[2].kind is End.KILLED
+    assert (await asyncio.gather(process.kill(), process.kill(), process.wait()))[2].kind is ExitKind.KILLED
 
 
-async def test_closing_ends_what_still_runs(bubblewrap: Bubblewrap) -> None:
+async def test_close_kills_running_processes(bubblewrap: BubblewrapSandbox) -> None:
     marker = new_id()
     process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
     await process.stdout.readexactly(1)
     await bubblewrap.close()
-    assert (await process.ended()).kind is End.KILLED
+    assert (await process.wait()).kind is ExitKind.KILLED
     assert processes_with(marker) == []
     assert launchers(os.getpid()) == []
     with pytest.raises(MeshError) as refused:
@@ -247,43 +255,48 @@ async def test_closing_ends_what_still_runs(bubblewrap: Bubblewrap) -> None:
     assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
 
 
-async def test_what_was_never_used_costs_nothing() -> None:
-    unused = Bubblewrap("test")
+async def test_an_unused_sandbox_starts_no_launcher() -> None:
+    unused = BubblewrapSandbox("test")
     assert unused.name == "process/bubblewrap"
     assert launchers(os.getpid()) == []
     await unused.close()
 
 
-async def test_a_launcher_that_is_killed_takes_everything_with_it_and_is_replaced(bubblewrap: Bubblewrap) -> None:
+async def test_a_killed_launcher_ends_its_sandboxes_and_is_replaced(
+    bubblewrap: BubblewrapSandbox,
+) -> None:
     marker = new_id()
     process = await bubblewrap.start(python("import os, signal; os.write(1, b'x'); signal.pause()", marker))
     await process.stdout.readexactly(1)
     (launcher,) = launchers(os.getpid())
     os.kill(launcher, signal.SIGKILL)
-    assert (await process.ended()).kind is End.CRASHED
+    assert (await process.wait()).kind is ExitKind.CRASHED
     assert await process.stdout.read() == b""
     await asyncio.to_thread(until, lambda: not processes_with(marker))
-    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).ending.kind is End.EXITED
+    assert (await attempt(bubblewrap, Plan(("/bin/true",)))).report.kind is ExitKind.EXITED
 
 
 EXECUTOR = """
 import asyncio, signal, sys
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 async def main():
-    sandbox = Bubblewrap("killed")
-    code = "import os, signal\\nfor _ in range(3): os.fork()\\nos.setsid() if os.getpid() != os.getpgrp() else None\\nos.write(1, b'x')\\nwhile True: signal.pause()"
-    process = await sandbox.start(Plan((interpreter(), "-I", "-S", "-c", code, sys.argv[1])))
+    sandbox = BubblewrapSandbox("killed")
+    code = (
+        "import os, signal\\nfor _ in range(3): os.fork()\\nos.setsid() if os.getpid() != os.getpgrp() else None\\n"
+        "os.write(1, b'x')\\nwhile True: signal.pause()"
+    )
+    process = await sandbox.start(Plan((interpreter_path(), "-I", "-S", "-c", code, sys.argv[1])))
     await process.stdout.readexactly(1)
     print("ready", flush=True)
-    await process.ended()
+    await process.wait()
 asyncio.run(main())
 """
 
 
-async def test_an_executor_that_is_killed_leaves_nothing() -> None:
-    """No process, no launcher and no control group; the launcher sees to it when its executor is gone."""
+async def test_a_killed_executor_leaves_no_process_and_no_cgroup() -> None:
+    """The launcher removes processes and cgroups when its executor has ended."""
     if why := await missing("bubblewrap"):
         pytest.skip(why)
     marker = new_id()
@@ -296,25 +309,23 @@ async def test_an_executor_that_is_killed_leaves_nothing() -> None:
     assert left
     executor.kill()
     await executor.wait()
-    groups = {place.folder for place in own_places().values()}
+    groups = {cgroup_dir.path for cgroup_dir in own_cgroup_dirs().values()}
     await asyncio.to_thread(until, lambda: not processes_with(marker) and not any(map(alive, left)))
     assert [path for folder in groups for path in inside(folder) if path.name.startswith("toolmesh-killed-")] == []
 
 
-async def test_a_fork_bomb_that_insists_is_ended_for_it(bubblewrap: Bubblewrap) -> None:
-    """Where refusals are counted nobody has to wait for its deadline."""
-    if "pids" in bubblewrap._prepared().hierarchy.missing:
-        pytest.skip(
-            "this kernel gives no control group that counts processes, so nothing tells a refused fork from a failed one"
-        )
+async def test_a_persistent_fork_bomb_is_killed(bubblewrap: BubblewrapSandbox) -> None:
+    """Where refused forks are counted, it is killed before its deadline."""
+    if "pids" in bubblewrap._prepare_once().hierarchy.missing:
+        pytest.skip("without a pids cgroup a refused fork cannot be told from a failed one")
     code = "import os\nwhile True:\n try: os.fork()\n except OSError: continue"
-    assert (await attempt(bubblewrap, python(code, processes=8))).ending.kind is End.PROCESS_LIMIT
+    assert (await attempt(bubblewrap, python(code, processes=8))).report.kind is ExitKind.PROCESS_LIMIT
 
 
-async def test_processor_time_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
+async def test_cpu_limit_applies_to_the_whole_process_tree(bubblewrap: BubblewrapSandbox) -> None:
     code = "import os\nfor _ in range(7): os.fork() == 0 and exec('while True: pass')\nfor _ in range(7): os.wait()"
-    ending = (await attempt(bubblewrap, python(code, cpu_seconds=0.8, millicpus=2000))).ending
-    assert ending.kind is End.CPU_LIMIT
+    report = (await attempt(bubblewrap, python(code, cpu_seconds=0.8, millicpus=2000))).report
+    assert report.kind is ExitKind.CPU_LIMIT
 
 
 SIBLINGS = """
@@ -327,42 +338,46 @@ sys.exit(max(os.wait()[1] for _ in range(7)) % 251)
 """
 
 
-async def test_memory_is_that_of_all_its_processes(bubblewrap: Bubblewrap) -> None:
-    assert (await attempt(bubblewrap, python(SIBLINGS, memory_bytes=64 * MIB))).ending.kind is End.OUT_OF_MEMORY
+async def test_memory_limit_applies_to_the_whole_process_tree(bubblewrap: BubblewrapSandbox) -> None:
+    assert (await attempt(bubblewrap, python(SIBLINGS, memory_bytes=64 * MIB))).report.kind is ExitKind.OUT_OF_MEMORY
 
 
-async def test_no_group_is_left_after_a_process(bubblewrap: Bubblewrap) -> None:
+async def test_no_cgroup_is_left_after_a_process(bubblewrap: BubblewrapSandbox) -> None:
     await attempt(bubblewrap, Plan(("/bin/true",)))
-    parents = bubblewrap._prepared().hierarchy.parents.values()
-    left = [entry for place in parents for entry in inside(place.folder) if entry.is_dir()]
+    parents = bubblewrap._prepare_once().hierarchy.parents.values()
+    left = [entry for cgroup_dir in parents for entry in inside(cgroup_dir.path) if entry.is_dir()]
     assert left == []
 
 
-async def test_what_is_missing_is_said_in_a_sentence(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bubblewrap.unavailable() == ""
-    lame = Bubblewrap("test", cgroups="off")
-    lame._prepared().config["bwrap"] = "/usr/bin/false"
-    lame._prepared().config["bwrap_home"] = "/usr/bin"
-    assert lame.unavailable() != ""
+async def test_unavailable_reason_is_set_if_bubblewrap_fails(
+    bubblewrap: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bubblewrap.unavailable_reason() == ""
+    lame = BubblewrapSandbox("test", cgroups="off")
+    lame._prepare_once().config["bwrap"] = "/usr/bin/false"
+    lame._prepare_once().config["bwrap_home"] = "/usr/bin"
+    assert lame.unavailable_reason() != ""
     await lame.close()
 
 
-async def test_required_groups_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_places", dict)
-    strict = Bubblewrap("test", cgroups="required")
-    assert "memory" in strict.unavailable()
+async def test_required_cgroups_make_the_sandbox_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_cgroup_dirs", dict)
+    strict = BubblewrapSandbox("test", cgroups="required")
+    assert "memory" in strict.unavailable_reason()
     with pytest.raises(MeshError) as refused:
         await strict.start(Plan(("/bin/true",)))
     assert refused.value.reason is Reason.SANDBOX_UNAVAILABLE
     await strict.close()
 
 
-async def test_a_machine_without_a_filter_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground.seccomp, "ARCHITECTURES", {})
-    assert Bubblewrap("test").unavailable() != ""
+async def test_a_machine_without_a_seccomp_filter_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.bpf, "ARCHITECTURES", {})
+    assert BubblewrapSandbox("test").unavailable_reason() != ""
 
 
-async def test_the_launcher_knows_no_secret(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launcher_inherits_no_environment_and_no_socket(
+    bubblewrap: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLMESH_DATABASE_URL", "postgresql://secret")
     with socket.socketpair()[0]:
         await attempt(bubblewrap, Plan(("/bin/true",)))
@@ -370,21 +385,21 @@ async def test_the_launcher_knows_no_secret(bubblewrap: Bubblewrap, monkeypatch:
         environment, opened = held(launcher)
     assert environment == b""
     assert len([link for link in opened if link.startswith("socket:")]) == 1
-    assert json.dumps(bubblewrap._prepared().config).count("secret") == 0
+    assert json.dumps(bubblewrap._prepare_once().config).count("secret") == 0
 
 
-def test_looking_whether_it_works_changes_nothing_of_the_machine() -> None:
-    """As root a process could be given what belongs to everyone."""
+def test_bubblewrap_probe_changes_no_host_file() -> None:
+    """As root the owner of shared host files could be changed."""
     before = [(Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")]
-    sandbox = Bubblewrap("test")
-    sandbox.unavailable()
+    sandbox = BubblewrapSandbox("test")
+    sandbox.unavailable_reason()
     asyncio.run(sandbox.close())
     assert before == [
         (Path(path).stat().st_uid, Path(path).stat().st_mode) for path in ("/dev/null", "/usr", "/run", "/tmp")
     ]
 
 
-async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblewrap: Bubblewrap) -> None:
+async def test_a_canceled_start_leaves_no_file_open(bubblewrap: BubblewrapSandbox) -> None:
     await (await bubblewrap.start(Plan(("/bin/cat",)))).kill()
 
     def opened() -> int:
@@ -399,5 +414,5 @@ async def test_whoever_leaves_while_a_process_starts_leaves_no_file_open(bubblew
         with pytest.raises(asyncio.CancelledError):
             await starting
     async with asyncio.timeout(20):
-        while opened() != before:  # noqa: ASYNC110  (the ends of pipes tell nobody when they are closed)
+        while opened() != before:  # noqa: ASYNC110  (closing a pipe gives no event)
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Where a confined process says it wants to go."""
+"""Parsing of destinations and the check against the allowed hosts and ports."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from services.executor.adapters.sandbox.egress.destination import (
     HOST_NOT_ALLOWED,
     PORT_NOT_ALLOWED,
-    NotAPlaceError,
-    Place,
-    Reach,
-    place_of,
-    shown,
+    AllowedDestinations,
+    Destination,
+    InvalidDestinationError,
+    parse_destination,
+    printable,
 )
 
 
@@ -32,9 +32,9 @@ from services.executor.adapters.sandbox.egress.destination import (
         ("localhost:65535", "localhost", 65535),
     ],
 )
-def test_a_place_has_one_form(written: str, host: str, port: int) -> None:
-    found = place_of(written, 80)
-    # One release of Python writes the last part of such an address as four numbers, another as two.
+def test_a_destination_has_one_canonical_form(written: str, host: str, port: int) -> None:
+    found = parse_destination(written, 80)
+    # Python releases differ in how they write the last part of such an address.
     assert (found.host.replace("::ffff:127.0.0.1", "::ffff:7f00:1"), found.port) == (host, port)
 
 
@@ -86,25 +86,25 @@ def test_a_place_has_one_form(written: str, host: str, port: int) -> None:
         "a\r\nHost: b",
     ],
 )
-def test_any_other_form_is_no_place(written: str) -> None:
-    with pytest.raises(NotAPlaceError):
-        place_of(written, 80)
+def test_other_forms_are_invalid_destinations(written: str) -> None:
+    with pytest.raises(InvalidDestinationError):
+        parse_destination(written, 80)
 
 
-def test_a_port_must_be_said_where_none_is_usual() -> None:
-    with pytest.raises(NotAPlaceError):
-        place_of("api.example.com")
+def test_a_port_is_required_without_a_default() -> None:
+    with pytest.raises(InvalidDestinationError):
+        parse_destination("api.example.com")
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_written_it_is_a_place_or_none(written: str) -> None:
+def test_any_text_parses_or_is_invalid(written: str) -> None:
     try:
-        found = place_of(written, 80)
-    except NotAPlaceError as error:
+        found = parse_destination(written, 80)
+    except InvalidDestinationError as error:
         said = str(error)
     else:
-        # What was accepted stays what it is, however often it is written and read.
-        assert place_of(str(found), 80) == found
+        # The canonical form is stable.
+        assert parse_destination(str(found), 80) == found
         return
     assert said.isascii()
     assert said.isprintable()
@@ -125,18 +125,18 @@ def test_whatever_is_written_it_is_a_place_or_none(written: str) -> None:
         ("10.0.0.1", HOST_NOT_ALLOWED),
     ],
 )
-def test_only_named_hosts_are_in_reach(host: str, refusal: str) -> None:
-    reach = Reach(["API.example.com.", "*.wide.example", "192.0.2.7", "*.0.0.1"], [443])
-    assert reach.refusal(Place(host, 443)) == refusal
+def test_only_listed_hosts_are_allowed(host: str, refusal: str) -> None:
+    allowed = AllowedDestinations(["API.example.com.", "*.wide.example", "192.0.2.7", "*.0.0.1"], [443])
+    assert allowed.refusal_reason(Destination(host, 443)) == refusal
 
 
-def test_only_named_ports_are_in_reach() -> None:
-    reach = Reach(["api.example.com"], [443, 8443])
-    assert reach.refusal(Place("api.example.com", 8443)) == ""
-    assert reach.refusal(Place("api.example.com", 80)) == PORT_NOT_ALLOWED
-    assert Reach([], [443]).refusal(Place("api.example.com", 443)) == HOST_NOT_ALLOWED
+def test_only_listed_ports_are_allowed() -> None:
+    allowed = AllowedDestinations(["api.example.com"], [443, 8443])
+    assert allowed.refusal_reason(Destination("api.example.com", 8443)) == ""
+    assert allowed.refusal_reason(Destination("api.example.com", 80)) == PORT_NOT_ALLOWED
+    assert AllowedDestinations([], [443]).refusal_reason(Destination("api.example.com", 443)) == HOST_NOT_ALLOWED
 
 
-def test_what_is_shown_is_short_and_printable() -> None:
-    assert shown("a\r\nSet-Cookie: b\x1b[31m" + "é" * 200).isprintable()
-    assert len(shown("x" * 5000)) < 100
+def test_printable_text_is_short_and_ascii() -> None:
+    assert printable("a\r\nSet-Cookie: b\x1b[31m" + "é" * 200).isprintable()
+    assert len(printable("x" * 5000)) < 100

@@ -1,4 +1,4 @@
-"""Which addresses a confined process may be led to."""
+"""Which addresses the egress proxy may connect to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.adapters.sandbox.egress.public_addresses import Outside
+from services.executor.adapters.sandbox.egress.public_addresses import PublicAddresses
 
 INSIDE = [
     "0.0.0.0",  # noqa: S104
@@ -60,22 +60,22 @@ WORLD = ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_nobody_is_led_inside(address: str) -> None:
-    assert not Outside().permits(address)
+def test_non_public_addresses_are_refused(address: str) -> None:
+    assert not PublicAddresses().is_allowed(address)
 
 
 @pytest.mark.parametrize("address", WORLD)
-def test_the_world_is_open(address: str) -> None:
-    assert Outside().permits(address)
+def test_public_addresses_are_allowed(address: str) -> None:
+    assert PublicAddresses().is_allowed(address)
 
 
-def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
-    outside = Outside([ip_network("10.1.0.0/16"), ip_network("fd00:7::/64")])
-    assert outside.permits("10.1.2.3")
-    assert outside.permits("::ffff:10.1.2.3")
-    assert outside.permits("fd00:7::9")
-    assert not outside.permits("10.2.0.1")
-    assert not outside.permits("fd00:8::9")
+def test_opened_networks_are_allowed_and_no_others() -> None:
+    addresses = PublicAddresses([ip_network("10.1.0.0/16"), ip_network("fd00:7::/64")])
+    assert addresses.is_allowed("10.1.2.3")
+    assert addresses.is_allowed("::ffff:10.1.2.3")
+    assert addresses.is_allowed("fd00:7::9")
+    assert not addresses.is_allowed("10.2.0.1")
+    assert not addresses.is_allowed("fd00:8::9")
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_deployment_opens_its_own_networks_and_no_more() -> None:
         "168.63.129.16",
     ],
 )
-def test_metadata_is_never_opened(address: str) -> None:
-    assert not Outside([ip_network("0.0.0.0/0"), ip_network("::/0")]).permits(address)
+def test_metadata_services_are_never_allowed(address: str) -> None:
+    assert not PublicAddresses([ip_network("0.0.0.0/0"), ip_network("::/0")]).is_allowed(address)
 
 
 @given(st.ip_addresses())
-def test_whatever_the_standard_library_calls_private_is_inside(address: object) -> None:
+def test_addresses_private_to_the_standard_library_are_refused(address: object) -> None:
     meant = ip_address(str(address))
     if meant.is_loopback or meant.is_link_local or meant.is_multicast or meant.is_unspecified:
-        assert not Outside().permits(str(address))
+        assert not PublicAddresses().is_allowed(str(address))

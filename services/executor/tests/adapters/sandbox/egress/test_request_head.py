@@ -1,4 +1,4 @@
-"""The head of a request to the way out."""
+"""Parsing of proxy request heads."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.adapters.sandbox.egress.request_head import MalformedError, UnreachableError, head_of
+from services.executor.adapters.sandbox.egress.request_head import (
+    InvalidTargetError,
+    MalformedError,
+    parse_request_head,
+)
 
 
 def _head(*lines: str) -> bytes:
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-def test_a_tunnel_is_asked_for_by_authority() -> None:
-    head = head_of(
+def test_connect_takes_an_authority() -> None:
+    head = parse_request_head(
         _head("CONNECT api.example.com:443 HTTP/1.1", "Host: whatever", "Proxy-Authorization: Basic c2VjcmV0")
     )
-    assert (head.tunnel, head.place.host, head.place.port) == (True, "api.example.com", 443)
+    assert (head.tunnel, head.destination.host, head.destination.port) == (True, "api.example.com", 443)
     assert head.forwarded == b""
 
 
-def test_a_plain_request_is_passed_on_as_the_origin_expects_it() -> None:
-    head = head_of(
+def test_a_plain_request_is_rewritten_for_the_origin() -> None:
+    head = parse_request_head(
         _head(
             "POST http://API.example.com/a/b?c=d HTTP/1.1",
             "host: elsewhere.example",
@@ -50,8 +54,8 @@ def test_a_plain_request_is_passed_on_as_the_origin_expects_it() -> None:
         ("http://[2606:4700::1]/x", b"GET /x HTTP/1.1", b"[2606:4700::1]"),
     ],
 )
-def test_the_place_and_the_path_are_told_apart(target: str, line: bytes, host: bytes) -> None:
-    lines = head_of(_head(f"GET {target} HTTP/1.1")).forwarded.split(b"\r\n")
+def test_absolute_urls_are_split_into_destination_and_path(target: str, line: bytes, host: bytes) -> None:
+    lines = parse_request_head(_head(f"GET {target} HTTP/1.1")).forwarded.split(b"\r\n")
     assert lines[:2] == [line, b"Host: " + host]
 
 
@@ -98,30 +102,30 @@ def test_the_place_and_the_path_are_told_apart(target: str, line: bytes, host: b
         b"GET http://a.example/ HTTP/1.1\r\n" + b"A: b\r\n" * 101 + b"\r\n",
     ],
 )
-def test_what_two_readers_could_read_differently_is_not_read(raw: bytes) -> None:
+def test_ambiguous_heads_are_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedError):
-        head_of(raw)
+        parse_request_head(raw)
 
 
 @pytest.mark.parametrize(
     "target", ["http://2130706433/", "http://0x7f.1/", "http://a..b/", "http:///x", "http://a%2eb/"]
 )
-def test_a_place_that_cannot_be_one_is_not_reached(target: str) -> None:
-    with pytest.raises(UnreachableError):
-        head_of(_head(f"GET {target} HTTP/1.1"))
+def test_an_invalid_destination_is_an_invalid_target(target: str) -> None:
+    with pytest.raises(InvalidTargetError):
+        parse_request_head(_head(f"GET {target} HTTP/1.1"))
 
 
-def test_a_tunnel_needs_a_port() -> None:
-    with pytest.raises(UnreachableError):
-        head_of(_head("CONNECT a.example HTTP/1.1"))
+def test_connect_needs_a_port() -> None:
+    with pytest.raises(InvalidTargetError):
+        parse_request_head(_head("CONNECT a.example HTTP/1.1"))
 
 
 @given(st.binary(max_size=200))
-def test_bytes_are_a_head_or_refused(raw: bytes) -> None:
+def test_any_bytes_parse_or_are_refused(raw: bytes) -> None:
     try:
-        head = head_of(b"GET http://a.example/ HTTP/1.1\r\nA: " + raw + b"\r\n\r\n")
-    except (MalformedError, UnreachableError):
+        head = parse_request_head(b"GET http://a.example/ HTTP/1.1\r\nA: " + raw + b"\r\n\r\n")
+    except (MalformedError, InvalidTargetError):
         return
-    # Whatever was said, one head goes out, and nothing in it ends a line that did not end before.
+    # Exactly one head is forwarded, without additional line ends.
     assert head.forwarded.count(b"\r\n\r\n") == 1
     assert head.forwarded.count(b"\n") == head.forwarded.count(b"\r\n")

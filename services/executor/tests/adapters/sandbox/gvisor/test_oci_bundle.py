@@ -1,4 +1,4 @@
-"""What gVisor is told about one process."""
+"""The OCI bundle of a gVisor container."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import Layout
+from services.executor.adapters.sandbox.rootfs import RootfsLayout
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> Layout:
+def view(tmp_path: Path) -> RootfsLayout:
     shown = tmp_path / "shown"
     shown.mkdir()
-    return Layout(binds=((str(shown), "/usr"),), links=(("usr/bin", "/bin"),))
+    return RootfsLayout(binds=((str(shown), "/usr"),), links=(("usr/bin", "/bin"),))
 
 
-def _written(folder: Path, plan: Plan, view: Layout, **changes: Any) -> dict[str, Any]:
+def _written(folder: Path, plan: Plan, view: RootfsLayout, **changes: Any) -> dict[str, Any]:
     folder.mkdir()
     write_bundle(folder, plan, view, **{"user": 65534, "memory_limited": True, **changes})
     description: dict[str, Any] = json.loads((folder / "config.json").read_text())
@@ -33,7 +33,7 @@ def _limits(description: dict[str, Any]) -> dict[str, int]:
     return {limit["type"]: limit["hard"] for limit in description["process"]["rlimits"]}
 
 
-def test_a_process_gets_its_words_and_no_privilege(tmp_path: Path, view: Layout) -> None:
+def test_config_has_arguments_and_no_privileges(tmp_path: Path, view: RootfsLayout) -> None:
     description = _written(tmp_path / "b", Plan(("/bin/tool", "a b"), environment={"A": "b=c"}), view)
     process = description["process"]
     assert (process["args"], process["env"]) == (["/bin/tool", "a b"], ["A=b=c"])
@@ -44,7 +44,7 @@ def test_a_process_gets_its_words_and_no_privilege(tmp_path: Path, view: Layout)
     assert description["linux"]["seccomp"]["defaultAction"] == "SCMP_ACT_ERRNO"
 
 
-def test_limits_are_those_of_the_plan(tmp_path: Path, view: Layout) -> None:
+def test_rlimits_are_those_of_the_plan(tmp_path: Path, view: RootfsLayout) -> None:
     plan = Plan(("x",), processes=7, file_bytes=8, memory_bytes=9, cpu_seconds=1.2)
     limits = _limits(_written(tmp_path / "b", plan, view))
     assert (limits["RLIMIT_NPROC"], limits["RLIMIT_FSIZE"], limits["RLIMIT_CPU"], limits["RLIMIT_CORE"]) == (7, 8, 2, 0)
@@ -52,7 +52,7 @@ def test_limits_are_those_of_the_plan(tmp_path: Path, view: Layout) -> None:
     assert _limits(_written(tmp_path / "c", plan, view, memory_limited=False))["RLIMIT_AS"] == 9
 
 
-def test_only_what_is_named_is_shown_and_only_what_is_writable_can_be_written(tmp_path: Path, view: Layout) -> None:
+def test_mounts_are_those_of_the_plan(tmp_path: Path, view: RootfsLayout) -> None:
     for name in ("read", "write"):
         (tmp_path / name).mkdir()
     plan = Plan(
@@ -70,7 +70,7 @@ def test_only_what_is_named_is_shown_and_only_what_is_writable_can_be_written(tm
     assert (root / "volumes" / "w").is_dir()
 
 
-def test_the_way_out_is_shown_only_where_there_is_one(tmp_path: Path, view: Layout) -> None:
+def test_egress_socket_is_mounted_only_if_the_plan_has_one(tmp_path: Path, view: RootfsLayout) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "s"))
         description = _written(tmp_path / "b", Plan(("x",), egress_socket=str(tmp_path / "s")), view)

@@ -1,4 +1,4 @@
-"""gVisor's program: where it is, and how it is called."""
+"""The location and the command line of runsc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _program(path: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_what_is_named_comes_before_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_configured_runsc_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     on_path, fetched, named = (_program(tmp_path / folder / "runsc") for folder in ("path", "fetched", "named"))
     monkeypatch.setattr(runsc, "FETCHED", fetched)
     monkeypatch.setenv("PATH", str(on_path.parent))
@@ -29,12 +29,12 @@ def test_what_is_named_comes_before_what_is_found(monkeypatch: pytest.MonkeyPatc
     assert find_runsc(None) is None
 
 
-def test_a_program_that_may_not_be_run_is_none(tmp_path: Path) -> None:
+def test_a_runsc_that_is_not_executable_is_none(tmp_path: Path) -> None:
     assert find_runsc(_program(tmp_path / "runsc", 0o644)) is None
     assert find_runsc(tmp_path / "absent") is None
 
 
-def test_sockets_of_the_host_are_closed_unless_one_is_shown(tmp_path: Path) -> None:
+def test_host_sockets_are_closed_without_egress(tmp_path: Path) -> None:
     program = Runsc(Path("/usr/bin/runsc"), "ptrace")
     closed, opened = program.command(tmp_path, egress=False), program.command(tmp_path, egress=True)
     assert "--host-uds=none" in closed

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from services.executor.adapters.sandbox.launcher import bwrap_argv as line
+from services.executor.adapters.sandbox.launcher import bwrap_argv
 from services.executor.adapters.sandbox.port import Plan
 
 CONFIG: dict[str, Any] = {
@@ -17,51 +17,51 @@ CONFIG: dict[str, Any] = {
 
 def options(**changes: Any) -> list[str]:
     plan = asdict(Plan(("/bin/true",), **changes))
-    return line.options(CONFIG, plan, lambda host: f"/staged{host}", {"--seccomp": 7})
+    return bwrap_argv.build_options(CONFIG, plan, lambda host: f"/staged{host}", {"--seccomp": 7})
 
 
 def following(words: list[str], option: str, count: int) -> list[tuple[str, ...]]:
     return [tuple(words[at + 1 : at + 1 + count]) for at, word in enumerate(words) if word == option]
 
 
-def test_nothing_is_shared_with_the_host() -> None:
+def test_options_unshare_everything_from_the_host() -> None:
     words = options()
-    assert set(line.ALWAYS) <= set(words)
+    assert set(bwrap_argv.ALWAYS) <= set(words)
     assert "--share-net" not in words
     assert following(words, "--uid", 1) == [("65534",)]
 
 
-def test_only_what_the_plan_names_can_be_written() -> None:
+def test_only_writable_mounts_of_the_plan_are_writable() -> None:
     words = options(readable=(("/a", "/in/a"),), writable=(("/b", "/in/b"),))
     assert ("/staged/a", "/in/a") in following(words, "--ro-bind", 2)
     assert following(words, "--bind", 2) == [("/staged/b", "/in/b")]
     assert following(words, "--tmpfs", 1) == [("/tmp",)]
 
 
-def test_the_root_is_closed_after_everything_is_in_it() -> None:
+def test_root_is_remounted_read_only_last() -> None:
     words = options(writable=(("/b", "/in/b"),), egress_socket="/x.sock")
     closed = len(words) - 1 - words[::-1].index("--remount-ro")
     assert words[closed + 1] == "/"
     assert not {"--bind", "--ro-bind", "--tmpfs", "--symlink"} & set(words[closed:])
 
 
-def test_tmp_has_a_size() -> None:
+def test_tmp_gets_the_size_of_the_plan() -> None:
     words = options(scratch_bytes=12345)
     at = words.index("--tmpfs")
     assert words[at - 2 : at] == ["--size", "12345"]
 
 
-def test_the_way_out_is_there_only_when_planned() -> None:
+def test_egress_socket_is_mounted_only_if_planned() -> None:
     assert not any("egress" in word for word in options())
     assert ("/staged/x.sock", "/run/egress.sock") in following(options(egress_socket="/x.sock"), "--ro-bind", 2)
 
 
-def test_the_environment_is_the_plans() -> None:
+def test_environment_is_that_of_the_plan() -> None:
     assert following(options(environment={"A": "1", "B": "2"}), "--setenv", 2) == [("A", "1"), ("B", "2")]
 
 
-def test_every_source_is_named_once() -> None:
+def test_bind_sources_have_no_duplicates() -> None:
     plan = asdict(
         Plan(("/bin/true",), readable=(("/a", "/1"), ("/a", "/2")), writable=(("/b", "/3"),), egress_socket="/s")
     )
-    assert line.sources(CONFIG, plan) == ["/usr", "/etc-of-ours", "/a", "/b", "/s"]
+    assert bwrap_argv.bind_sources(CONFIG, plan) == ["/usr", "/etc-of-ours", "/a", "/b", "/s"]

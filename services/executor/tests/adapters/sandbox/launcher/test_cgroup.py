@@ -1,4 +1,4 @@
-"""Groups of the real kernel where this process may make them, and of the second version as plain files for their names."""
+"""Cgroups of the real kernel where this process can create them, and cgroup v2 as plain files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, Place
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy
+from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def hierarchy() -> Iterator[Hierarchy]:
-    prepared = Hierarchy.prepare("test")
+def hierarchy() -> Iterator[CgroupHierarchy]:
+    prepared = CgroupHierarchy.prepare("test")
     if prepared.missing:
         prepared.close()
         pytest.skip(f"control groups cannot be made here: {', '.join(sorted(prepared.missing))}")
@@ -26,7 +26,7 @@ def hierarchy() -> Iterator[Hierarchy]:
 
 
 @pytest.fixture
-def group(hierarchy: Hierarchy) -> Iterator[Cgroup]:
+def group(hierarchy: CgroupHierarchy) -> Iterator[Cgroup]:
     made = Cgroup.create(hierarchy.parents, "one", memory=32 * MIB, processes=8, millicpus=500)
     yield made
     made.kill()
@@ -34,7 +34,7 @@ def group(hierarchy: Hierarchy) -> Iterator[Cgroup]:
 
 
 def run(group: Cgroup, code: str) -> int:
-    """Run Python in a group and return its exit status."""
+    """Run Python code in a cgroup and return its exit status."""
     waiting = f"import sys; sys.stdin.read()\n{code}"
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", waiting], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -45,14 +45,14 @@ def run(group: Cgroup, code: str) -> int:
         return process.wait()
 
 
-def test_memory_that_is_used_up_is_counted(group: Cgroup) -> None:
+def test_oom_kills_are_counted(group: Cgroup) -> None:
     assert group.oom_kills() == 0
     assert run(group, "held = [b'x' * (1 << 20) for _ in range(100)]") == -9
     assert group.oom_kills() == 1
     assert 0 < group.peak_memory() <= 32 * MIB
 
 
-def test_a_process_too_many_is_counted(group: Cgroup) -> None:
+def test_refused_processes_are_counted(group: Cgroup) -> None:
     assert run(group, "import os, signal\nfor _ in range(20):\n if os.fork() == 0: signal.pause()") == 1
     assert group.refused_processes() >= 1
 
@@ -62,7 +62,7 @@ def test_processor_time_is_counted(group: Cgroup) -> None:
     assert group.cpu_seconds() > 0
 
 
-def test_what_is_in_a_group_ends_with_it(group: Cgroup) -> None:
+def test_kill_ends_every_process_of_the_cgroup(group: Cgroup) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         group.add(process.pid)
         assert group.pids() == [process.pid]
@@ -74,14 +74,14 @@ def test_what_is_in_a_group_ends_with_it(group: Cgroup) -> None:
     assert group.remove()
 
 
-def test_a_group_that_cannot_be_limited_is_not_left_behind(hierarchy: Hierarchy) -> None:
+def test_a_cgroup_without_its_limits_is_removed(hierarchy: CgroupHierarchy) -> None:
     with pytest.raises(OSError):
         Cgroup.create(hierarchy.parents, "two", memory=32 * MIB, processes=-5, millicpus=500)
-    assert [place for place in hierarchy.parents.values() if (Path(place.folder) / "two").exists()] == []
+    assert [cgroup_dir for cgroup_dir in hierarchy.parents.values() if (Path(cgroup_dir.path) / "two").exists()] == []
 
 
 def second_version(folder: Path, **files: str) -> Cgroup:
-    """A group of the second version, as files with the kernel's names."""
+    """A cgroup v2 as plain files with the kernel's names."""
     (folder / "g").mkdir()
     for name in (
         "memory.max",
@@ -96,10 +96,10 @@ def second_version(folder: Path, **files: str) -> Cgroup:
         (folder / "g" / name).touch()
     for name, text in files.items():
         (folder / "g" / name.replace("_", ".")).write_text(text)
-    return Cgroup({what: Place(str(folder / "g"), unified=True) for what in ("memory", "pids", "cpu")})
+    return Cgroup({what: CgroupDir(str(folder / "g"), unified=True) for what in ("memory", "pids", "cpu")})
 
 
-def test_the_second_version_is_read_by_its_own_names(tmp_path: Path) -> None:
+def test_cgroup_v2_counters_are_read(tmp_path: Path) -> None:
     group = second_version(
         tmp_path,
         memory_events="low 0\noom 3\noom_kill 2\n",
@@ -110,7 +110,7 @@ def test_the_second_version_is_read_by_its_own_names(tmp_path: Path) -> None:
     assert (group.oom_kills(), group.refused_processes(), group.cpu_seconds(), group.peak_memory()) == (2, 7, 1.5, 4096)
 
 
-def test_the_second_version_is_written_by_its_own_names(tmp_path: Path) -> None:
+def test_cgroup_v2_limits_are_written(tmp_path: Path) -> None:
     group = second_version(tmp_path)
     group._limit(64 * MIB, 12, 250)
     written = {
@@ -129,7 +129,7 @@ def test_the_second_version_is_written_by_its_own_names(tmp_path: Path) -> None:
     assert (tmp_path / "g/cpu.max").read_text().startswith("max")
 
 
-def test_what_is_missing_counts_as_nothing(tmp_path: Path) -> None:
+def test_missing_counters_read_as_zero(tmp_path: Path) -> None:
     group = Cgroup({})
     assert (group.oom_kills(), group.refused_processes(), group.cpu_seconds(), group.peak_memory()) == (0, 0, 0.0, 0)
     assert (group.controllers, group.pids()) == (frozenset(), [])

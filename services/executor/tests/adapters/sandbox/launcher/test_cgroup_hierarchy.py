@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.sandbox.launcher.cgroup import Place
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import PREFIX, Hierarchy, own_places, sweep
+from services.executor.adapters.sandbox.launcher.cgroup import CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import (
+    PREFIX,
+    CgroupHierarchy,
+    own_cgroup_dirs,
+    remove_stale_cgroups,
+)
 
 MIXED_GROUPS = "9:name=systemd:/\n8:pids:/jobs/7\n4:memory:/jobs/7\n2:cpu,cpuacct:/\n0::/session\n"
 MIXED_MOUNTS = (
@@ -20,86 +25,86 @@ MIXED_MOUNTS = (
 )
 
 
-def test_each_controller_is_found_where_it_is() -> None:
-    assert own_places(MIXED_GROUPS, MIXED_MOUNTS) == {
-        "pids": Place("/cg/pids/jobs/7", unified=False),
-        "memory": Place("/cg/memory/7", unified=False),
-        "cpu": Place("/cg/cpu", unified=False),
-        "cpuacct": Place("/cg/cpu", unified=False),
+def test_own_cgroup_of_each_controller_is_found() -> None:
+    assert own_cgroup_dirs(MIXED_GROUPS, MIXED_MOUNTS) == {
+        "pids": CgroupDir("/cg/pids/jobs/7", unified=False),
+        "memory": CgroupDir("/cg/memory/7", unified=False),
+        "cpu": CgroupDir("/cg/cpu", unified=False),
+        "cpuacct": CgroupDir("/cg/cpu", unified=False),
     }
 
 
-def test_the_second_version_offers_what_it_says(tmp_path: Path) -> None:
+def test_cgroup_v2_controllers_are_read_from_the_group(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/cgroup.controllers").write_text("cpu memory pids hugetlb\n")
     mounts = f"34 30 0:30 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
-    found = own_places("0::/own\n", mounts)
-    assert found == {what: Place(str(tmp_path / "own"), unified=True) for what in ("memory", "pids", "cpu")}
+    found = own_cgroup_dirs("0::/own\n", mounts)
+    assert found == {what: CgroupDir(str(tmp_path / "own"), unified=True) for what in ("memory", "pids", "cpu")}
 
 
-def test_a_group_out_of_view_is_not_used() -> None:
-    assert own_places("8:pids:/../other\n", MIXED_MOUNTS) == {}
-    assert own_places("4:memory:/elsewhere\n", MIXED_MOUNTS) == {}
+def test_a_cgroup_outside_the_mount_is_not_used() -> None:
+    assert own_cgroup_dirs("8:pids:/../other\n", MIXED_MOUNTS) == {}
+    assert own_cgroup_dirs("4:memory:/elsewhere\n", MIXED_MOUNTS) == {}
 
 
-def test_no_hierarchy_is_no_hierarchy() -> None:
-    assert own_places("", "") == {}
+def test_no_mounted_hierarchy_gives_no_cgroup() -> None:
+    assert own_cgroup_dirs("", "") == {}
 
 
-def test_folders_are_made_and_given_back(tmp_path: Path) -> None:
-    hierarchy = Hierarchy.prepare("a b/c", own={"pids": Place(str(tmp_path), unified=False)})
+def test_hierarchy_directories_are_created_and_removed(tmp_path: Path) -> None:
+    hierarchy = CgroupHierarchy.prepare("a b/c", own={"pids": CgroupDir(str(tmp_path), unified=False)})
     (made,) = tmp_path.iterdir()
     assert made.name.startswith(f"{PREFIX}a_b_c-")
-    assert hierarchy.parents == {"pids": Place(str(made), unified=False)}
+    assert hierarchy.parents == {"pids": CgroupDir(str(made), unified=False)}
     assert hierarchy.missing == {"memory", "cpu"}
     hierarchy.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_of_one_process_do_not_meet(tmp_path: Path) -> None:
-    own = {"pids": Place(str(tmp_path), unified=False)}
-    first, second = Hierarchy.prepare("x", own=own), Hierarchy.prepare("x", own=own)
+def test_two_hierarchies_of_one_process_are_separate(tmp_path: Path) -> None:
+    own = {"pids": CgroupDir(str(tmp_path), unified=False)}
+    first, second = CgroupHierarchy.prepare("x", own=own), CgroupHierarchy.prepare("x", own=own)
     assert first.parents != second.parents
     second.close()
-    assert Path(first.parents["pids"].folder).exists()
+    assert Path(first.parents["pids"].path).exists()
     first.close()
 
 
-def test_what_the_dead_left_is_removed_and_what_the_living_hold_is_not(tmp_path: Path) -> None:
+def test_stale_directories_are_removed_and_locked_ones_kept(tmp_path: Path) -> None:
     abandoned = tmp_path / f"{PREFIX}gone-1-abc"
     (abandoned / "7").mkdir(parents=True)
-    living = Hierarchy.prepare("alive", own={"pids": Place(str(tmp_path), unified=False)})
-    sweep(str(tmp_path))
-    assert [str(path) for path in tmp_path.iterdir()] == [living.parents["pids"].folder]
+    living = CgroupHierarchy.prepare("alive", own={"pids": CgroupDir(str(tmp_path), unified=False)})
+    remove_stale_cgroups(str(tmp_path))
+    assert [str(path) for path in tmp_path.iterdir()] == [living.parents["pids"].path]
     living.close()
 
 
-def test_a_killed_executor_holds_nothing(tmp_path: Path) -> None:
+def test_a_killed_executor_holds_no_lock(tmp_path: Path) -> None:
     code = (
         "import os, sys, signal\n"
-        "from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import Hierarchy\n"
-        "from services.executor.adapters.sandbox.launcher.cgroup import Place\n"
-        "held = Hierarchy.prepare('x', own={'pids': Place(sys.argv[1], False)})\n"
+        "from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy\n"
+        "from services.executor.adapters.sandbox.launcher.cgroup import CgroupDir\n"
+        "held = CgroupHierarchy.prepare('x', own={'pids': CgroupDir(sys.argv[1], False)})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[6], check=False)
     assert len(list(tmp_path.iterdir())) == 1
-    sweep(str(tmp_path))
+    remove_stale_cgroups(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_another_process_is_in_between_nothing_is_handed_down(tmp_path: Path) -> None:
-    """The kernel would refuse; and nobody else's process is ever moved."""
+def test_cgroup_v2_is_not_delegated_if_other_processes_share_the_group(tmp_path: Path) -> None:
+    """The kernel would refuse it, and processes of others are never moved."""
     (tmp_path / "cgroup.procs").write_text("1\n2\n")
-    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path), unified=True)})
+    hierarchy = CgroupHierarchy.prepare("x", own={"memory": CgroupDir(str(tmp_path), unified=True)})
     assert hierarchy.missing >= {"memory"}
     assert (tmp_path / "cgroup.procs").read_text() == "1\n2\n"
     hierarchy.close()
     assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
 
 
-def test_the_second_version_hands_its_controllers_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel puts its files into every new folder; here the test does."""
+def test_cgroup_v2_controllers_are_delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel creates control files in every new directory; here the test does."""
     make = os.mkdir
 
     def make_with_files(path: str) -> None:
@@ -108,15 +113,15 @@ def test_the_second_version_hands_its_controllers_down(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(os, "mkdir", make_with_files)
     (tmp_path / "cgroup.subtree_control").write_text("pids")
-    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path), unified=True)})
-    folder = Path(hierarchy.parents["memory"].folder)
+    hierarchy = CgroupHierarchy.prepare("x", own={"memory": CgroupDir(str(tmp_path), unified=True)})
+    folder = Path(hierarchy.parents["memory"].path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
     assert (folder / "cgroup.subtree_control").read_text() == "+memory"
     (folder / "cgroup.subtree_control").unlink()
     hierarchy.close()
 
 
-def test_a_folder_that_cannot_be_written_is_not_used(tmp_path: Path) -> None:
-    hierarchy = Hierarchy.prepare("x", own={"memory": Place(str(tmp_path / "absent"), unified=False)})
+def test_an_unwritable_cgroup_directory_is_not_used(tmp_path: Path) -> None:
+    hierarchy = CgroupHierarchy.prepare("x", own={"memory": CgroupDir(str(tmp_path / "absent"), unified=False)})
     assert hierarchy.parents == {}
     hierarchy.close()

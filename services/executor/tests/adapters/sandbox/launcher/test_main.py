@@ -1,4 +1,4 @@
-"""The launcher, spoken to as the executor speaks to it, but without an event loop in between."""
+"""The launcher process, driven over its socket without an event loop."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from typing import Any
 import pytest
 
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap import environment as ground
-from services.executor.adapters.sandbox.bubblewrap.launcher_client import ask_start, spawn
-from services.executor.adapters.sandbox.launcher.main import DISMISSED, MESSAGE_BYTES
+from services.executor.adapters.sandbox.bubblewrap import environment
+from services.executor.adapters.sandbox.bubblewrap.launcher_client import request_start, spawn_launcher
+from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import Plan
-from services.executor.adapters.sandbox.rootfs import interpreter
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.tests.sandboxes import processes_with
 
 Launched = tuple["subprocess.Popen[bytes]", socket.socket]
 
 
 @pytest.fixture
-def prepared() -> Iterator[ground.Ground]:
-    made = ground.prepare("test", "preferred")
+def prepared() -> Iterator[environment.BubblewrapEnvironment]:
+    made = environment.prepare_environment("test", "preferred")
     yield made
     made.close()
 
 
 @pytest.fixture
-def launched(prepared: ground.Ground) -> Iterator[Launched]:
-    process, control = spawn(prepared.config)
+def launched(prepared: environment.BubblewrapEnvironment) -> Iterator[Launched]:
+    process, control = spawn_launcher(prepared.config)
     yield process, control
     control.close()
     process.kill()
@@ -44,40 +44,40 @@ def launched(prepared: ground.Ground) -> Iterator[Launched]:
 
 
 def start(control: socket.socket, number: int, *argv: str) -> tuple[int, int]:
-    """Ask for a process; return our ends of its pipes."""
+    """Request a process; return the executor's ends of its pipes."""
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()
-    ask_start(control, number, Plan(argv), stdin, stdout)
+    request_start(control, number, Plan(argv), stdin, stdout)
     os.close(stdin)
     os.close(stdout)
     return to_stdin, from_stdout
 
 
-def heard(control: socket.socket) -> dict[str, Any]:
+def receive(control: socket.socket) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(control.recv(MESSAGE_BYTES))
     return message
 
 
-def test_it_tells_when_a_process_began_and_how_it_ended(launched: Launched) -> None:
+def test_launcher_reports_start_and_end_of_a_process(launched: Launched) -> None:
     _, control = launched
     to_stdin, from_stdout = start(control, 5, "/bin/cat")
-    assert heard(control) == {"began": 5}
+    assert receive(control) == {"began": 5}
     os.write(to_stdin, b"word")
     assert os.read(from_stdout, 100) == b"word"
     os.close(to_stdin)
-    said = heard(control)
-    assert (said["ended"], said["facts"]["code"], said["facts"]["killed"]) == (5, 0, False)
+    message = receive(control)
+    assert (message["ended"], message["facts"]["code"], message["facts"]["killed"]) == (5, 0, False)
     assert os.read(from_stdout, 100) == b""
     os.close(from_stdout)
 
 
-def test_it_ends_what_it_is_asked_to_end_and_nothing_else(launched: Launched) -> None:
+def test_launcher_kills_only_the_requested_sandbox(launched: Launched) -> None:
     _, control = launched
     ends = [start(control, number, "/bin/cat") for number in (1, 2)]
-    assert sorted(heard(control)["began"] for _ in range(2)) == [1, 2]
+    assert sorted(receive(control)["began"] for _ in range(2)) == [1, 2]
     control.send(json.dumps({"kill": 1}).encode())
-    said = heard(control)
-    assert (said["ended"], said["facts"]["killed"]) == (1, True)
+    message = receive(control)
+    assert (message["ended"], message["facts"]["killed"]) == (1, True)
     control.send(json.dumps({"kill": 1}).encode())
     os.write(ends[1][0], b"x")
     assert os.read(ends[1][1], 1) == b"x"
@@ -86,13 +86,13 @@ def test_it_ends_what_it_is_asked_to_end_and_nothing_else(launched: Launched) ->
             os.close(end)
 
 
-@pytest.mark.parametrize("last_words", [DISMISSED, b""])
-def test_it_ends_with_its_executor_and_takes_all_with_it(launched: Launched, last_words: bytes) -> None:
+@pytest.mark.parametrize("shutdown", [SHUTDOWN, b""])
+def test_launcher_and_sandboxes_end_with_the_executor(launched: Launched, shutdown: bytes) -> None:
     process, control = launched
     to_stdin, from_stdout = start(control, 1, "/bin/cat")
-    assert heard(control) == {"began": 1}
-    if last_words:
-        control.send(last_words)
+    assert receive(control) == {"began": 1}
+    if shutdown:
+        control.send(shutdown)
     else:
         control.close()
     assert os.read(from_stdout, 1) == b""
@@ -101,29 +101,29 @@ def test_it_ends_with_its_executor_and_takes_all_with_it(launched: Launched, las
     os.close(from_stdout)
 
 
-def test_it_clears_up_after_an_executor_that_had_not_heard_everything(
-    launched: Launched, prepared: ground.Ground
+def test_launcher_cleans_up_after_an_executor_with_unread_messages(
+    launched: Launched, prepared: environment.BubblewrapEnvironment
 ) -> None:
-    """Whoever is killed with words unread leaves an error on the line, and no end of it."""
+    """A peer that dies with unread messages causes ECONNRESET instead of an end of stream."""
     process, control = launched
     to_stdin, from_stdout = start(control, 1, "/bin/cat")
-    # Said, and never read.
+    # The message arrives and is never read.
     select.select([control], [], [])
     control.close()
     assert os.read(from_stdout, 1) == b""
     assert process.wait() == 0
-    left = [group for place in prepared.config["groups"].values() for group in Path(place.folder).glob("*/")]
+    left = [group for cgroup_dir in prepared.config["groups"].values() for group in Path(cgroup_dir.path).glob("*/")]
     assert left == []
     os.close(to_stdin)
     os.close(from_stdout)
 
 
-def test_it_holds_no_end_of_anybodys_pipes(launched: Launched) -> None:
-    """Or readers would wait for ever, and sandboxes could speak for each other."""
+def test_launcher_keeps_no_pipe_ends_open(launched: Launched) -> None:
+    """Otherwise readers would wait forever, and sandboxes could write to each other's pipes."""
     process, control = launched
     ends = [start(control, number, "/bin/cat") for number in (1, 2)]
     for _ in ends:
-        heard(control)
+        receive(control)
     ours = {os.fstat(end).st_ino for pair in ends for end in pair}
     theirs = {entry.stat().st_ino for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
     assert ours & theirs == set()
@@ -133,55 +133,55 @@ def test_it_holds_no_end_of_anybodys_pipes(launched: Launched) -> None:
 
 
 @pytest.mark.parametrize("room", range(9))
-def test_whoever_finds_no_file_to_open_fails_alone(launched: Launched, room: int) -> None:
-    """Wherever on the way it is that nothing more can be opened; what runs goes on, and so does the launcher."""
+def test_running_out_of_descriptors_fails_only_that_start(launched: Launched, room: int) -> None:
+    """At any step of the start; running sandboxes and the launcher continue."""
     process, control = launched
     ends = start(control, 1, "/bin/cat")
-    assert heard(control) == {"began": 1}
+    assert receive(control) == {"began": 1}
     held = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
     usual = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (held + room, usual[1]))
     for end in start(control, 2, "/bin/cat"):
         os.close(end)
-    said = heard(control)
-    while "ended" not in said:
-        said = heard(control)
-    assert said["ended"] == 2
+    message = receive(control)
+    while "ended" not in message:
+        message = receive(control)
+    assert message["ended"] == 2
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, usual)
     os.write(ends[0], b"x")
     assert os.read(ends[1], 1) == b"x"
     for end in start(control, 3, "/bin/cat"):
         os.close(end)
-    assert (heard(control), heard(control)["ended"]) == ({"began": 3}, 3)
+    assert (receive(control), receive(control)["ended"]) == ({"began": 3}, 3)
     assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) == held
     for end in ends:
         os.close(end)
 
 
 @pytest.mark.parametrize("cgroups", ["preferred", "off"])
-def test_what_is_ended_while_it_begins_does_not_begin(cgroups: str) -> None:
-    """Bubblewrap may be ended after it started a process and before it told of it or bound it to its own life."""
-    made = ground.prepare("test", cgroups)
-    process, control = spawn(made.config)
+def test_a_sandbox_killed_while_starting_leaves_no_process(cgroups: str) -> None:
+    """Bubblewrap may be killed after it forked and before it reported the child or set its parent-death signal."""
+    made = environment.prepare_environment("test", cgroups)
+    process, control = spawn_launcher(made.config)
     try:
-        end_sixty_at_their_beginning(control, new_id())
+        kill_sixty_while_starting(control, new_id())
     finally:
-        control.send(DISMISSED)
+        control.send(SHUTDOWN)
         process.wait()
         control.close()
         made.close()
 
 
-def end_sixty_at_their_beginning(control: socket.socket, marker: str) -> None:
-    begins = random.Random(7)
+def kill_sixty_while_starting(control: socket.socket, marker: str) -> None:
+    delays = random.Random(7)
     for number in range(1, 61):
-        argv = (interpreter(), "-I", "-S", "-c", "import signal; signal.pause()", marker)
+        argv = (interpreter_path(), "-I", "-S", "-c", "import signal; signal.pause()", marker)
         for end in start(control, number, *argv):
             os.close(end)
-        ready = time.monotonic() + begins.random() * 0.008
+        ready = time.monotonic() + delays.random() * 0.008
         while time.monotonic() < ready:
             os.sched_yield()
         control.send(json.dumps({"kill": number}).encode())
-        while "ended" not in heard(control):
+        while "ended" not in receive(control):
             continue
         assert processes_with(marker) == []

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from services.executor.adapters.sandbox.launcher.process_tree import descendants, end_all
+from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
 
 FAMILY = """
 import os, signal, sys, threading
@@ -33,46 +33,46 @@ def family() -> subprocess.Popen[bytes]:
 
 
 def settled(pid: int, count: int) -> list[int]:
-    """Wait until a process has so many descendants."""
+    """Wait until a process has `count` descendants."""
     while len(found := descendants(pid)) < count:
         os.sched_yield()
     return found
 
 
-def test_children_of_children_and_of_threads_are_found() -> None:
+def test_descendants_include_grandchildren_and_children_of_threads() -> None:
     with family() as process:
         found = settled(process.pid, 5)
         assert len(found) == 5
         assert process.pid not in found
-        end_all(lambda: [process.pid, *descendants(process.pid)])
+        kill_all(lambda: [process.pid, *descendants(process.pid)])
 
 
-def test_everyone_is_ended_at_once() -> None:
+def test_kill_all_kills_every_member() -> None:
     with family() as process:
         found = settled(process.pid, 5)
         held = [os.pidfd_open(pid) for pid in found]
-        end_all(lambda: [*found, process.pid])
+        kill_all(lambda: [*found, process.pid])
         assert process.wait() == -signal.SIGKILL
         for descriptor in held:
             os.set_blocking(descriptor, True)
-            # Readable once it has ended, whoever waits for it.
+            # A pidfd is readable once its process has ended.
             assert select.select([descriptor], [], [], 30)[0]
             os.close(descriptor)
 
 
-def test_who_left_the_crowd_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that no longer belongs to it may mean somebody else by now."""
+def test_kill_all_skips_processes_that_are_no_longer_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its PID may belong to another process by now."""
     told: list[int] = []
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda descriptor, _: told.append(descriptor))
     with subprocess.Popen(["sleep", "600"]) as bystander:
         answers = iter([[bystander.pid], [], []])
-        end_all(lambda: next(answers))
+        kill_all(lambda: next(answers))
         bystander.kill()
     assert told == []
 
 
-def test_nobody_is_ended_who_is_not_there() -> None:
+def test_kill_all_ignores_ended_processes() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    end_all(lambda: [gone.pid])
+    kill_all(lambda: [gone.pid])
     assert descendants(gone.pid) == []

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from services.executor.adapters.sandbox.launcher import process_usage as usage
+from services.executor.adapters.sandbox.launcher import process_usage
 
 MIB = 1 << 20
 FAMILY = """
@@ -30,18 +30,18 @@ def family() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_time_and_memory_of_a_family_are_added_up() -> None:
+def test_cpu_time_and_memory_of_a_process_tree_are_added_up() -> None:
     with family() as process:
         try:
-            assert usage.cpu_seconds(process.pid) > 0
-            # Four processes hold the same pages: counted four times at first, and once when that would be too much.
-            assert usage.memory(process.pid, 1 << 40) > 120 * MIB
-            assert 30 * MIB < usage.memory(process.pid, 100 * MIB) < 100 * MIB
+            assert process_usage.cpu_seconds(process.pid) > 0
+            # Four processes share the same pages: counted four times at first, and once if the sum exceeds the limit.
+            assert process_usage.memory_bytes(process.pid, 1 << 40) > 120 * MIB
+            assert 30 * MIB < process_usage.memory_bytes(process.pid, 100 * MIB) < 100 * MIB
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_who_is_gone_uses_nothing() -> None:
+def test_an_ended_process_uses_nothing() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    assert (usage.cpu_seconds(gone.pid), usage.memory(gone.pid, 0)) == (0.0, 0)
+    assert (process_usage.cpu_seconds(gone.pid), process_usage.memory_bytes(gone.pid, 0)) == (0.0, 0)

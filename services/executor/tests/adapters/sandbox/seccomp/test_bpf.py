@@ -1,4 +1,4 @@
-"""The filter, run by a small machine that does what the kernel does with it, for both architectures."""
+"""The seccomp filter, executed by a small BPF interpreter, for both architectures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from system_calls import syscalls
 
 from services.executor.adapters.sandbox.seccomp import bpf as seccomp
-from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, DEADLY
+from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, KILL_CALLS
 
 MACHINES = ["x86_64", "aarch64"]
 EXAMINED = {"socket", "socketpair", "ioctl", "personality", "clone"}
@@ -27,10 +27,10 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
         if number < 1 << 31
         else struct.pack("<IIQ6Q", number, audit, 0, *padded)
     )
-    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    compile_filter = list(struct.iter_unpack("<HBBI", seccomp.compile_filter(machine)))
     at = held = 0
-    for _ in range(len(program)):
-        operation, true, false, operand = program[at]
+    for _ in range(len(compile_filter)):
+        operation, true, false, operand = compile_filter[at]
         at += 1
         match operation:
             case 0x20:
@@ -49,7 +49,7 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_every_number_gets_the_verdict_of_its_name(machine: str) -> None:
+def test_every_call_number_gets_the_action_of_its_name(machine: str) -> None:
     names = {number: name for name, number in numbers(machine).items()}
     for number in range(max(names) + 50):
         name = names.get(number)
@@ -59,7 +59,7 @@ def test_every_number_gets_the_verdict_of_its_name(machine: str) -> None:
             seccomp.ABSENT
             if name in (None, "clone3")
             else seccomp.KILL
-            if name in DEADLY
+            if name in KILL_CALLS
             else seccomp.ALLOW
             if name in ALLOWED
             else seccomp.REFUSE
@@ -68,25 +68,25 @@ def test_every_number_gets_the_verdict_of_its_name(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_calls_of_another_architecture_are_deadly(machine: str) -> None:
+def test_calls_of_another_architecture_kill(machine: str) -> None:
     assert verdict(machine, numbers(machine)["read"], audit=0x40000003) == seccomp.KILL
 
 
-def test_the_second_set_of_numbers_of_x86_64_is_deadly() -> None:
+def test_x32_calls_kill() -> None:
     assert verdict("x86_64", 0x40000000 | numbers("x86_64")["read"]) == seccomp.KILL
     assert verdict("x86_64", 0xFFFFFFFF) == seccomp.KILL
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("call", ["socket", "socketpair"])
-def test_only_local_sockets_are_made(machine: str, call: str) -> None:
+def test_only_unix_sockets_are_allowed(machine: str, call: str) -> None:
     number = numbers(machine)[call]
     assert verdict(machine, number, 1) == seccomp.ALLOW
     assert {verdict(machine, number, family) for family in (0, *range(2, 50))} == {seccomp.REFUSE}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_processes_and_threads_start_and_namespaces_do_not(machine: str) -> None:
+def test_clone_is_allowed_without_namespace_flags(machine: str) -> None:
     number = numbers(machine)["clone"]
     assert verdict(machine, number, 17) == seccomp.ALLOW
     assert verdict(machine, number, 0x3D0F00) == seccomp.ALLOW
@@ -95,7 +95,7 @@ def test_processes_and_threads_start_and_namespaces_do_not(machine: str) -> None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_nothing_hides_in_the_upper_half_of_an_argument(machine: str) -> None:
+def test_upper_half_of_an_argument_cannot_bypass_the_filter(machine: str) -> None:
     table = numbers(machine)
     assert verdict(machine, table["ioctl"], 0, 0x5412 | 1 << 32) == seccomp.REFUSE
     assert verdict(machine, table["socket"], 2 | 1 << 32) == seccomp.REFUSE
@@ -103,24 +103,24 @@ def test_nothing_hides_in_the_upper_half_of_an_argument(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_terminals_are_asked_but_not_spoken_for(machine: str) -> None:
+def test_ioctl_cannot_inject_terminal_input(machine: str) -> None:
     number = numbers(machine)["ioctl"]
     assert verdict(machine, number, 0, 0x5401) == seccomp.ALLOW
     assert {verdict(machine, number, 0, request) for request in (0x5412, 0x541C)} == {seccomp.REFUSE}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_address_space_is_not_made_predictable(machine: str) -> None:
+def test_personality_cannot_disable_address_randomization(machine: str) -> None:
     number = numbers(machine)["personality"]
     assert verdict(machine, number, 0xFFFFFFFF) == seccomp.ALLOW
     assert verdict(machine, number, 0x0040000) == seccomp.REFUSE
 
 
-def test_no_name_is_both_allowed_and_deadly() -> None:
-    assert frozenset() == ALLOWED & DEADLY
-    assert frozenset() == (ALLOWED | DEADLY) & EXAMINED
+def test_no_call_is_both_allowed_and_killed() -> None:
+    assert frozenset() == ALLOWED & KILL_CALLS
+    assert frozenset() == (ALLOWED | KILL_CALLS) & EXAMINED
 
 
-def test_a_machine_without_a_table_is_an_error() -> None:
+def test_an_unsupported_machine_raises_key_error() -> None:
     with pytest.raises(KeyError):
-        seccomp.program("riscv64")
+        seccomp.compile_filter("riscv64")

@@ -1,4 +1,4 @@
-"""A program that does as it is told on its command line."""
+"""A program that follows its command-line arguments."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Folders that go with the process that made them."""
+"""Temporary directories that are locked by their process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.executor.adapters.sandbox.scratch.own_folder import OwnFolder
+from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
-MAKE = "import sys\nfrom pathlib import Path\nfrom services.executor.adapters.sandbox.scratch.own_folder import OwnFolder\n"
+MAKE = (
+    "import sys\nfrom pathlib import Path\n"
+    "from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir\n"
+)
 NEST = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
-HOLD = MAKE + "made = OwnFolder('test', within=Path(sys.argv[1]))\nprint(made.path, flush=True)\nsys.stdin.read()"
+HOLD = MAKE + "made = LockedTempDir('test', within=Path(sys.argv[1]))\nprint(made.path, flush=True)\nsys.stdin.read()"
 
 
 def _holder(within: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -22,55 +25,55 @@ def _holder(within: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_a_folder_is_private_unless_told_and_is_removed_with_all_it_holds(tmp_path: Path) -> None:
-    folder = OwnFolder("test", within=tmp_path)
+def test_a_tempdir_is_private_and_removed_with_its_content(tmp_path: Path) -> None:
+    folder = LockedTempDir("test", within=tmp_path)
     assert folder.path.stat().st_mode & 0o777 == 0o700
     (folder.path / "deep").mkdir()
     (folder.path / "deep" / "file").write_text("x")
     folder.remove()
     folder.remove()
     assert not folder.path.exists()
-    passable = OwnFolder("test", within=tmp_path, mode=0o711)
+    passable = LockedTempDir("test", within=tmp_path, mode=0o711)
     assert passable.path.stat().st_mode & 0o777 == 0o711
     passable.remove()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_and_what_lives_is_not(tmp_path: Path) -> None:
+def test_a_killed_processs_tempdir_is_removed_and_a_live_one_kept(tmp_path: Path) -> None:
     killed, left = _holder(tmp_path)
     alive, kept = _holder(tmp_path)
     killed.kill()
     killed.communicate()
     assert left.exists()
-    folder = OwnFolder("test", within=tmp_path)
+    folder = LockedTempDir("test", within=tmp_path)
     assert not left.exists()
     assert kept.exists()
     folder.remove()
     alive.communicate()
 
 
-def test_what_was_left_cannot_keep_the_next_one_from_starting(tmp_path: Path) -> None:
+def test_a_deeply_nested_stale_tempdir_is_removed(tmp_path: Path) -> None:
     killed, left = _holder(tmp_path)
     subprocess.run([sys.executable, "-c", NEST], cwd=left, check=True)
     killed.kill()
     killed.communicate()
-    OwnFolder("test", within=tmp_path).remove()
+    LockedTempDir("test", within=tmp_path).remove()
     assert not left.exists()
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
-    other_kind, unlocked = OwnFolder("other", within=tmp_path), tmp_path / "toolmesh-test-unlocked"
+def test_other_directories_are_kept(tmp_path: Path) -> None:
+    other_kind, unlocked = LockedTempDir("other", within=tmp_path), tmp_path / "toolmesh-test-unlocked"
     unlocked.mkdir()
     (tmp_path / "toolmesh-test-link").symlink_to(other_kind.path)
-    folder = OwnFolder("test", within=tmp_path)
+    folder = LockedTempDir("test", within=tmp_path)
     assert unlocked.exists()
     assert other_kind.path.exists()
     folder.remove()
     other_kind.remove()
     if os.geteuid() == 0:
-        strange = OwnFolder("test", within=tmp_path)
+        strange = LockedTempDir("test", within=tmp_path)
         strange.remove()
         strange.path.mkdir()
         (strange.path / "lock").touch()
         os.chown(strange.path, 65534, 65534)
-        OwnFolder("test", within=tmp_path).remove()
+        LockedTempDir("test", within=tmp_path).remove()
         assert strange.path.exists()
