@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.audit.v1 import log_service_pb2
 from toolmesh_sdk.audit import Report
 from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import Kept
+from toolmesh_sdk.audit.verify.pinned_state import PinnedState
 
 from tests.evidence.conftest import Copy
 from tests.evidence.log import LiveLog, records
@@ -24,7 +24,7 @@ EXPIRED = "update shards set close_time = now() - interval '8 years' where numbe
 
 
 def verified(log: LiveLog, made: Copy, sample: int = 0) -> Report:
-    return OnlineCheck(log.remote(), Kept(), made.original.key, sample=sample).run()
+    return OnlineCheck(log.remote(), PinnedState(), made.original.key, sample=sample).run()
 
 
 @pytest.fixture

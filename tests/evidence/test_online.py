@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from toolmesh_sdk.audit import Kind, Note, Report
 from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import Kept, load, save
+from toolmesh_sdk.audit.verify.pinned_state import PinnedState, load, save
 
 from services.audit.domain.merkle.merkle import CompactRange
 from tests.evidence.conftest import Copy, Original, key_file
@@ -22,12 +22,12 @@ MakeCopy = Callable[[], Copy]
 VICTIM = 300 + 256 + 77
 
 
-def verified(log: LiveLog, original: Original, kept: Kept | None = None, **options: Any) -> tuple[Report, OnlineCheck]:
-    check = OnlineCheck(log.remote(), kept or Kept(), original.key, **options)
+def verified(log: LiveLog, original: Original, kept: PinnedState | None = None, **options: Any) -> tuple[Report, OnlineCheck]:
+    check = OnlineCheck(log.remote(), kept or PinnedState(), original.key, **options)
     return check.run(), check
 
 
-def found(copy: Copy, kept: Kept | None = None) -> tuple[str, int | None, str]:
+def found(copy: Copy, kept: PinnedState | None = None) -> tuple[str, int | None, str]:
     """Run the service on a copy, verify it, and return what was found first."""
     with copy.serve() as log:
         report, _ = verified(log, copy.original, kept)
@@ -77,19 +77,19 @@ def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, or
         (2, 941, 100, 0),
     ]
     assert set(check.newest) == {0, 1, 2}
-    again, _ = verified(honest, original, Kept(original.key.text, check.newest))
+    again, _ = verified(honest, original, PinnedState(original.key.text, check.newest))
     assert again.exit_code == 0
 
 
 def test_a_sample_is_verified_by_proofs(honest: LiveLog, original: Original) -> None:
     _, check = verified(honest, original)
-    report, _ = verified(honest, original, Kept(original.key.text, check.newest), sample=7)
+    report, _ = verified(honest, original, PinnedState(original.key.text, check.newest), sample=7)
     assert report.exit_code == 0, report.to_dict()
     assert all(shard.sampled and 7 <= shard.records <= 8 for shard in report.shards)
 
 
 def test_a_key_that_nobody_pinned_is_taken_and_said(honest: LiveLog, original: Original) -> None:
-    check = OnlineCheck(honest.remote(), Kept())
+    check = OnlineCheck(honest.remote(), PinnedState())
     report = check.run()
     assert report.exit_code == 0
     assert report.remarks
@@ -102,7 +102,7 @@ def test_an_empty_log_is_nothing_to_verify(original: Original, database: Callabl
 
     name = database("audit").rpartition("/")[2]
     with running(original.environment_of(name), original.pki) as log:
-        report = OnlineCheck(log.remote(), Kept()).run()
+        report = OnlineCheck(log.remote(), PinnedState()).run()
     assert (report.exit_code, report.records) == (0, 0)
 
 
@@ -119,7 +119,7 @@ def test_a_log_that_grows_while_it_is_verified_is_good(copy: MakeCopy) -> None:
         try:
             first, check = verified(log, made.original)
             log.close_shard(2)
-            again, _ = verified(log, made.original, Kept(made.original.key.text, check.newest))
+            again, _ = verified(log, made.original, PinnedState(made.original.key.text, check.newest))
         finally:
             done.set()
             writer.join()
@@ -133,7 +133,7 @@ def test_a_stream_that_breaks_while_the_log_grows_is_good(copy: MakeCopy) -> Non
     with made.serve() as log:
         remote = log.remote()
         begun = breaking(remote, 2, meanwhile=lambda: log.append(records(7, 5000)))
-        report = OnlineCheck(remote, Kept(), made.original.key).run()
+        report = OnlineCheck(remote, PinnedState(), made.original.key).run()
     assert (report.to_dict()["findings"], report.records, len(begun)) == ([], 1041, 2)
 
 
@@ -143,7 +143,7 @@ def test_a_stream_that_breaks_behind_an_erased_payload_is_good(copy: MakeCopy) -
     with made.serve() as log:
         remote = log.remote()
         begun = breaking(remote, 0)
-        check = OnlineCheck(remote, Kept(), made.original.key)
+        check = OnlineCheck(remote, PinnedState(), made.original.key)
         shards = remote.shards()[:1]
         remote.shards = lambda: shards  # type: ignore[method-assign]
         report = check.run()
@@ -231,7 +231,7 @@ def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> 
     with made.serve() as log:
         alone, _ = verified(log, made.original)
     assert alone.exit_code == 0, "by itself the shorter log is whole; only a kept checkpoint tells"
-    kept = Kept(made.original.key.text, check.newest)
+    kept = PinnedState(made.original.key.text, check.newest)
     assert found(made, kept)[:2] == ("truncation", 941 + size)
 
 
@@ -244,17 +244,17 @@ def test_an_open_shard_that_was_emptied(copy: MakeCopy, sample: int) -> None:
         _, check = verified(log, made.original)
     made.sql("delete from records where shard = 3", "update tree_head set size = first_sequence, hashes = '{}'")
 
-    def emptied(kept: Kept) -> tuple[Any, ...]:
+    def emptied(kept: PinnedState) -> tuple[Any, ...]:
         with made.serve() as log:
             report, _ = verified(log, made.original, kept, sample=sample)
         assert report.first is not None
         return report.first.kind, report.first.shard, report.first.sequence
 
-    expected, kept = (Kind.TRUNCATION, 3, 1041), Kept(made.original.key.text, check.newest)
-    assert emptied(Kept()) == emptied(kept) == expected, "its checkpoints still say what it held"
+    expected, kept = (Kind.TRUNCATION, 3, 1041), PinnedState(made.original.key.text, check.newest)
+    assert emptied(PinnedState()) == emptied(kept) == expected, "its checkpoints still say what it held"
     made.sql("delete from checkpoints where shard = 3")
     assert emptied(kept) == expected, "what was kept says it, too"
-    assert emptied(Kept()) == expected, "it does not even hold the record that opened it"
+    assert emptied(PinnedState()) == expected, "it does not even hold the record that opened it"
 
 
 def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
@@ -269,11 +269,11 @@ def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
         "update shards set close_time = null, size = null, root_hash = null",
         "update tree_head set shard = 0, first_sequence = 0, size = 0, hashes = '{}'",
     )
-    kept = Kept(made.original.key.text, check.newest)
+    kept = PinnedState(made.original.key.text, check.newest)
     assert found(made, kept)[:2] == ("truncation", 0)
     with made.serve() as log:
         notes = list(kept.checkpoints().values())
-        unpinned = OnlineCheck(log.remote(), Kept(), known=notes).run()
+        unpinned = OnlineCheck(log.remote(), PinnedState(), known=notes).run()
     assert unpinned.exit_code == 2, "whose checkpoints these are cannot be told without a key"
 
 
@@ -309,7 +309,7 @@ def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:
     with one.serve() as log:
         log.append(records(10, 5000))
         _, check = verified(log, one.original)
-    kept = Kept(one.original.key.text, check.newest)
+    kept = PinnedState(one.original.key.text, check.newest)
     with other.serve() as log:
         log.append(records(10, 6000))
         report, _ = verified(log, other.original, kept)
@@ -385,10 +385,10 @@ def test_a_sample_finds_what_it_looks_at(copy: MakeCopy) -> None:
 
 def test_what_is_kept_is_read_as_it_was_written(honest: LiveLog, original: Original, tmp_path: Path) -> None:
     _, check = verified(honest, original)
-    kept = Kept(original.key.text, check.newest)
+    kept = PinnedState(original.key.text, check.newest)
     save(tmp_path / "deep" / "kept.json", kept)
     assert load(tmp_path / "deep" / "kept.json") == kept
-    assert load(tmp_path / "nothing.json") == Kept()
+    assert load(tmp_path / "nothing.json") == PinnedState()
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(ValueError):
         load(tmp_path / "bad.json")

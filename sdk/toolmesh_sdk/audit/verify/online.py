@@ -17,7 +17,7 @@ from toolmesh_sdk.audit.remote import RemoteLog
 from toolmesh_sdk.audit.verify.archive_records import archive_findings, is_dropped, own_word
 from toolmesh_sdk.audit.verify.live_scan import LiveWalk
 from toolmesh_sdk.audit.verify.locate import BLOCK
-from toolmesh_sdk.audit.verify.pinned_state import Kept
+from toolmesh_sdk.audit.verify.pinned_state import PinnedState
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
 from toolmesh_sdk.audit.verify.self_check import own_finding
 from toolmesh_sdk.audit.verify.tree_check import tree_findings
@@ -35,7 +35,7 @@ class OnlineCheck:
     def __init__(
         self,
         log: RemoteLog,
-        kept: Kept,
+        kept: PinnedState,
         key: VerifierKey | None = None,
         *,
         known: Sequence[Note] = (),

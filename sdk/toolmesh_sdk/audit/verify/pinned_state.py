@@ -13,7 +13,7 @@ from toolmesh_sdk.audit.format.notes import Note, UnreadableNoteError, VerifierK
 
 
 @dataclass(slots=True)
-class Kept:
+class PinnedState:
     """The memory of a verifier, for one log."""
 
     key: str = ""
@@ -24,16 +24,18 @@ class Kept:
         return {shard: Note.parse(note) for shard, note in self.notes.items()}
 
 
-def load(path: Path) -> Kept:
+def load(path: Path) -> PinnedState:
     """Return what is kept; nothing if there is no file. Raises ValueError for a file that holds something else."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return Kept()
+        return PinnedState()
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     try:
-        kept = Kept(str(content["key"]), {int(shard): str(note) for shard, note in content["checkpoints"].items()})
+        kept = PinnedState(
+            str(content["key"]), {int(shard): str(note) for shard, note in content["checkpoints"].items()}
+        )
         VerifierKey.parse(kept.key)
         kept.checkpoints()
     except (KeyError, TypeError, AttributeError, UnreadableNoteError) as error:
@@ -41,7 +43,7 @@ def load(path: Path) -> Kept:
     return kept
 
 
-def save(path: Path, kept: Kept) -> None:
+def save(path: Path, kept: PinnedState) -> None:
     """Replace what is kept; a crash leaves the old or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
