@@ -40,7 +40,7 @@ def dropped(copy: MakeCopy) -> Copy:
 
 def own(log: LiveLog) -> int:
     """Return the defect that the log finds itself."""
-    bad = log.remote().own_verdict(0, 1047)
+    bad = log.remote().verify_range(0, 1047)
     return bad.defect if bad else 0
 
 
@@ -108,7 +108,7 @@ def signed(made: Copy, shard: int, size: int, root: bytes) -> str:
     assert isinstance(private, Ed25519PrivateKey)
     origin = f"{made.original.key.log}/{shard}"
     text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
-    line = made.original.key.hash_under(origin) + private.sign(text.encode())
+    line = made.original.key.key_hash_for(origin) + private.sign(text.encode())
     return f"{text}\n\N{EM DASH} {origin} {base64.b64encode(line).decode()}\n"
 
 

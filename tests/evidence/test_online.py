@@ -22,7 +22,9 @@ MakeCopy = Callable[[], Copy]
 VICTIM = 300 + 256 + 77
 
 
-def verified(log: LiveLog, original: Original, kept: PinnedState | None = None, **options: Any) -> tuple[Report, OnlineCheck]:
+def verified(
+    log: LiveLog, original: Original, kept: PinnedState | None = None, **options: Any
+) -> tuple[Report, OnlineCheck]:
     check = OnlineCheck(log.remote(), kept or PinnedState(), original.key, **options)
     return check.run(), check
 

@@ -14,7 +14,7 @@ from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.cli.exits import UNREACHABLE, exit_code
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.errors import ToolmeshError, error_from, error_of
+from toolmesh_sdk.errors import ToolmeshError, error_for_reason, error_from_failure
 
 Parameters = ParamSpec("Parameters")
 _HINTS = {
@@ -27,8 +27,8 @@ _HINTS = {
 
 def no_mesh_error(message: str, advice: str) -> ToolmeshError:
     """Return the error of a command that finds no mesh."""
-    failure = error_of(Reason.SERVICE_UNAVAILABLE, message=message, answered=False).failure
-    return error_from(dataclasses.replace(failure, resolution=advice))
+    failure = error_for_reason(Reason.SERVICE_UNAVAILABLE, message=message, answered=False).failure
+    return error_from_failure(dataclasses.replace(failure, resolution=advice))
 
 
 def report_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:

@@ -9,7 +9,7 @@ import typer
 from toolmesh_sdk import Reason
 from toolmesh_sdk.cli.inputs import target
 from toolmesh_sdk.cli.inputs.target import LOCAL_TOKEN_SECONDS, LocalTokens, Target
-from toolmesh_sdk.errors import error_of
+from toolmesh_sdk.errors import error_for_reason
 
 
 def test_a_token_of_this_machine_is_replaced_well_before_its_time_is_over(
@@ -27,7 +27,9 @@ def test_a_token_of_this_machine_is_replaced_well_before_its_time_is_over(
     assert shown == ["first", "first", "second", "second", "second", "second", "third"]
 
 
-@pytest.mark.parametrize("failure", [error_of(Reason.SERVICE_UNAVAILABLE), typer.BadParameter("no certificate")])
+@pytest.mark.parametrize(
+    "failure", [error_for_reason(Reason.SERVICE_UNAVAILABLE), typer.BadParameter("no certificate")]
+)
 def test_a_mesh_that_makes_no_token_for_the_moment_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception
 ) -> None:

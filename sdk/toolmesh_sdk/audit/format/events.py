@@ -1,6 +1,6 @@
 """A record as one line of an export: a CloudEvents 1.0 event in structured JSON.
 
-Nothing in a line is unverifiable: each attribute follows from the record's canonical form, from its place, or from the log's
+Nothing in a line is unverifiable: each attribute follows from the record's canonical form, from its location, or from the log's
 name, so the verifier writes the attributes again and compares. That is why the log's own clock does not appear here.
 """
 
@@ -25,7 +25,7 @@ _LOG_LEVELS = ("shard", "payload", "hold")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordLocation:
     """Where a record stands: which log, which shard, which sequence."""
 
     log: str
@@ -51,7 +51,7 @@ class Line:
     claimed: bytes
     """The leaf hash that the line names."""
     exact: bool = False
-    """True if the line is, byte for byte, what the writer makes of this record at this place."""
+    """True if the line is, byte for byte, what the writer makes of this record at this location."""
 
 
 @lru_cache(maxsize=256)
@@ -64,36 +64,36 @@ def event_type(event_class: str) -> str:
     return f"{TYPE_PREFIX}tool.{event_class.removeprefix('tool_')}"
 
 
-def attributes_of(place: Place, leaf: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
+def attributes_of(location: RecordLocation, leaf: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the attributes of a record's event; without a form, those of an erased record."""
-    own = _erased(place) if form is None else _recorded(form)
+    own = _erased(location) if form is None else _recorded(form)
     return {
         "specversion": "1.0",
-        "source": place.source,
+        "source": location.source,
         **own,
         "datacontenttype": "application/json",
-        "sequence": str(place.sequence).zfill(SEQUENCE_DIGITS),
-        "shard": place.shard,
+        "sequence": str(location.sequence).zfill(SEQUENCE_DIGITS),
+        "shard": location.shard,
         "leafhash": leaf.hex(),
     }
 
 
-def write_line(place: Place, leaf: bytes, payload: bytes) -> tuple[bytes, dict[str, Any] | None]:
+def write_line(location: RecordLocation, leaf: bytes, payload: bytes) -> tuple[bytes, dict[str, Any] | None]:
     """Return the line of a record, without its end, and the record's form. An empty payload is one that was erased."""
     form = parse(payload) if payload else None
     if form is not None and not isinstance(form, dict):
         raise UnreadableJsonError("the form of a record is an object")
-    head = quick_canonical(attributes_of(place, leaf, form))
+    head = quick_canonical(attributes_of(location, leaf, form))
     # Put in as it is: these are the bytes that the leaf hash is of, with all digits of every integer.
     return (head[:-1] + _DATA + payload + b"}" if payload else head), form
 
 
-def read_line(text: bytes, place: Place) -> Line:
-    """Read the line at a place and compute its leaf hash. Raises UnreadableJsonError for what is no event of an export."""
-    return _read_exact(text, place) or _read_any(text)
+def read_line(text: bytes, location: RecordLocation) -> Line:
+    """Read the line at a location and compute its leaf hash. Raises UnreadableJsonError for what is no event of an export."""
+    return _read_exact(text, location) or _read_any(text)
 
 
-def _read_exact(text: bytes, place: Place) -> Line | None:
+def _read_exact(text: bytes, location: RecordLocation) -> Line | None:
     """Read a line that is as the writer left it, which is several times faster; None for any other.
 
     Nothing is lost by not looking closer: these bytes have this hash, and whether the log has signed that is found out later.
@@ -107,7 +107,7 @@ def _read_exact(text: bytes, place: Place) -> Line | None:
     if not isinstance(form, dict) or not text.endswith(b"}"):
         return None
     leaf = leaf_hash(payload)
-    attributes = attributes_of(place, leaf, form)
+    attributes = attributes_of(location, leaf, form)
     return Line(attributes, form, leaf, leaf, exact=True) if quick_canonical(attributes)[:-1] == head else None
 
 
@@ -144,5 +144,5 @@ def _recorded(form: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _erased(place: Place) -> dict[str, Any]:
-    return {"id": f"erased-{place.sequence}", "type": ERASED_TYPE}
+def _erased(location: RecordLocation) -> dict[str, Any]:
+    return {"id": f"erased-{location.sequence}", "type": ERASED_TYPE}

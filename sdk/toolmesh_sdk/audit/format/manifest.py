@@ -25,7 +25,7 @@ class TamperedManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileDigest:
     """A file of the export as the manifest knows it."""
 
     size: int
@@ -44,7 +44,7 @@ class Manifest:
     checkpoint: str
     verifier_key: str
     previous_shard: dict[str, Any] | None
-    files: Mapping[str, FileFacts] = field(default_factory=dict)
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
 
     def write(self, folder: Path) -> str:
         """Write the manifest in canonical form and return its digest."""
@@ -104,7 +104,7 @@ def _typed(content: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def _files(content: Any) -> dict[str, FileFacts]:
+def _files(content: Any) -> dict[str, FileDigest]:
     if not isinstance(content, dict):
         raise TamperedManifestError("files is not an object")
     found = {}
@@ -113,14 +113,14 @@ def _files(content: Any) -> dict[str, FileFacts]:
         named = Path(name).name == name and name not in (MANIFEST, ".", "..")
         if not named or not isinstance(facts, dict) or set(facts) != {"bytes", "sha256"}:
             raise TamperedManifestError(f"files has an entry {name!r} that no export has")
-        found[name] = FileFacts(facts["bytes"], facts["sha256"])
+        found[name] = FileDigest(facts["bytes"], facts["sha256"])
     return found
 
 
-def facts_of(path: Path) -> FileFacts:
+def measure_file(path: Path) -> FileDigest:
     """Measure a file."""
     with path.open("rb") as file:
-        return FileFacts(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        return FileDigest(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def write_index(folder: Path, log: str, exports: Mapping[str, str]) -> None:

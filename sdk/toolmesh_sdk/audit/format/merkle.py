@@ -60,17 +60,17 @@ def root_of_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes])
     """Return the root that a path leads to from a leaf (RFC 9162, 2.1.3.2); None when the path cannot be of such a tree."""
     if not 0 <= index < size:
         return None
-    place, last, found = index, size - 1, leaf
+    node, last, found = index, size - 1, leaf
     for sibling in path:
         if last == 0:
             return None
-        if place & 1 or place == last:
+        if node & 1 or node == last:
             found = node_hash(sibling, found)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
         else:
             found = node_hash(found, sibling)
-        place, last = place >> 1, last >> 1
+        node, last = node >> 1, last >> 1
     return found if last == 0 else None
 
 
@@ -79,18 +79,18 @@ def inclusion_holds(index: int, size: int, leaf: bytes, path: Sequence[bytes], r
     return root_of_inclusion(index, size, leaf, path) == root
 
 
-def left_of(index: int, size: int, path: Sequence[bytes]) -> Frontier | None:
+def frontier_before(index: int, size: int, path: Sequence[bytes]) -> Frontier | None:
     """Return the tree of everything left of a leaf, which its inclusion path contains; None for a path of another tree.
 
     Each sibling on the left is a perfect subtree, one for each bit of the index: they are the frontier at this index.
     """
-    place, last, nodes = index, size - 1, []
+    node, last, nodes = index, size - 1, []
     for sibling in path:
-        if place & 1 or place == last:
+        if node & 1 or node == last:
             nodes.append(sibling)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        place, last = place >> 1, last >> 1
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
+        node, last = node >> 1, last >> 1
     if len(nodes) != index.bit_count():
         return None
     return Frontier(index, nodes[::-1])
@@ -105,18 +105,18 @@ def consistency_holds(first: int, second: int, path: Sequence[bytes], first_root
     if not 0 < first < second or (not path and first & (first - 1)):
         return False
     nodes = list(path) if first & (first - 1) else [first_root, *path]
-    place, last = first - 1, second - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
+    node, last = first - 1, second - 1
+    while node & 1:
+        node, last = node >> 1, last >> 1
     old = new = nodes[0]
     for sibling in nodes[1:]:
         if last == 0:
             return False
-        if place & 1 or place == last:
+        if node & 1 or node == last:
             old, new = node_hash(sibling, old), node_hash(sibling, new)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
         else:
             new = node_hash(new, sibling)
-        place, last = place >> 1, last >> 1
+        node, last = node >> 1, last >> 1
     return last == 0 and old == first_root and new == second_root

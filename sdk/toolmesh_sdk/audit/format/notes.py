@@ -49,7 +49,7 @@ class VerifierKey:
         if len(key) != 33 or key[0] != kind:
             raise UnreadableNoteError(f"the verifier key is not {_KINDS[kind]}")
         made = cls(match["name"], key[1:])
-        if made.hash_under(made.name, kind).hex() != match["hash"]:
+        if made.key_hash_for(made.name, kind).hex() != match["hash"]:
             raise UnreadableNoteError("the verifier key's hash is not that of its name and key")
         return made
 
@@ -61,14 +61,14 @@ class VerifierKey:
     @property
     def key_id(self) -> str:
         """Name and hash."""
-        return f"{self.name}+{self.hash_under(self.name).hex()}"
+        return f"{self.name}+{self.key_hash_for(self.name).hex()}"
 
     @property
     def text(self) -> str:
         """The key as it is written."""
         return f"{self.key_id}+{base64.b64encode(bytes([ED25519]) + self.public_key).decode()}"
 
-    def hash_under(self, name: str, kind: int = ED25519) -> bytes:
+    def key_hash_for(self, name: str, kind: int = ED25519) -> bytes:
         """Return the four bytes by which a signature under this name says that this key made it."""
         return hashlib.sha256(name.encode() + b"\n" + bytes([kind]) + self.public_key).digest()[:4]
 
@@ -132,7 +132,7 @@ class Note:
         if self.log != key.log:
             return Trust.WRONG_KEY
         names = {key.name, key.log, self.origin}
-        own = [each for each in self.signatures if each.name in names and each.key_hash == key.hash_under(each.name)]
+        own = [each for each in self.signatures if each.name in names and each.key_hash == key.key_hash_for(each.name)]
         if not own:
             return Trust.WRONG_KEY
         valid = all(key.signed(self.text.encode(), each.signature) for each in own)
@@ -140,7 +140,7 @@ class Note:
 
     def witnessed_by(self, witness: VerifierKey) -> bool:
         """Say whether a witness has co-signed it (C2SP tlog-cosignature, cosignature/v1)."""
-        expected = witness.hash_under(witness.name, COSIGNATURE_V1)
+        expected = witness.key_hash_for(witness.name, COSIGNATURE_V1)
         for each in self.signatures:
             if each.name == witness.name and each.key_hash == expected and len(each.signature) == 72:
                 moment = int.from_bytes(each.signature[:8], "big")

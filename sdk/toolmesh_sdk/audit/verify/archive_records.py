@@ -12,7 +12,7 @@ from toolmesh.audit.v1 import shard_pb2
 
 from toolmesh_sdk.audit.format.log_events import Archival
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.audit.verify.live_scan import LiveWalk
+from toolmesh_sdk.audit.verify.live_scan import LiveScan
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _UNRECORDED = "its records are gone and no record of the log says that they were dropped"
@@ -25,7 +25,7 @@ def is_dropped(shard: shard_pb2.Shard) -> bool:
 
 
 def archive_findings(
-    shards: Sequence[shard_pb2.Shard], walks: Sequence[tuple[int, LiveWalk]]
+    shards: Sequence[shard_pb2.Shard], scans: Sequence[tuple[int, LiveScan]]
 ) -> tuple[list[Finding], list[str]]:
     """Compare what the shards are said to be with all records that were walked over; return findings and remarks."""
     findings, remarks = [], []
@@ -33,7 +33,7 @@ def archive_findings(
         if not is_dropped(shard) and not shard.manifest_digest:
             continue
         # A shard is archived after it was closed, so whatever says so is in a later one.
-        noted = {each for number, walk in walks if number > shard.number for each in walk.archived}
+        noted = {each for number, scan in scans if number > shard.number for each in scan.archived}
         own = {each for each in noted if each.shard == shard.number}
         if any(_fits(shard, each) for each in own):
             continue
@@ -46,9 +46,9 @@ def archive_findings(
     return findings, remarks
 
 
-def own_word(log: RemoteLog, shard: shard_pb2.Shard) -> tuple[list[Finding], list[str]]:
+def ask_log_about_dropped(log: RemoteLog, shard: shard_pb2.Shard) -> tuple[list[Finding], list[str]]:
     """Ask the log whether it knows why a shard was dropped, for a verifier who does not look at every record."""
-    bad = log.own_verdict(shard.first_sequence, shard.first_sequence + shard.tree_size)
+    bad = log.verify_range(shard.first_sequence, shard.first_sequence + shard.tree_size)
     remark = f"that shard {shard.number} was dropped by the rules is the log's own word; verify without --sample"
     return ([_finding(shard)], []) if bad is not None else ([], [remark])
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from toolmesh_sdk.audit.export.folder import Folder
 from toolmesh_sdk.audit.export.ocsf import ocsf_line
-from toolmesh_sdk.audit.export.parquet import read_rows, row_of
+from toolmesh_sdk.audit.export.parquet import read_rows, to_row
 from toolmesh_sdk.audit.format.canonical import canonical
-from toolmesh_sdk.audit.format.events import Line, Place
+from toolmesh_sdk.audit.format.events import Line, RecordLocation
 from toolmesh_sdk.audit.format.manifest import OCSF, PARQUET
+from toolmesh_sdk.audit.verify.export_folder import ExportFolder
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _Expected = Iterator[tuple[int, Any]]
 
 
-def copy_findings(folder: Folder) -> tuple[list[Finding], list[str]]:
+def derived_file_findings(folder: ExportFolder) -> tuple[list[Finding], list[str]]:
     """Compare each copy that the manifest names with the records; return findings, and why one could not be compared."""
     found: list[Finding] = []
     problems: list[str] = []
@@ -32,7 +32,9 @@ def copy_findings(folder: Folder) -> tuple[list[Finding], list[str]]:
     return found, problems
 
 
-def _compared(folder: Folder, name: str, expected: _Expected, actual: Callable[[], Iterable[Any]]) -> list[Finding]:
+def _compared(
+    folder: ExportFolder, name: str, expected: _Expected, actual: Callable[[], Iterable[Any]]
+) -> list[Finding]:
     missing = object()
     shard, sequence = folder.manifest.shard, folder.manifest.first_sequence
     try:
@@ -48,20 +50,20 @@ def _compared(folder: Folder, name: str, expected: _Expected, actual: Callable[[
     return []
 
 
-def _placed(folder: Folder) -> Iterator[tuple[Place, Line]]:
+def _placed(folder: ExportFolder) -> Iterator[tuple[RecordLocation, Line]]:
     m = folder.manifest
     for sequence, line in enumerate(folder.lines(), start=m.first_sequence):
         if line is not None:
-            yield Place(m.log, m.shard, sequence), line
+            yield RecordLocation(m.log, m.shard, sequence), line
 
 
-def _ocsf_lines(folder: Folder) -> _Expected:
-    for place, line in _placed(folder):
+def _ocsf_lines(folder: ExportFolder) -> _Expected:
+    for location, line in _placed(folder):
         if line.form is not None:
-            yield place.sequence, ocsf_line(place, line.leaf, line.form)
+            yield location.sequence, ocsf_line(location, line.leaf, line.form)
 
 
-def _rows(folder: Folder) -> _Expected:
-    for place, line in _placed(folder):
+def _rows(folder: ExportFolder) -> _Expected:
+    for location, line in _placed(folder):
         payload = b"" if line.form is None else canonical(line.form)
-        yield place.sequence, row_of(place, line.leaf, payload, line.form)
+        yield location.sequence, to_row(location, line.leaf, payload, line.form)

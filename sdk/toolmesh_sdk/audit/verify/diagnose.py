@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from toolmesh_sdk.audit.export.folder import Folder
 from toolmesh_sdk.audit.format.manifest import LEAVES
-from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, NO_HASH, Walked
+from toolmesh_sdk.audit.verify.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, NO_HASH, ExportScanResult
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _WORDS = {
@@ -19,7 +19,7 @@ _WORDS = {
 }
 
 
-def leaves_of(folder: Folder, source: str) -> Iterator[bytes]:
+def leaves_of(folder: ExportFolder, source: str) -> Iterator[bytes]:
     """Yield the leaf hashes of a source, once more."""
     if source == LISTED:
         yield from folder.leaves()
@@ -28,20 +28,20 @@ def leaves_of(folder: Folder, source: str) -> Iterator[bytes]:
         yield NO_HASH if line is None else line.leaf if source == DATA else line.claimed
 
 
-def diagnose(folder: Folder, walked: Walked, authentic: set[str]) -> list[Finding]:
+def diagnose(folder: ExportFolder, scan: ExportScanResult, authentic: set[str]) -> list[Finding]:
     """Say what is wrong with the records, given which sources hash to the signed root."""
     if DATA in authentic:
-        return _small_lies(folder, walked)
+        return _small_lies(folder, scan)
     for source in (LISTED, CLAIMED):
         if source in authentic:
-            kind, index = classify(folder, walked, source)
+            kind, index = classify(folder, scan, source)
             return [_at(folder, kind, index)]
-    return [_hint(folder, walked)]
+    return [_hint(folder, scan)]
 
 
-def classify(folder: Folder, walked: Walked, source: str) -> tuple[Kind, int]:
+def classify(folder: ExportFolder, scan: ExportScanResult, source: str) -> tuple[Kind, int]:
     """Compare the data with a source that is known to be authentic; return what was done and the index where it begins."""
-    index, mine, theirs = walked.differs[source], walked.tree(DATA).count, walked.tree(source).count
+    index, mine, theirs = scan.differs[source], scan.tree(DATA).count, scan.tree(source).count
     if index >= mine:
         return Kind.TRUNCATION, index
     if index >= theirs:
@@ -66,32 +66,32 @@ def _two(leaves: Iterator[bytes], index: int) -> tuple[bytes, bytes]:
     return found[0], found[1] if len(found) > 1 else b""
 
 
-def _small_lies(folder: Folder, walked: Walked) -> list[Finding]:
+def _small_lies(folder: ExportFolder, scan: ExportScanResult) -> list[Finding]:
     """The data is authentic; look at what stands beside it."""
     found = []
     for index, what in (
-        (walked.attributes_differ, "the attributes are not those of the record and its place"),
-        (walked.differs.get(CLAIMED), "the line names another leaf hash than its data has"),
+        (scan.attributes_differ, "the attributes are not those of the record and its place"),
+        (scan.differs.get(CLAIMED), "the line names another leaf hash than its data has"),
     ):
         if index is not None:
             found.append(_at(folder, Kind.EDIT, index, what))
-    if LISTED in walked.differs:
-        detail = f"leaf {walked.differs[LISTED]} of the list is not the record's"
+    if LISTED in scan.differs:
+        detail = f"leaf {scan.differs[LISTED]} of the list is not the record's"
         found.append(Finding(Kind.FILE, detail, shard=folder.manifest.shard, file=LEAVES))
     return found
 
 
-def _hint(folder: Folder, walked: Walked) -> Finding:
+def _hint(folder: ExportFolder, scan: ExportScanResult) -> Finding:
     """Nothing in the export hashes to the signed root; say what the export itself gives away."""
-    count, expected = walked.tree(DATA).count, walked.tree(DATA).expected
-    index = walked.differs.get(CLAIMED)
+    count, expected = scan.tree(DATA).count, scan.tree(DATA).expected
+    index = scan.differs.get(CLAIMED)
     if index is not None and index < count:
         return _at(folder, Kind.EDIT, index, "the data does not have the leaf hash that its line names")
-    if walked.attributes_differ is not None and walked.sequence_there is not None:
-        index = walked.attributes_differ
+    if scan.attributes_differ is not None and scan.sequence_there is not None:
+        index = scan.attributes_differ
         expected_here = folder.manifest.first_sequence + index
-        if walked.sequence_there != expected_here:
-            return _at(folder, Kind.DELETION if walked.sequence_there > expected_here else Kind.INSERTION, index)
+        if scan.sequence_there != expected_here:
+            return _at(folder, Kind.DELETION if scan.sequence_there > expected_here else Kind.INSERTION, index)
     if count < expected:
         return _at(folder, Kind.TRUNCATION, count)
     if count > expected:
@@ -99,6 +99,6 @@ def _hint(folder: Folder, walked: Walked) -> Finding:
     return Finding(Kind.REWRITTEN, "the records do not hash to the signed root", shard=folder.manifest.shard)
 
 
-def _at(folder: Folder, kind: Kind, index: int, detail: str = "") -> Finding:
+def _at(folder: ExportFolder, kind: Kind, index: int, detail: str = "") -> Finding:
     sequence = folder.manifest.first_sequence + index
     return Finding(kind, detail or _WORDS[kind], shard=folder.manifest.shard, sequence=sequence)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from toolmesh_sdk.audit.format.events import Line, Place, attributes_of
+from toolmesh_sdk.audit.format.events import Line, RecordLocation, attributes_of
 from toolmesh_sdk.audit.format.log_events import Archival, ShardLink, archived_shard, erased_payload, previous_shard
 from toolmesh_sdk.audit.format.merkle import Frontier
 
@@ -45,7 +45,7 @@ class Tree:
 
 
 @dataclass(slots=True)
-class Walked:
+class ExportScanResult:
     """What one pass found."""
 
     trees: dict[str, Tree]
@@ -71,20 +71,20 @@ class Walked:
         return self.trees.get(source, self.trees[DATA])
 
 
-class Walk:
+class ExportScan:
     """Walks through the records of an export from a frontier that stands before the first of them."""
 
-    def __init__(self, start: Frontier, first: Place, expected: int, sizes: Iterable[int] = ()) -> None:
+    def __init__(self, start: Frontier, first: RecordLocation, expected: int, sizes: Iterable[int] = ()) -> None:
         self._first = first
         self._sizes = set(sizes)
-        self.walked = Walked({DATA: Tree(start.copy(), expected)})
+        self.scan = ExportScanResult({DATA: Tree(start.copy(), expected)})
 
-    def run(self, lines: Iterator[Line | None], listed: Iterator[bytes]) -> Walked:
+    def run(self, lines: Iterator[Line | None], listed: Iterator[bytes]) -> ExportScanResult:
         """Make the pass."""
-        walked, data = self.walked, self.walked.trees[DATA]
+        scan, data = self.scan, self.scan.trees[DATA]
         ended = object()
         if data.frontier.size in self._sizes:
-            walked.roots[data.frontier.size] = data.frontier.root()
+            scan.roots[data.frontier.size] = data.frontier.root()
         for index, (line, leaf) in enumerate(zip_longest(lines, listed, fillvalue=ended)):
             here = None if line is ended else self._look(index, line)  # type: ignore[arg-type]
             claimed = None if here is None else line.claimed if isinstance(line, Line) else NO_HASH
@@ -93,39 +93,39 @@ class Walk:
             if here is not None:
                 data.add(here)
                 if data.frontier.size in self._sizes:
-                    walked.roots[data.frontier.size] = data.frontier.root()
-        return walked
+                    scan.roots[data.frontier.size] = data.frontier.root()
+        return scan
 
     def _compare(self, source: str, index: int, here: bytes | None, there: bytes | None) -> None:
-        walked = self.walked
-        if source not in walked.trees:
+        scan = self.scan
+        if source not in scan.trees:
             if here == there:
                 return
-            walked.trees[source] = walked.trees[DATA].copy()
-            walked.differs[source] = index
+            scan.trees[source] = scan.trees[DATA].copy()
+            scan.differs[source] = index
         if there is not None:
-            walked.trees[source].add(there)
+            scan.trees[source].add(there)
 
     def _look(self, index: int, line: Line | None) -> bytes:
         if line is None:
             self._note_attributes(index, None)
             return NO_HASH
-        walked, place = self.walked, Place(self._first.log, self._first.shard, self._first.sequence + index)
+        scan, place = self.scan, RecordLocation(self._first.log, self._first.shard, self._first.sequence + index)
         if not line.exact and line.attributes != attributes_of(place, line.claimed, line.form):
             self._note_attributes(index, line)
         if line.form is None:
-            walked.erased[place.sequence] = line.leaf
+            scan.erased[place.sequence] = line.leaf
         elif "erasure" in line.form and (erased := erased_payload(line.form)) is not None:
-            walked.explained[erased[0]] = erased[1]
+            scan.explained[erased[0]] = erased[1]
         elif "archival" in line.form and (archival := archived_shard(line.form)) is not None:
-            walked.archived.add(archival)
+            scan.archived.add(archival)
         if index == 0:
-            walked.link = previous_shard(line.form)
+            scan.link = previous_shard(line.form)
         return line.leaf
 
     def _note_attributes(self, index: int, line: Line | None) -> None:
-        if self.walked.attributes_differ is not None:
+        if self.scan.attributes_differ is not None:
             return
-        self.walked.attributes_differ = index
+        self.scan.attributes_differ = index
         said = line.attributes.get("sequence") if line else None
-        self.walked.sequence_there = int(said) if isinstance(said, str) and said.isdigit() else None
+        self.scan.sequence_there = int(said) if isinstance(said, str) and said.isdigit() else None

@@ -26,7 +26,7 @@ from toolmesh_sdk.audit.verify.report import Finding, Kind
 _ERASES, _ARCHIVES = f'"{PAYLOAD_ERASED}"'.encode(), f'"{SHARD_ARCHIVED}"'.encode()
 
 
-class LiveWalk:
+class LiveScan:
     """Grows a shard's tree from the bytes of its records and notes what can be seen on the way: gaps, bytes that do not have the
     hash beside them, payloads that are missing.
 
@@ -49,7 +49,7 @@ class LiveWalk:
         self.count = 0
         self.last_leaf = b""
         self.roots: dict[int, bytes] = {0: EMPTY_ROOT}
-        self.before_kept = Frontier()
+        self.before_collected = Frontier()
         """The tree up to the first leaf that was to be remembered."""
         self.kept: list[bytes] = []
         self.erased: dict[int, bytes] = {}
@@ -108,7 +108,7 @@ class LiveWalk:
 
     def _grow(self, leaf: bytes) -> None:
         if self._keep and self.count == self._keep.start:
-            self.before_kept = self._tree.copy()
+            self.before_collected = self._tree.copy()
         if self.count in self._keep:
             self.kept.append(leaf)
         self._tree.append(leaf)

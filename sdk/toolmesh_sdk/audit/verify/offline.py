@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from toolmesh_sdk.audit.export.folder import Folder
 from toolmesh_sdk.audit.format.manifest import (
     INDEX,
     MANIFEST,
@@ -19,6 +18,7 @@ from toolmesh_sdk.audit.format.manifest import (
 )
 from toolmesh_sdk.audit.format.notes import Note, Trust, VerifierKey
 from toolmesh_sdk.audit.verify.coverage import archive_remarks, last_known_shard, left_out
+from toolmesh_sdk.audit.verify.export_folder import ExportFolder
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report
 from toolmesh_sdk.audit.verify.shard_check import ShardCheck
 
@@ -114,7 +114,7 @@ def _link_findings(before: ShardCheck, after: ShardCheck, note: Note) -> list[Fi
     return []
 
 
-def _folders(path: Path, report: Report) -> list[Folder]:
+def _folders(path: Path, report: Report) -> list[ExportFolder]:
     if (path / MANIFEST).exists() or not (path / INDEX).exists():
         found = [_folder(path, report)]
     else:
@@ -125,7 +125,7 @@ def _folders(path: Path, report: Report) -> list[Folder]:
     return sorted((each for each in found if each is not None), key=lambda each: each.manifest.shard)
 
 
-def _indexed(path: Path, name: str, digest: str, report: Report) -> Folder | None:
+def _indexed(path: Path, name: str, digest: str, report: Report) -> ExportFolder | None:
     try:
         payload = (path / MANIFEST).read_bytes()
     except OSError:
@@ -137,9 +137,9 @@ def _indexed(path: Path, name: str, digest: str, report: Report) -> Folder | Non
     return _folder(path, report)
 
 
-def _folder(path: Path, report: Report) -> Folder | None:
+def _folder(path: Path, report: Report) -> ExportFolder | None:
     try:
-        return Folder(path, read_manifest(path))
+        return ExportFolder(path, read_manifest(path))
     except TamperedManifestError as error:
         report.findings.append(Finding(Kind.MANIFEST, str(error), file=MANIFEST))
         return None

@@ -9,17 +9,17 @@ from random import SystemRandom
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import shard_pb2
 
-from toolmesh_sdk.audit.export.exporter import full_note
+from toolmesh_sdk.audit.export.exporter import note_with_witnesses
 from toolmesh_sdk.audit.format.log_events import ShardLink
 from toolmesh_sdk.audit.format.merkle import consistency_holds, inclusion_holds
 from toolmesh_sdk.audit.format.notes import Note, Trust, UnreadableNoteError, VerifierKey
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.audit.verify.archive_records import archive_findings, is_dropped, own_word
-from toolmesh_sdk.audit.verify.live_scan import LiveWalk
+from toolmesh_sdk.audit.verify.archive_records import archive_findings, ask_log_about_dropped, is_dropped
+from toolmesh_sdk.audit.verify.live_scan import LiveScan
 from toolmesh_sdk.audit.verify.locate import BLOCK
 from toolmesh_sdk.audit.verify.pinned_state import PinnedState
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
-from toolmesh_sdk.audit.verify.self_check import own_finding
+from toolmesh_sdk.audit.verify.self_check import log_reported_finding
 from toolmesh_sdk.audit.verify.tree_check import tree_findings
 from toolmesh_sdk.errors import ToolmeshError
 
@@ -48,7 +48,7 @@ class OnlineCheck:
         self.report = Report(subject="")
         self.newest: dict[int, str] = {}
         """The checkpoint of each shard that was verified now; what to keep for the next time."""
-        self._walks: list[tuple[int, LiveWalk]] = []
+        self._scans: list[tuple[int, LiveScan]] = []
         self._ends: dict[int, tuple[int, Note]] = {}
         """Where each shard begins, and the checkpoint that it ends with."""
 
@@ -112,14 +112,14 @@ class OnlineCheck:
         looked = self._check_sampled(shard, notes, key) if self._sample else self._check_all(shard, notes, key, known)
         if looked is None:
             return
-        walk, note = looked
-        self._check_known(shard, note, known, walk.roots)
+        scan, note = looked
+        self._check_known(shard, note, known, scan.roots)
         self._check_longer(shard, note, notes)
-        self._check_link(shard, walk.link)
+        self._check_link(shard, scan.link)
         self._ends[shard.number] = (shard.first_sequence, note)
-        self.report.shards.append(_summary(shard, walk, note, sampled=bool(self._sample)))
-        if not self.report.findings and walk.header is not None:
-            self.newest[shard.number] = full_note(walk.header.checkpoint)
+        self.report.shards.append(_summary(shard, scan, note, sampled=bool(self._sample)))
+        if not self.report.findings and scan.header is not None:
+            self.newest[shard.number] = note_with_witnesses(scan.header.checkpoint)
 
     def _check_dropped(self, shard: shard_pb2.Shard, notes: list[Note], known: Sequence[Note]) -> None:
         self.report.remarks.append(f"the records of shard {shard.number} are only in its archive; verify that")
@@ -143,20 +143,22 @@ class OnlineCheck:
 
     def _check_all(
         self, shard: shard_pb2.Shard, notes: list[Note], key: VerifierKey, known: Sequence[Note]
-    ) -> tuple[LiveWalk, Note] | None:
+    ) -> tuple[LiveScan, Note] | None:
         """Grow the tree from every record and compare it with every checkpoint."""
         sizes = {note.size for note in (*notes, *known)}
-        walk = LiveWalk(sizes, every=BLOCK, progress=self._progress)
-        walk.take(self._log.export(pb.ExportRecordsRequest(shard=shard.number)))
-        note = self._trusted_note(full_note(walk.header.checkpoint), shard, key) if walk.header else None
+        scan = LiveScan(sizes, every=BLOCK, progress=self._progress)
+        scan.take(self._log.export(pb.ExportRecordsRequest(shard=shard.number)))
+        note = self._trusted_note(note_with_witnesses(scan.header.checkpoint), shard, key) if scan.header else None
         if note is None:
             return None
-        self._walks.append((shard.number, walk))
-        self.report.findings += tree_findings(self._log, shard, walk, [*_up_to(notes, note), note])
-        return walk, note
+        self._scans.append((shard.number, scan))
+        self.report.findings += tree_findings(self._log, shard, scan, [*_up_to(notes, note), note])
+        return scan, note
 
     def _notes(self, shard: shard_pb2.Shard, key: VerifierKey) -> list[Note]:
-        found = (self._trusted_note(full_note(each), shard, key) for each in self._log.checkpoints(shard.number))
+        found = (
+            self._trusted_note(note_with_witnesses(each), shard, key) for each in self._log.checkpoints(shard.number)
+        )
         return [note for note in found if note is not None]
 
     def _trusted_note(self, text: str, shard: shard_pb2.Shard, key: VerifierKey) -> Note | None:
@@ -178,32 +180,32 @@ class OnlineCheck:
 
     def _check_sampled(
         self, shard: shard_pb2.Shard, notes: list[Note], key: VerifierKey
-    ) -> tuple[LiveWalk, Note] | None:
+    ) -> tuple[LiveScan, Note] | None:
         """Prove single records by themselves, and that every checkpoint continues the one before."""
         places = SystemRandom().sample(range(shard.tree_size), min(self._sample, shard.tree_size))
-        walk, note = LiveWalk(()), None
+        scan, note = LiveScan(()), None
         for place in sorted({0, *places}):
             first = shard.first_sequence + place
             part = pb.SequenceRange(first_sequence=first, end_sequence=first + 1)
-            one = LiveWalk(())
+            one = LiveScan(())
             parts = list(self._log.export(pb.ExportRecordsRequest(range=part)))
             one.take(parts)
-            note = self._trusted_note(full_note(one.header.checkpoint), shard, key) if one.header else None
+            note = self._trusted_note(note_with_witnesses(one.header.checkpoint), shard, key) if one.header else None
             if one.header is None or note is None:
                 return None
-            walk.header, walk.count, walk.link = one.header, walk.count + 1, walk.link if place else one.link
+            scan.header, scan.count, scan.link = one.header, scan.count + 1, scan.link if place else one.link
             self._check_one(shard, one, note, key, place, parts[-1].proof)
-            self._progress(walk.count)
+            self._progress(scan.count)
         if note is None:
             return None
         for older, newer in pairwise([*_up_to(notes, note), note]):
             if not self._continues(shard, older, newer):
                 detail = f"the checkpoint of size {newer.size} does not continue the one of size {older.size}"
                 self._find(Kind.FORK, detail, shard=shard.number)
-        return walk, note
+        return scan, note
 
     def _check_one(
-        self, shard: shard_pb2.Shard, one: LiveWalk, note: Note, key: VerifierKey, place: int, proof: pb.ExportProof
+        self, shard: shard_pb2.Shard, one: LiveScan, note: Note, key: VerifierKey, place: int, proof: pb.ExportProof
     ) -> None:
         sequence = shard.first_sequence + place
         if not one.count:
@@ -269,9 +271,9 @@ class OnlineCheck:
     def _check_archives(self, shards: list[shard_pb2.Shard]) -> None:
         """Done behind all shards: what says that one was dropped is in a later one."""
         if self._sample:
-            answers = [own_word(self._log, shard) for shard in shards if is_dropped(shard)]
+            answers = [ask_log_about_dropped(self._log, shard) for shard in shards if is_dropped(shard)]
         else:
-            answers = [archive_findings(shards, self._walks)]
+            answers = [archive_findings(shards, self._scans)]
         for findings, remarks in answers:
             self.report.findings += findings
             self.report.remarks += remarks
@@ -279,17 +281,17 @@ class OnlineCheck:
     def _ask_log(self) -> None:
         """Ask the log about what no export shows. Where something is wrong already, it would only say so in other words."""
         bad = {finding.shard for finding in self.report.findings}
-        for number, walk in self._walks:
-            if number not in bad and walk.header is not None:
-                first = walk.header.shard.first_sequence
-                found = own_finding(self._log, number, first, first + walk.count)
+        for number, scan in self._scans:
+            if number not in bad and scan.header is not None:
+                first = scan.header.shard.first_sequence
+                found = log_reported_finding(self._log, number, first, first + scan.count)
                 self.report.findings += [found] if found else []
 
     def _check_erasures(self, key: VerifierKey) -> None:
         """Done last: the record that explains an erasure may be in any later shard."""
-        said = {sequence: leaf for _, walk in self._walks for sequence, leaf in walk.explained.items()}
-        for shard, walk in self._walks:
-            for sequence in walk.unexplained(key, said):
+        said = {sequence: leaf for _, scan in self._scans for sequence, leaf in scan.explained.items()}
+        for shard, scan in self._scans:
+            for sequence in scan.unexplained(key, said):
                 self._find(Kind.UNEXPLAINED_ERASURE, _GONE, shard=shard, sequence=sequence)
 
     def _check_forgotten(self, shards: list[shard_pb2.Shard]) -> None:
@@ -305,14 +307,14 @@ def _up_to(notes: Sequence[Note], note: Note) -> list[Note]:
     return [each for each in notes if each.size < note.size]
 
 
-def _summary(shard: shard_pb2.Shard, walk: LiveWalk, note: Note, *, sampled: bool) -> ShardReport:
+def _summary(shard: shard_pb2.Shard, scan: LiveScan, note: Note, *, sampled: bool) -> ShardReport:
     return ShardReport(
         number=shard.number,
         first_sequence=shard.first_sequence,
         end_sequence=shard.first_sequence + shard.tree_size,
         tree_size=note.size,
         root_hash=note.root.hex(),
-        records=walk.count,
-        erased=len(walk.erased),
+        records=scan.count,
+        erased=len(scan.erased),
         sampled=sampled,
     )

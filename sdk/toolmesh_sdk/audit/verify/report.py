@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 # Findings without a place in the log: where trust begins comes first, what merely follows from another one comes last.
 _WEIGHT = {Kind.WRONG_KEY: 0, Kind.WRONG_SIGNATURE: 1, Kind.FORK: 2, Kind.FILE: 8, Kind.MANIFEST: 7}
-_NOWHERE = 2**63
+_NO_SEQUENCE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Finding:
     file: str = ""
 
     @property
-    def place(self) -> str:
-        """Where, in words: the sequence if there is one."""
+    def location(self) -> str:
+        """The sequence, shard and file, as text."""
         parts = [f"sequence {self.sequence}"] if self.sequence is not None else []
         parts += [f"shard {self.shard}"] if self.shard is not None else []
         return ", ".join([*parts, *([self.file] if self.file else [])])
@@ -56,8 +56,8 @@ class Finding:
     def order(self) -> tuple[int, int, int]:
         """Sort key: an untrusted signature, then the first bad sequence, then everything else."""
         untrusted = self.kind in (Kind.WRONG_KEY, Kind.WRONG_SIGNATURE)
-        place = _NOWHERE if self.sequence is None else self.sequence
-        return (0 if untrusted else 1, place, _WEIGHT.get(self.kind, 5))
+        position = _NO_SEQUENCE if self.sequence is None else self.sequence
+        return (0 if untrusted else 1, position, _WEIGHT.get(self.kind, 5))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ _KINDS = {
 }
 
 
-def own_finding(log: RemoteLog, shard: int, first: int, end: int) -> Finding | None:
+def log_reported_finding(log: RemoteLog, shard: int, first: int, end: int) -> Finding | None:
     """Return what the log finds wrong itself with a part of a shard whose records are good."""
-    bad = log.own_verdict(first, end)
+    bad = log.verify_range(first, end)
     if bad is None:
         return None
     kind, detail = _KINDS.get(bad.defect, (Kind.STORED_HASH, _HASH))

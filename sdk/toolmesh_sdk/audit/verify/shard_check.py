@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from toolmesh_sdk.audit.export.folder import Folder
 from toolmesh_sdk.audit.format.canonical import UnreadableJsonError
-from toolmesh_sdk.audit.format.events import Place
+from toolmesh_sdk.audit.format.events import RecordLocation
 from toolmesh_sdk.audit.format.log_events import Archival, ShardLink
 from toolmesh_sdk.audit.format.manifest import MANIFEST, PROOFS
-from toolmesh_sdk.audit.format.merkle import Frontier, consistency_holds, inclusion_holds, left_of
+from toolmesh_sdk.audit.format.merkle import Frontier, consistency_holds, frontier_before, inclusion_holds
 from toolmesh_sdk.audit.format.notes import Note, Trust, UnreadableNoteError, VerifierKey
 from toolmesh_sdk.audit.format.proofs import Proofs, UnreadableProofError, read_proofs
-from toolmesh_sdk.audit.verify.derived_files import copy_findings
+from toolmesh_sdk.audit.verify.derived_files import derived_file_findings
 from toolmesh_sdk.audit.verify.diagnose import diagnose
-from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, Tree, Walk, Walked
+from toolmesh_sdk.audit.verify.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, ExportScan, ExportScanResult, Tree
 from toolmesh_sdk.audit.verify.report import Finding, Kind, ShardReport
 
 
 class ShardCheck:
     """Checks the export in a folder against a key and the checkpoints that the verifier kept itself."""
 
-    def __init__(self, folder: Folder, key: VerifierKey, known: Sequence[Note]) -> None:
+    def __init__(self, folder: ExportFolder, key: VerifierKey, known: Sequence[Note]) -> None:
         self.folder, self.manifest, self._key = folder, folder.manifest, key
         self._known = [note for note in known if note.shard == folder.manifest.shard]
         self.findings: list[Finding] = []
@@ -55,18 +55,18 @@ class ShardCheck:
         if any(finding.file == MANIFEST for finding in self.findings):
             # What is where is no longer known, so looking at records would only name wrong places.
             return
-        walked = self._walk(note, proofs)
-        authentic = {source for source in (DATA, CLAIMED, LISTED) if self._authentic(walked.tree(source), note, proofs)}
-        self._check_records(walked, authentic, note)
-        self._check_erasures(walked, proofs)
-        self._check_link(walked, note, proofs)
-        self._check_known(walked, note, proofs)
+        scan = self._scan(note, proofs)
+        authentic = {source for source in (DATA, CLAIMED, LISTED) if self._authentic(scan.tree(source), note, proofs)}
+        self._check_records(scan, authentic, note)
+        self._check_erasures(scan, proofs)
+        self._check_link(scan, note, proofs)
+        self._check_known(scan, note, proofs)
         if DATA in authentic:
-            self.archived = walked.archived
-            found, problems = copy_findings(self.folder)
+            self.archived = scan.archived
+            found, problems = derived_file_findings(self.folder)
             self.findings += found
             self.problems += problems
-        self.report = self._summary(walked, note)
+        self.report = self._summary(scan, note)
 
     def _proofs(self) -> Proofs | None:
         try:
@@ -102,16 +102,18 @@ class ShardCheck:
             kind = Kind.TRUNCATION if moved_end else Kind.MANIFEST
             self._find(kind, "the proofs are those of another part of the shard", sequence=place, file=MANIFEST)
 
-    def _walk(self, note: Note, proofs: Proofs) -> Walked:
+    def _scan(self, note: Note, proofs: Proofs) -> ExportScanResult:
         m = self.manifest
         index = m.first_sequence - m.shard_first_sequence
-        start = left_of(index, note.size, proofs.first) if index else Frontier()
+        start = frontier_before(index, note.size, proofs.first) if index else Frontier()
         if start is None:
             self._find(Kind.WRONG_PROOF, "the first record's path is not one of this tree", sequence=m.first_sequence)
             start = Frontier()
         sizes = [each.size for each in (*proofs.checkpoints, *self._known)]
-        walk = Walk(start, Place(m.log, m.shard, m.first_sequence), m.end_sequence - m.first_sequence, sizes)
-        return walk.run(self.folder.lines(), self.folder.leaves())
+        scanner = ExportScan(
+            start, RecordLocation(m.log, m.shard, m.first_sequence), m.end_sequence - m.first_sequence, sizes
+        )
+        return scanner.run(self.folder.lines(), self.folder.leaves())
 
     def _authentic(self, tree: Tree, note: Note, proofs: Proofs) -> bool:
         """Say whether a tree is the signed one: by its root where it ends with it, else by what is left of its last leaf."""
@@ -120,45 +122,45 @@ class ShardCheck:
             return False
         if end == note.size:
             return tree.frontier.root() == note.root
-        left = left_of(end - 1, note.size, proofs.last)
+        left = frontier_before(end - 1, note.size, proofs.last)
         same_left = left is not None and left.nodes == tree.before_last.nodes
         return same_left and inclusion_holds(end - 1, note.size, tree.last, proofs.last, note.root)
 
-    def _check_records(self, walked: Walked, authentic: set[str], note: Note) -> None:
-        for finding in diagnose(self.folder, walked, authentic):
-            self.findings.append(self._placed(finding, walked, note) if finding.kind is Kind.REWRITTEN else finding)
+    def _check_records(self, scan: ExportScanResult, authentic: set[str], note: Note) -> None:
+        for finding in diagnose(self.folder, scan, authentic):
+            self.findings.append(self._placed(finding, scan, note) if finding.kind is Kind.REWRITTEN else finding)
 
-    def _placed(self, finding: Finding, walked: Walked, note: Note) -> Finding:
+    def _placed(self, finding: Finding, scan: ExportScanResult, note: Note) -> Finding:
         """Name the part between the last signed checkpoint that still fits and the first that does not."""
         first = self.manifest.shard_first_sequence
         good, bad = self.manifest.first_sequence - first, note.size
         proofs = self._proofs()
         for each in sorted((*(proofs.checkpoints if proofs else []), *self._known), key=lambda known: known.size):
-            if each.trust(self._key) is Trust.SIGNED and each.size in walked.roots:
-                if walked.roots[each.size] != each.root:
+            if each.trust(self._key) is Trust.SIGNED and each.size in scan.roots:
+                if scan.roots[each.size] != each.root:
                     bad = min(bad, each.size)
                     break
                 good = max(good, each.size)
         detail = f"{finding.detail}; the first change is between sequence {first + good} and {first + bad - 1}"
         return replace(finding, sequence=first + good, detail=detail)
 
-    def _check_erasures(self, walked: Walked, proofs: Proofs) -> None:
-        for sequence, leaf in walked.erased.items():
+    def _check_erasures(self, scan: ExportScanResult, proofs: Proofs) -> None:
+        for sequence, leaf in scan.erased.items():
             elsewhere = proofs.erasures.get(sequence)
-            known = walked.explained.get(sequence) == leaf
+            known = scan.explained.get(sequence) == leaf
             if elsewhere is not None and elsewhere.explains(leaf, self._key):
                 self.mentioned.add(elsewhere.checkpoint.shard)
                 continue
             if not known:
                 detail = "the payload is missing and no record of the log says who erased it"
                 self._find(Kind.UNEXPLAINED_ERASURE, detail, sequence=sequence)
-        for sequence in set(proofs.erasures) - set(walked.erased):
+        for sequence in set(proofs.erasures) - set(scan.erased):
             self._find(Kind.FILE, f"it explains the erasure of sequence {sequence}, which is not erased", file=PROOFS)
 
-    def _check_link(self, walked: Walked, note: Note, proofs: Proofs) -> None:
+    def _check_link(self, scan: ExportScanResult, note: Note, proofs: Proofs) -> None:
         m = self.manifest
         whole = m.first_sequence == m.shard_first_sequence
-        self.link = walked.link if whole else proofs.link(note)
+        self.link = scan.link if whole else proofs.link(note)
         claimed = self.link.to_dict() if self.link else None
         if m.shard == 0 and self.link is None and m.previous_shard is None:
             return
@@ -175,11 +177,11 @@ class ShardCheck:
         elif claimed != m.previous_shard:
             self._find(Kind.MANIFEST, "it names another shard before than the log does", file=MANIFEST)
 
-    def _check_known(self, walked: Walked, note: Note, proofs: Proofs) -> None:
+    def _check_known(self, scan: ExportScanResult, note: Note, proofs: Proofs) -> None:
         for each in proofs.checkpoints:
             if each.trust(self._key) is not Trust.SIGNED or each.origin != note.origin:
                 self._find(Kind.FILE, f"a checkpoint of size {each.size} is not the log's own", file=PROOFS)
-            elif each.size in walked.roots and walked.roots[each.size] != each.root and not self.findings:
+            elif each.size in scan.roots and scan.roots[each.size] != each.root and not self.findings:
                 self._fork(each, "an earlier checkpoint in the export")
         for each in self._known:
             if each.origin != note.origin:
@@ -188,18 +190,18 @@ class ShardCheck:
                 place = self.manifest.shard_first_sequence + note.size
                 detail = f"a checkpoint of size {each.size} is known, and the export ends at {note.size}"
                 self._find(Kind.TRUNCATION, detail, sequence=place)
-            elif not self._continues(each, walked, note, proofs):
+            elif not self._continues(each, scan, note, proofs):
                 self._fork(each, "the known checkpoint")
 
-    def _continues(self, known: Note, walked: Walked, note: Note, proofs: Proofs) -> bool:
+    def _continues(self, known: Note, scan: ExportScanResult, note: Note, proofs: Proofs) -> bool:
         if known.size == note.size:
             return known.root == note.root
-        if known.size in walked.roots and not self.findings:
-            return walked.roots[known.size] == known.root
+        if known.size in scan.roots and not self.findings:
+            return scan.roots[known.size] == known.root
         if proofs.known is not None and proofs.known[0] == known.size:
             return consistency_holds(known.size, note.size, proofs.known[1], known.root, note.root)
-        if known.size in walked.roots:
-            return walked.roots[known.size] == known.root
+        if known.size in scan.roots:
+            return scan.roots[known.size] == known.root
         self.problems.append(f"the export does not say how it continues the known checkpoint of size {known.size}")
         return True
 
@@ -212,7 +214,7 @@ class ShardCheck:
         )
         self._find(Kind.FORK, detail, sequence=None)
 
-    def _summary(self, walked: Walked, note: Note) -> ShardReport:
+    def _summary(self, scan: ExportScanResult, note: Note) -> ShardReport:
         m = self.manifest
         return ShardReport(
             number=m.shard,
@@ -220,8 +222,8 @@ class ShardCheck:
             end_sequence=m.end_sequence,
             tree_size=note.size,
             root_hash=note.root.hex(),
-            records=walked.tree(DATA).count,
-            erased=len(walked.erased),
+            records=scan.tree(DATA).count,
+            erased=len(scan.erased),
         )
 
     def _find(self, kind: Kind, detail: str, *, sequence: int | None = None, file: str = "") -> None:

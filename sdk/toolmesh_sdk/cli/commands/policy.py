@@ -14,7 +14,7 @@ from toolmesh_sdk.cli.inputs.admin_connection import as_admin
 from toolmesh_sdk.cli.inputs.options import refuse_blank
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
-from toolmesh_sdk.cli.inputs.tool_names import short_name
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.cli.views.policy_text import (
     PolicySources,

@@ -13,7 +13,7 @@ TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of a variable, not a 
 KEY_VARIABLE = "TOOLMESH_AUDIT_KEY"
 MAX_INT64 = 2**63 - 1
 _MAX_TIMEOUT_SECONDS = 366 * 86_400
-# Stored results up to the first limit are printed by default; up to the second they are fetched on request.
+# StoredResult results up to the first limit are printed by default; up to the second they are fetched on request.
 SHOWN_BYTES, FETCHED_BYTES = 8 * 1024 * 1024, 64 * 1024 * 1024
 
 

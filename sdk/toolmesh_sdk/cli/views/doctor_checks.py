@@ -14,11 +14,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from toolmesh_sdk.cli.inputs.target import Target
-from toolmesh_sdk.cli.plugins import Plugin
+if TYPE_CHECKING:
+    from toolmesh_sdk.cli.inputs.target import Target
+    from toolmesh_sdk.cli.plugins import Plugin
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LOCAL_EXTRA = "pip install -e '.[local]'"

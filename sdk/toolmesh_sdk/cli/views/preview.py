@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from toolmesh_sdk.cli.inputs.tool_names import short_name
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.cli.views.results import isoformat_or_none
 

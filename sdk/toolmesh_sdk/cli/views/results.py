@@ -7,14 +7,14 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolmesh_sdk.cli.inputs.tool_names import short_name
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, Stored
+    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, StoredResult
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.result import Result
 
@@ -90,13 +90,13 @@ def isoformat_or_none(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _stored_parts(result: Result) -> list[Stored]:
-    from toolmesh_sdk._wire.envelope import stored_of
+def _stored_parts(result: Result) -> list[StoredResult]:
+    from toolmesh_sdk._wire.envelope import parse_stored_result
 
-    return [stored_of(part) for part in result.envelope.persisted]
+    return [parse_stored_result(part) for part in result.envelope.persisted]
 
 
-def _stored_document(part: Stored) -> dict[str, Any]:
+def _stored_document(part: StoredResult) -> dict[str, Any]:
     return {
         "ref": part.ref,
         "size_bytes": part.size,
@@ -151,7 +151,7 @@ def _undo_command(undo: Compensation, invocation_id: str) -> str:
     return shlex.join(["toolmesh", "call", short_name(undo.tool), *arguments, "--key", f"undo-{invocation_id}"])
 
 
-def _fetch_command(part: Stored) -> str:
+def _fetch_command(part: StoredResult) -> str:
     return shlex.join(["toolmesh", "result", part.ref, "--access-token", part.access_token, "--output", "FILE"])
 
 

@@ -16,7 +16,7 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.inputs.timestamps import parse_past_time
-from toolmesh_sdk.cli.inputs.tool_names import short_name
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:

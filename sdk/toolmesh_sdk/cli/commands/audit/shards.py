@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolmesh.audit.v1 import shard_pb2 as pb
 
     from toolmesh_sdk.audit import VerifierKey
-    from toolmesh_sdk.audit.export.archive_candidates import Archive
+    from toolmesh_sdk.audit.verify.archive_candidates import Archive
 
 SERVICE = "audit"
 Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded in the log.")]
@@ -122,10 +122,10 @@ def erase(
 
 
 def _find_archives(folder: Path, key: VerifierKey, present: Sequence[pb.Shard]) -> list[Archive]:
-    from toolmesh_sdk.audit.export.archive_candidates import NotAnArchiveError, archives_in
+    from toolmesh_sdk.audit.verify.archive_candidates import NotAnArchiveError, find_archives
 
     try:
-        return archives_in(folder, key, present)
+        return find_archives(folder, key, present)
     except NotAnArchiveError as error:
         output.err().print(output.text((f"{folder} does not match the log: ", "bold red"), str(error)))
         raise typer.Exit(FAILED) from None

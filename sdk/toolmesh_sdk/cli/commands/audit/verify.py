@@ -222,5 +222,5 @@ def _print_report(report: Report) -> None:
 
 
 def _format_finding(finding: Finding) -> object:
-    where = f" at {finding.place}" if finding.place else ""
+    where = f" at {finding.location}" if finding.location else ""
     return output.text((f"  {finding.kind.value}{where}", "red"), f": {finding.detail}")

@@ -16,9 +16,9 @@ from toolmesh_sdk.cli.inputs.admin_connection import as_admin
 from toolmesh_sdk.cli.inputs.json_input import read_json_file
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
-from toolmesh_sdk.cli.inputs.tool_names import short_name
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.errors import ToolmeshError, error_from
+from toolmesh_sdk.errors import ToolmeshError, error_from_failure
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import registry_service_pb2, tool_manifest_pb2
@@ -74,12 +74,12 @@ def register(
 @contextmanager
 def _manifest_paths() -> Iterator[None]:
     """Translate violations from message fields to the paths and values of the manifest file."""
-    from toolmesh_sdk.manifest import as_written
+    from toolmesh_sdk.manifest import translate_violations
 
     try:
         yield
     except ToolmeshError as error:
-        translated = error_from(replace(error.failure, violations=as_written(error.violations)))
+        translated = error_from_failure(replace(error.failure, violations=translate_violations(error.violations)))
         translated.attempts = error.attempts
         raise translated from None
 

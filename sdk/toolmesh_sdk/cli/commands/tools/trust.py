@@ -13,7 +13,7 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_local_options, add_target_options
-from toolmesh_sdk.cli.inputs.tool_names import short_name, version_name
+from toolmesh_sdk.cli.tool_names import short_name, version_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
