@@ -1,8 +1,8 @@
-"""One pass over the records of an export, with a tree for each thing that claims to know their hashes.
+"""Scans the records of an export once, and builds a Merkle tree for each source of leaf hashes.
 
-A line has data, from which a leaf hash is computed; it names a leaf hash itself; and the list of leaves names one, too. In
-an honest export the three agree and share one tree. From the first place where one differs it grows a tree of its own, so
-that afterwards the one that hashes to the signed root tells which of the others was changed, and where.
+The sources are the data of a line, the hash that the line claims, and the list of leaves. In an unmodified export they
+agree and share one tree. A source that differs gets its own tree from there on. The tree that hashes to the signed root
+then shows which sources were changed, and where.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from toolmesh_sdk.audit.format.log_events import Archival, ShardLink, archived_s
 from toolmesh_sdk.audit.format.merkle import Frontier
 
 DATA, CLAIMED, LISTED = "data", "claimed", "listed"
-# Stands for the hash of a line that cannot be read; nothing hashes to it.
+# The hash of an unreadable line; nothing hashes to it.
 NO_HASH = bytes(32)
 
 
 @dataclass(slots=True)
 class Tree:
-    """A growing tree that remembers how it stood before its last expected leaf."""
+    """A growing tree that keeps its state before the last expected leaf."""
 
     frontier: Frontier
     expected: int
@@ -39,40 +39,40 @@ class Tree:
         self.last = leaf
 
     def copy(self) -> Tree:
-        """Return another that grows by itself."""
+        """Return an independent copy."""
         before = self.before_last.copy() if self.before_last else None
         return Tree(self.frontier.copy(), self.expected, self.count, self.last, before)
 
 
 @dataclass(slots=True)
 class ExportScanResult:
-    """What one pass found."""
+    """The result of a scan."""
 
     trees: dict[str, Tree]
     differs: dict[str, int] = field(default_factory=dict)
-    """Where a source first differs from the data, counted from the first record."""
+    """The index where a source first differs from the data."""
     attributes_differ: int | None = None
-    """The first line whose attributes are not those of its record and place."""
-    sequence_there: int | None = None
-    """The sequence that this line names."""
+    """The index of the first line whose attributes do not match its record and location."""
+    claimed_sequence: int | None = None
+    """The sequence that this line claims."""
     roots: dict[int, bytes] = field(default_factory=dict)
-    """The roots of the data's tree at the sizes that were asked for."""
+    """The roots of the data tree at the requested sizes."""
     erased: dict[int, bytes] = field(default_factory=dict)
     """Sequence and leaf hash of each record without a payload."""
     explained: dict[int, bytes] = field(default_factory=dict)
-    """Sequence and leaf hash of each payload that a record says was erased."""
+    """Sequence and leaf hash of each payload that a record reports as erased."""
     archived: set[Archival] = field(default_factory=set)
-    """The archives that records note."""
+    """The archives that records report."""
     link: ShardLink | None = None
-    """The shard before, if the first record names it."""
+    """The link to the previous shard, if the first record has one."""
 
     def tree(self, source: str) -> Tree:
-        """Return the tree of a source: its own, or the one of the data if they never differed."""
+        """Return the tree of a source; the data tree if they never differed."""
         return self.trees.get(source, self.trees[DATA])
 
 
 class ExportScan:
-    """Walks through the records of an export from a frontier that stands before the first of them."""
+    """Scans the records of an export, starting from the frontier before the first record."""
 
     def __init__(self, start: Frontier, first: RecordLocation, expected: int, sizes: Iterable[int] = ()) -> None:
         self._first = first
@@ -80,13 +80,13 @@ class ExportScan:
         self.scan = ExportScanResult({DATA: Tree(start.copy(), expected)})
 
     def run(self, lines: Iterator[Line | None], listed: Iterator[bytes]) -> ExportScanResult:
-        """Make the pass."""
+        """Scan all lines and listed leaves."""
         scan, data = self.scan, self.scan.trees[DATA]
         ended = object()
         if data.frontier.size in self._sizes:
             scan.roots[data.frontier.size] = data.frontier.root()
         for index, (line, leaf) in enumerate(zip_longest(lines, listed, fillvalue=ended)):
-            here = None if line is ended else self._look(index, line)  # type: ignore[arg-type]
+            here = None if line is ended else self._inspect(index, line)  # type: ignore[arg-type]
             claimed = None if here is None else line.claimed if isinstance(line, Line) else NO_HASH
             self._compare(CLAIMED, index, here, claimed)
             self._compare(LISTED, index, here, None if leaf is ended else leaf)  # type: ignore[arg-type]
@@ -106,15 +106,15 @@ class ExportScan:
         if there is not None:
             scan.trees[source].add(there)
 
-    def _look(self, index: int, line: Line | None) -> bytes:
+    def _inspect(self, index: int, line: Line | None) -> bytes:
         if line is None:
-            self._note_attributes(index, None)
+            self._record_mismatch(index, None)
             return NO_HASH
-        scan, place = self.scan, RecordLocation(self._first.log, self._first.shard, self._first.sequence + index)
-        if not line.exact and line.attributes != attributes_of(place, line.claimed, line.form):
-            self._note_attributes(index, line)
+        scan, location = self.scan, RecordLocation(self._first.log, self._first.shard, self._first.sequence + index)
+        if not line.exact and line.attributes != attributes_of(location, line.claimed, line.form):
+            self._record_mismatch(index, line)
         if line.form is None:
-            scan.erased[place.sequence] = line.leaf
+            scan.erased[location.sequence] = line.leaf
         elif "erasure" in line.form and (erased := erased_payload(line.form)) is not None:
             scan.explained[erased[0]] = erased[1]
         elif "archival" in line.form and (archival := archived_shard(line.form)) is not None:
@@ -123,9 +123,9 @@ class ExportScan:
             scan.link = previous_shard(line.form)
         return line.leaf
 
-    def _note_attributes(self, index: int, line: Line | None) -> None:
+    def _record_mismatch(self, index: int, line: Line | None) -> None:
         if self.scan.attributes_differ is not None:
             return
         self.scan.attributes_differ = index
-        said = line.attributes.get("sequence") if line else None
-        self.scan.sequence_there = int(said) if isinstance(said, str) and said.isdigit() else None
+        claimed = line.attributes.get("sequence") if line else None
+        self.scan.claimed_sequence = int(claimed) if isinstance(claimed, str) and claimed.isdigit() else None

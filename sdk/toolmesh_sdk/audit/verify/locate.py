@@ -1,8 +1,8 @@
-"""Finds the index where a log in a database was changed, when only the signed root says that it was.
+"""Locates the first change of a log whose records no longer hash to the signed root.
 
-The changed log still answers for its parts. A consistency proof from any smaller size to a signed checkpoint says whether
-the records up to there hash to what was signed; halving finds the first block where they do not. Within the block, what was
-done is tried out: the right guess_change hashes to the signed root.
+A consistency proof from a smaller size to a signed checkpoint shows whether the records up to that size are authentic. A
+binary search finds the first block that is not. Within the block, possible changes are undone on trial: the right one
+hashes to the signed root.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from toolmesh_sdk.audit.verify.report import Kind
 from toolmesh_sdk.errors import ToolmeshError
 
 BLOCK = 256
-# So many pairs of records are exchanged on trial that it takes a second or two.
+# The size up to which all pairs are swapped on trial, in a second or two.
 MAX_GUESSED = 300
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectRange:
-    """The part of a shard that holds the first change: leaves from `first` to before `end`; the tree of size `end` has `root`."""
+    """The range of leaves, from `first` to before `end`, with the first change; the tree of size `end` has `root`."""
 
     first: int
     end: int
@@ -31,8 +31,8 @@ class SuspectRange:
 
 
 def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signed: Sequence[Note]) -> SuspectRange:
-    """Return the smallest part that is known to hold the first change. `roots` are those of the records as they are now, at some
-    sizes; `signed` are trusted checkpoints of the shard, the last of which does not fit."""
+    """Return the smallest range that holds the first change. `roots` are roots of the current records at some sizes;
+    `signed` are trusted checkpoints of the shard, the last of which does not match."""
     good, bad = 0, signed[-1]
     for note in signed:
         if note.size in roots and roots[note.size] == note.root:
@@ -46,7 +46,7 @@ def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signe
         middle = sizes[len(sizes) // 2]
         authentic = _authentic_root(log, shard, middle, bad)
         if authentic is None:
-            # The log cannot prove this size any more; the smaller ones may do better.
+            # The log can no longer prove this size; try smaller ones.
             sizes = sizes[: len(sizes) // 2]
         elif authentic == roots[middle]:
             suspect = SuspectRange(middle, suspect.end, suspect.root)
@@ -58,9 +58,9 @@ def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signe
 
 
 def guess_change(before: Frontier, leaves: Sequence[bytes], suspect: SuspectRange) -> tuple[Kind, int] | None:
-    """Try to undo what was done in a suspect part; return its kind and the index where it begins, None if no guess_change fits.
+    """Undo possible changes in a suspect range; return the kind and the index of the one that fits, else None.
 
-    `before` is the tree up to the part and `leaves` are those of the part as they are now, and one more if there is one.
+    `before` is the tree up to the range; `leaves` are its current leaves, and one more if there is one.
     """
     size = suspect.end - suspect.first
     if size > MAX_GUESSED or len(leaves) < size:
@@ -69,16 +69,16 @@ def guess_change(before: Frontier, leaves: Sequence[bytes], suspect: SuspectRang
         for index in range(size):
             if _root(before, [*leaves[:index], *leaves[index + 1 :]]) == suspect.root:
                 return Kind.INSERTION, suspect.first + index
-    part = PartialTree(before, leaves[:size])
+    tree = PartialTree(before, leaves[:size])
     for one in range(size):
         for other in range(one + 1, size):
-            if part.root({one: leaves[other], other: leaves[one]}) == suspect.root:
+            if tree.root({one: leaves[other], other: leaves[one]}) == suspect.root:
                 return Kind.REORDERING, suspect.first + one
     return None
 
 
 class PartialTree:
-    """A part of a tree behind a frontier, as perfect subtrees with all their nodes: exchanging a few leaves costs a few hashes."""
+    """The leaves after a frontier, as perfect subtrees with all nodes, so that replacing a leaf costs few hashes."""
 
     def __init__(self, before: Frontier, leaves: Sequence[bytes]) -> None:
         self._before = before
@@ -93,7 +93,7 @@ class PartialTree:
             index += 1 << level
 
     def root(self, changes: Mapping[int, bytes]) -> bytes:
-        """Return the root of the whole tree with some leaves exchanged, by their index in the part."""
+        """Return the root of the whole tree with some leaves replaced, by their index in the range."""
         size, nodes = self._before.size, list(self._before.nodes)
         for start, levels in self._subtrees:
             width = len(levels[0])
@@ -134,7 +134,7 @@ def _root(start: Frontier, leaves: Sequence[bytes]) -> bytes:
 
 
 def _authentic_root(log: RemoteLog, shard: int, size: int, signed: Note) -> bytes | None:
-    """Return the root that the shard had at a size, if the log can prove it against a signed checkpoint."""
+    """Return the root of the shard at a size, if the log can prove it against a signed checkpoint."""
     try:
         proof = log.consistency(shard, size, signed.size)
     except ToolmeshError:
