@@ -105,13 +105,13 @@ class Client:
     ) -> Result:
         """Call a tool. With an idempotency key, repeated calls have one effect.
 
-        Instead of a key, pass a `step` of the session: the key is derived from session, tool, step and arguments with the
-        client's `key_secret`, so that a restarted process that repeats the step uses the same key.
+        Instead of a key, pass a `step` of the session: the key is derived from session, tool, step and arguments with
+        the client's `key_secret`, so that a restarted process that repeats the step uses the same key.
 
         Every retry has the same key. Without a key, a lost call is not retried: the tool may have run.
 
-        `priority` orders the call in the queue, 1 to 10; 0 is the tool's own. `preview_token` comes from a `preview` of the
-        same call; policies and irreversible tools may require one.
+        `priority` orders the call in the queue, 1 to 10; 0 is the tool's own. `preview_token` comes from a `preview`
+        of the same call; policies and irreversible tools may require one.
         """
         secret = self._transport.options.key_secret
         key = resolve_idempotency_key(secret, session_id, tool, arguments, step=step, explicit=idempotency_key)
@@ -211,7 +211,7 @@ class Client:
         page_size: int = 100,
         timeout: float | None = None,
     ) -> Iterator[registry_service_pb2.ListedTool]:
-        """Iterate over tools in name order, all or only those that the caller may use; the timeout applies to each page."""
+        """Iterate over tools by name, all or only those that the caller may use; the timeout applies to each page."""
         request = requests.list_tools(namespace, tags, page_size, usable_only)
         while True:
             page = self._transport.unary(self._registry.ListTools, request, timeout, repeatable=True)

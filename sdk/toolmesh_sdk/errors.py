@@ -40,8 +40,8 @@ class Failure:
 class ToolmeshError(Exception):
     """A call failed. Catch this for every failure, or the subclass of a category for one kind.
 
-    `retryable` is set by the mesh if the same call may succeed later. `answered` is False if the call was lost before the
-    mesh responded, before or behind its edge: the tool may have run. `attempts` is the number of attempts.
+    `retryable` is set by the mesh if the same call may succeed later. `answered` is False if the call was lost before
+    the mesh responded, before or behind its edge: the tool may have run. `attempts` is the number of attempts.
     """
 
     category_name: ClassVar[str] = ""

@@ -26,8 +26,8 @@ ON_FAILURE: dict[str, pb.SiblingFailure.ValueType] = {
 class GroupCall:
     """One call of a group; the fields are those of a client's `call`.
 
-    It starts when every call in `depends_on`, indexes into the list from 0, has succeeded. `on_failure` is the effect of
-    its failure on the others: ignore, cancel_siblings or cancel_dependent; empty uses the tool's manifest.
+    It starts when every call in `depends_on`, indexes into the list from 0, has succeeded. `on_failure` is the effect
+    of its failure on the others: ignore, cancel_siblings or cancel_dependent; empty uses the tool's manifest.
     """
 
     tool: str

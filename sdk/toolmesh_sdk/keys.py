@@ -1,8 +1,8 @@
 """Derives idempotency keys that are the same after a restart.
 
-A key identifies one intent: a step of a session calls a tool with certain arguments. The same inputs and secret give the
-same key, so a retry after a crash has the key of the first attempt, and the mesh returns the first result instead of
-repeating the effect.
+A key identifies one intent: a step of a session calls a tool with certain arguments. The same inputs and secret give
+the same key, so a retry after a crash has the key of the first attempt, and the mesh returns the first result instead
+of repeating the effect.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def derive_idempotency_key(
 ) -> str:
     """Return HMAC-SHA256(secret, parts) as 64 hex digits.
 
-    The parts are session, tool, step and the canonical arguments, in this order. Each is preceded by its length as eight
-    bytes, big-endian: otherwise ("ab", "c") and ("a", "bc") would share a key. `tool` is used literally, so write it
-    the same way in every attempt. No arguments and the empty object are the same intent.
+    The parts are session, tool, step and the canonical arguments, in this order. Each is preceded by its length as
+    eight bytes, big-endian: otherwise ("ab", "c") and ("a", "bc") would share a key. `tool` is used literally, so
+    write it the same way in every attempt. No arguments and the empty object are the same intent.
     """
     code = hmac.new(secret.encode() if isinstance(secret, str) else secret, digestmod=hashlib.sha256)
     parts = (session_id.encode(), tool.encode(), step_id.encode(), canonical_json(dict(arguments or {})))

@@ -15,8 +15,8 @@ from toolmesh_sdk._wire.payload import encode_arguments
 class Bounds(TypedDict, total=False):
     """The bounds of a token. Omitted bounds are inherited, except scopes, which must be listed.
 
-    A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`. `arguments` maps tool patterns to JSON
-    Schemas of their arguments. `proof` is the key that the holder must prove: `jkt:{thumbprint}` or
+    A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`. `arguments` maps tool patterns to
+    JSON Schemas of their arguments. `proof` is the key that the holder must prove: `jkt:{thumbprint}` or
     `x5t#S256:{thumbprint}`.
     """
 

@@ -26,7 +26,7 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """A reference to a stored result. `access_token` is a secret: with it, any caller of the tenant can read the result."""
+    """A reference to a stored result. `access_token` is a secret: it lets any caller of the tenant read the result."""
 
     ref: str
     size: int

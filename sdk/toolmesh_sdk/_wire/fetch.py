@@ -50,7 +50,7 @@ class Fetch:
         self._content += chunk.content
 
     def wait_after(self, error: ToolmeshError | None) -> float | None:
-        """Return the wait before the next attempt; None if the result is complete. Raises the error if there is no attempt left."""
+        """Return the wait before the next attempt; None if the result is complete. Raises the last error."""
         if error is None and self._is_complete():
             return None
         failure = error or error_for_reason(

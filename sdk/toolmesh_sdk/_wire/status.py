@@ -27,7 +27,7 @@ _WITHOUT_ENVELOPE = {
 
 
 def error_from_rpc(failure: grpc.RpcError, trace_id: str = "") -> ToolmeshError:
-    """Return the exception of a failed RPC. Without an envelope the status code gives the reason, and `answered` is False."""
+    """Return the exception of a failed RPC. Without an envelope the status code gives its reason, unanswered."""
     call: Any = failure
     envelope = _find_envelope(call.trailing_metadata() or ())
     if envelope is not None:
@@ -46,7 +46,7 @@ def error_from_rpc(failure: grpc.RpcError, trace_id: str = "") -> ToolmeshError:
 
 
 def error_from_envelope(envelope: pb.ErrorEnvelope) -> ToolmeshError:
-    """Return the exception of an envelope. Its fields win over this build's table, so that errors of a newer mesh pass."""
+    """Return the exception of an envelope. Its fields win over the local table, so that newer errors pass unchanged."""
     reason = Reason(envelope.reason) if int(envelope.reason) in Reason.__members__.values() else Reason.INTERNAL
     row = ROWS[reason]
     return error_from_failure(

@@ -74,8 +74,8 @@ class RemoteLog:
         return str(parts[0].header.verifier_key)
 
     def export(self, request: pb.ExportRecordsRequest) -> Any:
-        """Yield the parts of an export. After a lost connection it resumes behind the last record, with another header that
-        may have a later checkpoint."""
+        """Yield the parts of an export. After a lost connection it resumes after the last record; the new
+        header may have a later checkpoint."""
         options = self._transport.options
         attempts = options.start_attempts(STREAM_SECONDS, repeatable=True)
         header: pb.ExportHeader | None = None

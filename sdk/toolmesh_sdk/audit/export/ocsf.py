@@ -1,7 +1,7 @@
 """Converts records to OCSF events (API Activity, class 6003) for SIEMs.
 
-The mapping depends only on the record and its location, so that a verifier can recompute an exported file. docs/audit.md
-has it as a table.
+The mapping depends only on the record and its location, so that a verifier can recompute an exported file.
+docs/audit.md has it as a table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks that archived and dropped shards are confirmed by records of the log.
 
-The list of shards is not signed. Its claims about archives count only if a record of the log confirms them; otherwise an
-attacker could delete a shard and list it as dropped.
+The list of shards is not signed. Its claims about archives count only if a record of the log confirms them; otherwise
+an attacker could delete a shard and list it as dropped.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ def last_known_shard(checks: Iterable[ShardCheck], known: Iterable[int]) -> int:
 
 
 def archive_remarks(checks: Sequence[ShardCheck]) -> list[str]:
-    """Compare the shards with the recorded archives. A different export of a shard is valid too, so it is only a remark,
-    and only if the log has dropped the records."""
-    archival = [each for check in checks for each in check.archived if each.records_dropped]
-    return [remark for check in checks for each in archival if (remark := _archive_remark(check, each))]
+    """Compare the shards with the recorded archives. A different export of a shard is valid too, so it is only a
+    remark, and only if the log has dropped the records."""
+    dropped = [each for check in checks for each in check.archived if each.records_dropped]
+    return [remark for check in checks for each in dropped if (remark := _archive_remark(check, each))]
 
 
 def _missing_in_shard(check: ShardCheck) -> list[Finding]:

@@ -75,8 +75,8 @@ class LiveScan:
                 self._explain(part.erasure)
 
     def unexplained(self, key: VerifierKey, reported: Mapping[int, bytes]) -> list[int]:
-        """Return the sequences of missing payloads whose erasure neither an authentic record of the stream nor `reported`,
-        the erasures that the log reports, explains."""
+        """Return the sequences of missing payloads whose erasure neither an authentic record of the stream nor
+        `reported`, the erasures in other records, explains."""
         unexplained = []
         for sequence, leaf in self.erased.items():
             evidence = self._evidence.get(sequence)

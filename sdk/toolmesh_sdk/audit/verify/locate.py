@@ -1,8 +1,8 @@
 """Locates the first change of a log whose records no longer hash to the signed root.
 
-A consistency proof from a smaller size to a signed checkpoint shows whether the records up to that size are authentic. A
-binary search finds the first block that is not. Within the block, possible changes are undone on trial: the right one
-hashes to the signed root.
+A consistency proof from a smaller size to a signed checkpoint shows whether the records up to that size are
+authentic. A binary search finds the first block that is not. Within the block, possible changes are undone on trial:
+the right one hashes to the signed root.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def verify_export(
     whole: bool = False,
 ) -> Report:
     """Verify an export of one or more shards. `known` are earlier checkpoints of the verifier. A witness must have
-    co-signed every checkpoint. With `whole`, an export without complete shards from the first on is truncated; otherwise
-    this is a remark. Never raises for the content of the folder."""
+    co-signed every checkpoint. With `whole`, an export without complete shards from the first on is truncated;
+    otherwise this is a remark. Never raises for the content of the folder."""
     report = Report(subject=str(path), key_id=key.key_id)
     trusted = _trusted_notes(known, key, report)
     try:

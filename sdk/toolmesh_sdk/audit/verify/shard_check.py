@@ -118,7 +118,7 @@ class ShardCheck:
         return scanner.run(self.folder.lines(), self.folder.leaves())
 
     def _authentic(self, tree: Tree, note: Note, proofs: Proofs) -> bool:
-        """Return whether a tree is the signed one: by its root, or by the path of its last leaf if the checkpoint is larger."""
+        """Return whether a tree is the signed one: by its root, or by the path of its last leaf."""
         end = self.manifest.end_sequence - self.manifest.shard_first_sequence
         if tree.count != tree.expected or tree.before_last is None or tree.frontier.size != end:
             return False

@@ -79,8 +79,8 @@ def call(
 ) -> None:
     """Call a tool and print its result.
 
-    A large result that the mesh stored is fetched up to --max-bytes. Remarks, such as the effects of the call and how to
-    undo it, go to stderr.
+    A large result that the mesh stored is fetched up to --max-bytes. Remarks, such as the effects of the call and how
+    to undo it, go to stderr.
 
     \b
     Examples:

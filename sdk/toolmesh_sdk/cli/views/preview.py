@@ -38,7 +38,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
 
 
 def print_preview(preview: Preview, key: str = "") -> None:
-    """Print the changes, preconditions and predicted result, and the options that make the call; `key` is one of them."""
+    """Print the changes, preconditions and predicted result, and the options for the call, with `key` among them."""
     console = output.out()
     summary = "would change:" if preview.changes else "predicts no changes."
     console.print(output.text((short_name(preview.tool_version), "bold"), f" {summary}"))

@@ -42,7 +42,7 @@ def load_content(client: Client, result: Result, limit: int) -> LoadedResult:
 
 
 def print_result(loaded: LoadedResult) -> None:
-    """Print the content and the remarks. If the content is not available, a remark shows the command that fetches it."""
+    """Print the content and the remarks. If the content is not available, a remark shows how to fetch it."""
     if loaded.available:
         output.print_content(loaded.content)
     _print_remarks(loaded)

@@ -127,7 +127,8 @@ def remove(
         until = format_time(blocked.version.deprecation.remove_time)
         output.err().print(
             output.text(
-                f"{short_name(blocked.version.name)} is still called ({blocked.calls} recent calls) and stays until {until}."
+                f"{short_name(blocked.version.name)} is still called ({blocked.calls} recent calls) "
+                f"and stays until {until}."
             )
         )
     raise typer.Exit(1)
