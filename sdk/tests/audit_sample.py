@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh_sdk.audit import Note, Report, VerifierKey, verify_export
 from toolmesh_sdk.audit.export.writer import Evidence, ExportWriter, Header
-from toolmesh_sdk.audit.format.manifest import FileFacts, Manifest, facts_of, read_manifest, write_index
+from toolmesh_sdk.audit.format.manifest import FileDigest, Manifest, measure_file, read_manifest, write_index
 
 LOG = "toolmesh.local/audit/6f1c0f86-4c6f-4e3d-9d9c-0a4f2b8f9a11"
 
@@ -203,7 +203,7 @@ def write_all(folder: Path, key: Key, shards: Sequence[Shard], **options: Any) -
 def remanifest(folder: Path, **changes: Any) -> None:
     """Do what a careful forger does: bring the manifest in line with the files as they are now."""
     old = read_manifest(folder)
-    files = {name: facts_of(folder / name) if (folder / name).exists() else FileFacts(0, "") for name in old.files}
+    files = {name: measure_file(folder / name) if (folder / name).exists() else FileDigest(0, "") for name in old.files}
     fields = {name: getattr(old, name) for name in Manifest.__dataclass_fields__}
     Manifest(**{**fields, "files": files, **changes}).write(folder)
 

@@ -49,8 +49,8 @@ class Seen:
 class ScriptedMesh:
     """Serves every method of the contract with the replies that a test scripted, in order; the last one stays.
 
-    A reply is a message, a list of messages for a stream, a MeshError that leaves as the mesh's services send it, a bare
-    status code for a failure without an envelope, or a function of the request that returns one of these.
+    A reply is a message, a list of messages for a stream, a MeshError that leaves as the mesh's services send it, a
+    bare status code for a failure without an envelope, or a function of the request that returns one of these.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def mesh() -> Iterator[ScriptedMesh]:
 
 @pytest.fixture
 def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
-    """Return a function that starts a server and returns its address: plaintext, or mutual TLS under a mesh identity."""
+    """Return a function that starts a server and returns its address: plaintext, or mutual TLS with a mesh identity."""
     with ExitStack() as stack:
 
         def start(identity: str = "", *, client_certificate: bool = True) -> str:
@@ -234,7 +234,7 @@ async def drive(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., D
 
 @pytest.fixture
 def local_mesh(mesh: ScriptedMesh, serve: Callable[..., str], pki: Any, signer: Any, tmp_path: Path) -> Path:
-    """The state folder of a local mesh that runs: an edge, authz, the executor and the registry. Its issuer mints what is asked for."""
+    """The state folder of a running local mesh: an edge, authz (which mints tokens), the executor and the registry."""
     from toolmesh.authz.v1 import authz_service_pb2
 
     def issue(request: Any) -> Any:

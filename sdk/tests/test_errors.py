@@ -10,7 +10,7 @@ import pytest
 import toolmesh_sdk
 from toolmesh.common.v1.error_table import ROWS
 from toolmesh_sdk import Reason, ToolmeshError, Violation
-from toolmesh_sdk.errors import CATEGORIES, error_of
+from toolmesh_sdk.errors import CATEGORIES, error_for_reason
 
 from libs.common.errors import MeshError
 from libs.common.errors import Violation as MeshViolation
@@ -49,7 +49,7 @@ async def test_each_category_is_rebuilt_whole(category: str, drive: Any, mesh: A
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_has_its_row(reason: Reason) -> None:
-    error, row = error_of(reason), ROWS[reason]
+    error, row = error_for_reason(reason), ROWS[reason]
     assert type(error) is CATEGORIES[row.category]
     assert (error.code, error.error_class, error.retryable, error.message) == (
         *(row.code, row.error_class, row.retryable),
@@ -58,14 +58,14 @@ def test_every_reason_has_its_row(reason: Reason) -> None:
 
 
 def test_an_error_crosses_processes() -> None:
-    error = error_of(Reason.CIRCUIT_OPEN, metadata={"service": "weather"})
+    error = error_for_reason(Reason.CIRCUIT_OPEN, metadata={"service": "weather"})
     error.attempts = 3
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (type(copy), copy.failure, copy.attempts) == (type(error), error.failure, 3)
 
 
 def test_the_document_of_an_error_speaks_the_words_of_the_json_edge() -> None:
-    document = error_of(Reason.TOOL_NOT_FOUND, metadata={"tool": "nosuch"}).to_dict()
+    document = error_for_reason(Reason.TOOL_NOT_FOUND, metadata={"tool": "nosuch"}).to_dict()
     assert document["reason"] == "TOOL_NOT_FOUND"
     assert document["code"] == "E3101"
     assert document["error_class"] == "unknown_tool"

@@ -11,7 +11,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from toolmesh_sdk import InvalidInputError, canonical_json, derive_idempotency_key
-from toolmesh_sdk.keys import key_of_call
+from toolmesh_sdk.keys import resolve_idempotency_key
 
 from libs.common.json.canonical import canonical
 
@@ -62,9 +62,9 @@ def test_a_call_carries_the_key_it_was_given_or_the_key_of_its_step_or_none() ->
     arguments = {"a": 1}
     intent = ("secret", INTENT[0], INTENT[1], arguments)
     derived = derive_idempotency_key("secret", *INTENT, arguments)
-    assert key_of_call(*intent, step=INTENT[2], given=None) == derived
-    assert key_of_call(*intent, step=None, given="mine") == "mine"
-    assert key_of_call(*intent, step=None, given=None) == ""
+    assert resolve_idempotency_key(*intent, step=INTENT[2], explicit=None) == derived
+    assert resolve_idempotency_key(*intent, step=None, explicit="mine") == "mine"
+    assert resolve_idempotency_key(*intent, step=None, explicit=None) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_call_carries_the_key_it_was_given_or_the_key_of_its_step_or_none() ->
 )
 def test_a_step_without_a_secret_or_beside_a_key_is_a_mistake(secret: Any, step: str, given: str | None) -> None:
     with pytest.raises(ValueError):
-        key_of_call(secret, "session", "tool", {}, step=step, given=given)
+        resolve_idempotency_key(secret, "session", "tool", {}, step=step, explicit=given)
 
 
 JSON = st.recursive(

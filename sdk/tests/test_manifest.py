@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toolmesh.common.v1.error_table import Reason
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
-from toolmesh_sdk.cli.views.documents import document
+from toolmesh_sdk.cli.views.documents import message_to_dict
 from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.manifest import manifest_from
 
@@ -43,7 +43,7 @@ def test_every_kind_of_field_is_read() -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_what_ships_as_a_sample_can_be_read_and_says_the_same(path: Path) -> None:
     written = json.loads(path.read_text())
-    shown = document(manifest_from(written))
+    shown = message_to_dict(manifest_from(written))
     assert {name: shown[name] for name in ("tool_id", "kind", "mutation_class")} == {
         name: written[name] for name in ("tool_id", "kind", "mutation_class")
     }

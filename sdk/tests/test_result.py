@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from toolmesh.executor.v1 import result_envelope_pb2 as pb
-from toolmesh_sdk import ArgumentChange, Compensation, Cost, Effect, Shown
-from toolmesh_sdk.result import result_of
+from toolmesh_sdk import ArgumentChange, Compensation, Cost, Effect, RenderedResult
+from toolmesh_sdk.result import parse_result
 
 from sdk.tests.executor_samples import REF, SECRET, digest_of, envelope, persisted
 
 
 def test_a_plain_result_has_none_of_it() -> None:
-    result = result_of(envelope({}))
+    result = parse_result(envelope({}))
     assert (result.stored, result.compensation, result.source) == (None, None, "unspecified")
     assert (result.effects, result.argument_changes, result.additional_context, result.costs) == ((), (), (), ())
-    assert result.shown == Shown("", "", "")
+    assert result.shown == RenderedResult("", "", "")
 
 
 def test_every_part_is_read() -> None:
-    result = result_of(
+    result = parse_result(
         envelope(
             {},
             effects=[pb.ObservedEffect(resource="file:a", operation="create", source=pb.EFFECT_SOURCE_OBSERVED)],
@@ -36,11 +36,11 @@ def test_every_part_is_read() -> None:
     assert result.argument_changes == (ArgumentChange("/n", "coercion", "integer"),)
     assert (result.additional_context, result.source) == (("mind the gap",), "cache")
     assert result.costs == (Cost("token", 5, "USD"),)
-    assert result.shown == Shown("m", "u", "s")
+    assert result.shown == RenderedResult("m", "u", "s")
 
 
 def test_a_reference_is_read_and_keeps_its_secret_to_itself() -> None:
-    stored = result_of(envelope(persisted=[persisted(b"[1]")])).stored
+    stored = parse_result(envelope(persisted=[persisted(b"[1]")])).stored
     assert stored is not None
     assert (stored.ref, stored.size, stored.digest) == (REF, 3, digest_of(b"[1]"))
     assert (stored.media_type, stored.preview, stored.access_token) == ("application/json", b"[1]", SECRET)
@@ -49,10 +49,10 @@ def test_a_reference_is_read_and_keeps_its_secret_to_itself() -> None:
 
 
 def test_an_undo_without_arguments_says_so() -> None:
-    undo = result_of(envelope({}, compensation=pb.Compensation(tool="tools/acme.undo"))).compensation
+    undo = parse_result(envelope({}, compensation=pb.Compensation(tool="tools/acme.undo"))).compensation
     assert undo == Compensation("tools/acme.undo", None)
 
 
 def test_words_of_a_newer_contract_are_shown_as_their_numbers() -> None:
     newer = pb.ResultEnvelope.FromString(b"\x18\x63")  # status = 99
-    assert result_of(newer).status == "99"
+    assert parse_result(newer).status == "99"

@@ -1,6 +1,7 @@
-"""Calls tools through Toolmesh. `Client` is for threads, `AsyncClient` for asyncio; every failure is a `ToolmeshError`.
+"""The Toolmesh client library: `Client` for threads, `AsyncClient` for asyncio; every failure is a `ToolmeshError`.
 
-Names are loaded when they are first used: the command line shows its help without paying for gRPC.
+Public names are here and in client, aio, errors, result, group, preview, usage, manifest, keys and token_request;
+`_wire` is private. Names are loaded on first use, so that the command line shows its help without importing gRPC.
 """
 
 from __future__ import annotations
@@ -11,19 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolmesh.common.v1.error_table import Reason as Reason
 
-    from toolmesh_sdk._wire.connection import Tls as Tls
-    from toolmesh_sdk._wire.envelope import ArgumentChange as ArgumentChange
-    from toolmesh_sdk._wire.envelope import Compensation as Compensation
-    from toolmesh_sdk._wire.envelope import Cost as Cost
-    from toolmesh_sdk._wire.envelope import Deprecation as Deprecation
-    from toolmesh_sdk._wire.envelope import Effect as Effect
-    from toolmesh_sdk._wire.envelope import Shown as Shown
-    from toolmesh_sdk._wire.envelope import Stored as Stored
-    from toolmesh_sdk._wire.proof import ProofKey as ProofKey
-    from toolmesh_sdk._wire.retry import RetryPolicy as RetryPolicy
     from toolmesh_sdk._wire.trace import new_traceparent as new_traceparent
     from toolmesh_sdk.aio import AsyncClient as AsyncClient
     from toolmesh_sdk.client import Client as Client
+    from toolmesh_sdk.client import ProofKey as ProofKey
+    from toolmesh_sdk.client import RecordFilters as RecordFilters
+    from toolmesh_sdk.client import RetryPolicy as RetryPolicy
+    from toolmesh_sdk.client import Tls as Tls
     from toolmesh_sdk.errors import ApprovalRequiredError as ApprovalRequiredError
     from toolmesh_sdk.errors import AuthorizationDeniedError as AuthorizationDeniedError
     from toolmesh_sdk.errors import ConflictError as ConflictError
@@ -43,36 +38,48 @@ if TYPE_CHECKING:
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
     from toolmesh_sdk.preview import Precondition as Precondition
     from toolmesh_sdk.preview import Preview as Preview
+    from toolmesh_sdk.result import ArgumentChange as ArgumentChange
+    from toolmesh_sdk.result import Compensation as Compensation
+    from toolmesh_sdk.result import Cost as Cost
+    from toolmesh_sdk.result import Deprecation as Deprecation
+    from toolmesh_sdk.result import Effect as Effect
+    from toolmesh_sdk.result import RenderedResult as RenderedResult
     from toolmesh_sdk.result import Result as Result
+    from toolmesh_sdk.result import StoredResult as StoredResult
+    from toolmesh_sdk.token_request import Bounds as Bounds
+    from toolmesh_sdk.usage import UsageReader as UsageReader
 
 _ERRORS = (
     *("ToolmeshError", "Violation", "InvalidInputError", "AuthorizationDeniedError", "ToolNotFoundError"),
     *("DeadlineExceededError", "RateLimitedError", "UpstreamFailureError", "InternalToolError"),
     *("ResourceExhaustedError", "PreconditionFailedError", "ConflictError", "ApprovalRequiredError"),
 )
-_PARTS = ("ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "Shown", "Stored")
-_HOMES = {
+_RESULT_PARTS = ("ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "RenderedResult", "StoredResult")
+_MODULES = {
     **dict.fromkeys(_ERRORS, "toolmesh_sdk.errors"),
-    **dict.fromkeys(_PARTS, "toolmesh_sdk._wire.envelope"),
+    **dict.fromkeys(_RESULT_PARTS, "toolmesh_sdk.result"),
     "AsyncClient": "toolmesh_sdk.aio",
+    "Bounds": "toolmesh_sdk.token_request",
     "Client": "toolmesh_sdk.client",
     "GroupCall": "toolmesh_sdk.group",
     "Outcome": "toolmesh_sdk.group",
     "Precondition": "toolmesh_sdk.preview",
     "Preview": "toolmesh_sdk.preview",
-    "ProofKey": "toolmesh_sdk._wire.proof",
+    "ProofKey": "toolmesh_sdk.client",
     "Reason": "toolmesh.common.v1.error_table",
     "Result": "toolmesh_sdk.result",
-    "RetryPolicy": "toolmesh_sdk._wire.retry",
-    "Tls": "toolmesh_sdk._wire.connection",
+    "RecordFilters": "toolmesh_sdk.client",
+    "RetryPolicy": "toolmesh_sdk.client",
+    "Tls": "toolmesh_sdk.client",
+    "UsageReader": "toolmesh_sdk.usage",
     "canonical_json": "toolmesh_sdk.keys",
     "derive_idempotency_key": "toolmesh_sdk.keys",
     "new_traceparent": "toolmesh_sdk._wire.trace",
 }
-__all__ = sorted(_HOMES)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"toolmesh_sdk has no {name}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

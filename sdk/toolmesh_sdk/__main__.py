@@ -1,4 +1,4 @@
-"""`python -m toolmesh_sdk` is the command line."""
+"""Runs the command line: `python -m toolmesh_sdk`."""
 
 from toolmesh_sdk.cli.main import run
 

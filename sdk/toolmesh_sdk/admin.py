@@ -1,7 +1,7 @@
-"""What only the operator may do, with the operator's certificate: mint tokens and ask about them.
+"""Calls that need the operator's certificate: minting and introspecting tokens.
 
-Run as `python -m toolmesh_sdk.admin mint ...` it prints just the token. Everything it needs about the mesh is in the
-`runtime` document: `ca`, `operator.cert`, `operator.key` and the address of the service `authz`.
+`python -m toolmesh_sdk.admin mint ...` prints only the token. The `runtime` document holds the connection data: `ca`,
+`operator.cert`, `operator.key` and the address of the service `authz`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 from toolmesh_sdk._wire.connection import Tls
 from toolmesh_sdk._wire.transport import Options, Transport
 from toolmesh_sdk.errors import ToolmeshError
-from toolmesh_sdk.token_request import Bounds, budget_of, confirmation_of, constraints_of, grants_of
+from toolmesh_sdk.token_request import (
+    Bounds,
+    argument_constraint_messages,
+    budget_message,
+    confirmation_message,
+    tool_grants,
+)
 
 TIMEOUT = 10.0
 
@@ -43,35 +49,36 @@ def mint_token(
 ) -> str:
     """Return a new user-tier token. A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`.
 
-    `bounds` brings what else confines it: resources, arguments, a budget, a session, a proof. Raises ToolmeshError, and KeyError where the runtime document lacks what is needed.
+    `bounds` adds resources, arguments, a budget, a session and a proof. Raises ToolmeshError, and KeyError if the
+    runtime document is incomplete.
     """
-    further = bounds or Bounds()
+    limits = bounds or Bounds()
     request = authz_service_pb2.IssueTokenRequest(
         subject=sub,
-        tools=grants_of(tools),
+        tools=tool_grants(tools),
         scopes=list(scopes),
         lifetime=Duration(seconds=ttl_seconds),
         tenant=tenant,
         groups=list(groups),
         trust_level=trust,
         audiences=list(audience),
-        resource_constraints=list(further.get("resources", ())),
-        argument_constraints=constraints_of(further.get("arguments", {})),
-        budget=budget_of(further),
+        resource_constraints=list(limits.get("resources", ())),
+        argument_constraints=argument_constraint_messages(limits.get("arguments", {})),
+        budget=budget_message(limits),
         delegation_depth=depth,
-        confirmation=confirmation_of(further.get("proof", "")),
-        session_id=further.get("session", ""),
+        confirmation=confirmation_message(limits.get("proof", "")),
+        session_id=limits.get("session", ""),
     )
     with operator(runtime) as transport:
         stub = AuthzServiceStub(transport.channel)
-        # Minting twice makes two tokens of the same authority, which the contract allows.
+        # A retry may mint a second token with the same authority, which is harmless.
         return transport.unary(stub.IssueToken, request, timeout, repeatable=True).token
 
 
 def introspect_token(
     runtime: Mapping[str, Any], token: str, *, timeout: float = TIMEOUT
 ) -> authz_service_pb2.IntrospectTokenResponse:
-    """Return whether the mesh accepts a token now, and why not. Raises ToolmeshError and KeyError like `mint_token`."""
+    """Return whether the mesh accepts a token, and why not. Raises ToolmeshError and KeyError like `mint_token`."""
     request = authz_service_pb2.IntrospectTokenRequest(token=token)
     with operator(runtime) as transport:
         stub = AuthzServiceStub(transport.channel)
@@ -79,7 +86,7 @@ def introspect_token(
 
 
 def service_address(runtime: Mapping[str, Any], name: str) -> str:
-    """Return where a service of the mesh listens. Raises KeyError when the document does not say."""
+    """Return the address of a service. Raises KeyError if the document has none."""
     for service in runtime["services"]:
         if service["name"] == name and service.get("address"):
             return str(service["address"])
@@ -88,7 +95,7 @@ def service_address(runtime: Mapping[str, Any], name: str) -> str:
 
 @contextmanager
 def operator(runtime: Mapping[str, Any], *, timeout: float = TIMEOUT) -> Iterator[Transport]:
-    """Connect to authz with the operator's certificate. Raises KeyError and OSError for what the document lacks."""
+    """Connect to authz with the operator's certificate. Raises KeyError and OSError if the document is incomplete."""
     identity = runtime["operator"]
     tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name="authz")
     transport = Transport(service_address(runtime, "authz"), tls, Options(timeout=timeout))
@@ -100,24 +107,24 @@ def operator(runtime: Mapping[str, Any], *, timeout: float = TIMEOUT) -> Iterato
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 with the token on stdout, 1 with the reason on stderr."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        runtime = json.loads(asked.runtime.read_bytes())
+        runtime = json.loads(options.runtime.read_bytes())
         token = mint_token(
             runtime,
-            sub=asked.sub,
-            tools=_listed(asked.tools),
-            scopes=_listed(asked.scopes),
-            ttl_seconds=asked.ttl,
-            tenant=asked.tenant,
-            groups=_listed(asked.groups),
-            trust=asked.trust,
-            audience=_listed(asked.audience),
+            sub=options.sub,
+            tools=_split_list(options.tools),
+            scopes=_split_list(options.scopes),
+            ttl_seconds=options.ttl,
+            tenant=options.tenant,
+            groups=_split_list(options.groups),
+            trust=options.trust,
+            audience=_split_list(options.audience),
         )
     except ToolmeshError as error:
         return _fail(f"{error} {error.metadata.get('transport', '')}".rstrip())
     except KeyError as error:
-        return _fail(f"{asked.runtime} does not say: {error}")
+        return _fail(f"{options.runtime} is incomplete: {error}")
     except (OSError, ValueError) as error:
         return _fail(str(error))
     sys.stdout.write(token + "\n")
@@ -128,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m toolmesh_sdk.admin", description="Operator calls to a mesh.")
     mint = parser.add_subparsers(dest="command", required=True).add_parser("mint", help="mint a token and print it")
     mint.add_argument("--runtime", type=Path, required=True, help="the runtime.json of the mesh")
-    mint.add_argument("--sub", required=True, help="whose authority it is, a DID")
+    mint.add_argument("--sub", required=True, help="the subject of the token, a DID")
     mint.add_argument("--tools", default="", help="patterns, separated by commas")
     mint.add_argument("--scopes", default="", help="scopes, separated by commas")
     mint.add_argument("--ttl", type=int, default=3600, help="lifetime in seconds")
@@ -139,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

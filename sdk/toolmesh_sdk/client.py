@@ -1,11 +1,11 @@
-"""The client for threads. `aio.py` has the same surface for asyncio; what they share is in the modules they import."""
+"""The client for threads. `aio.py` has the same methods for asyncio; shared code is in the modules that both import."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import grpc
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
@@ -19,33 +19,33 @@ from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
 from toolmesh_sdk._wire import requests
 from toolmesh_sdk._wire.connection import Tls
-from toolmesh_sdk._wire.envelope import Stored
+from toolmesh_sdk._wire.envelope import StoredResult
 from toolmesh_sdk._wire.fetch import MAX_FETCHED_BYTES, Fetch
 from toolmesh_sdk._wire.payload import parse
+from toolmesh_sdk._wire.proof import ProofKey
 from toolmesh_sdk._wire.requests import RecordFilters
 from toolmesh_sdk._wire.retry import RetryPolicy
 from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, Options, Token, Transport
 from toolmesh_sdk._wire.watch import Watch, log_size
-from toolmesh_sdk.group import GroupCall, Outcome, group_request, may_repeat, outcomes_of
-from toolmesh_sdk.keys import key_of_call
-from toolmesh_sdk.preview import Preview, preview_of
-from toolmesh_sdk.result import Result, result_of
-from toolmesh_sdk.token_request import Bounds, part_of
+from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
+from toolmesh_sdk.keys import resolve_idempotency_key
+from toolmesh_sdk.preview import Preview, parse_preview
+from toolmesh_sdk.result import Result, parse_result
+from toolmesh_sdk.token_request import Bounds, token_part
 
-if TYPE_CHECKING:
-    from toolmesh_sdk._wire.proof import ProofKey
+__all__ = ["Client", "ProofKey", "RecordFilters", "RetryPolicy", "Tls"]
 
 
 class Client:
-    """Calls tools and reads what the mesh knows. Threads may share one; close it, or use it as a context manager.
+    """A client of the mesh. Threads may share one; close it, or use it as a context manager.
 
-    `target` is `host:port` or a URL; see `connection.endpoint_of`. `token` is a capability token, or a function that
-    returns a fresh one. Every call has a deadline: `timeout` seconds unless the call says otherwise, retries included.
-    `traceparent` supplies the trace that each call belongs to; `proof_key` proves possession of a token that is bound to it;
-    `key_secret` makes the idempotency keys of steps, the same in every process that continues the same sessions.
-    Every failure is a ToolmeshError.
+    `target` is `host:port` or a URL; without a scheme it is plaintext and must be on this machine. `token` is a
+    capability token, or a function that returns a fresh one. Every call has a deadline of `timeout` seconds, including
+    retries, unless it sets its own. `traceparent` supplies the trace of each call. `proof_key` proves possession of a
+    token that is bound to it. `key_secret` derives the idempotency keys of steps; processes that continue the same
+    sessions need the same secret. Every failure is a ToolmeshError.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Close the connection; pending calls fail."""
         self._transport.close()
 
     @property
     def transport(self) -> Transport:
-        """The connection itself, for services of the mesh that this client has no method for."""
+        """The connection, for services that this client has no method for."""
         return self._transport
 
     def call(
@@ -103,18 +103,18 @@ class Client:
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Result:
-        """Call a tool. With an idempotency key the effect happens once, however often the call is repeated.
+        """Call a tool. With an idempotency key, repeated calls have one effect.
 
-        Instead of a key, name the `step` of the session that the call is: its key is derived from session, tool, step and arguments
-        under the client's `key_secret`, so that a process that takes the step again after a restart carries the same key.
+        Instead of a key, pass a `step` of the session: the key is derived from session, tool, step and arguments with
+        the client's `key_secret`, so that a restarted process that repeats the step uses the same key.
 
-        Every retry carries the same key. Without one, a failure of the transport is not retried: the tool may have run.
+        Every retry has the same key. Without a key, a lost call is not retried: the tool may have run.
 
-        `priority` is how urgent the call is beside others that wait for the same place, 1 to 10; 0 means the tool's own.
-        `preview_token` comes from a `preview` of this very call, where policy or an irreversible tool demands one.
+        `priority` orders the call in the queue, 1 to 10; 0 is the tool's own. `preview_token` comes from a `preview`
+        of the same call; policies and irreversible tools may require one.
         """
         secret = self._transport.options.key_secret
-        key = key_of_call(secret, session_id, tool, arguments, step=step, given=idempotency_key)
+        key = resolve_idempotency_key(secret, session_id, tool, arguments, step=step, explicit=idempotency_key)
         request = requests.invoke(
             *(tool, arguments, version, key, session_id, task_id, native_call_id, tool_digest),
             priority=priority,
@@ -123,7 +123,7 @@ class Client:
         response = self._transport.unary(
             self._executor.Invoke, request, timeout, repeatable=bool(key), traceparent=traceparent
         )
-        return result_of(response.result)
+        return parse_result(response.result)
 
     def preview(
         self,
@@ -139,9 +139,9 @@ class Client:
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Preview:
-        """Say what a call would do without doing it; its token lets the call itself pass where a preview is demanded.
+        """Preview a call without its effects; the token of the preview is for `call`, where a preview is required.
 
-        Fails like the call would, and with PreconditionFailedError where the tool cannot be previewed.
+        Fails like the call itself, and with PreconditionFailedError if the tool has no preview.
         """
         call = requests.invoke(
             *(tool, arguments, version, "", session_id, task_id, native_call_id, tool_digest), priority=priority
@@ -150,43 +150,43 @@ class Client:
         response = self._transport.unary(
             self._executor.PreviewInvocation, request, timeout, repeatable=True, traceparent=traceparent
         )
-        return preview_of(response)
+        return parse_preview(response)
 
     def call_group(
         self, calls: Iterable[GroupCall], *, timeout: float | None = None, traceparent: str | None = None
     ) -> list[Outcome]:
-        """Make several calls at once and return what became of each, in their order, when all have ended.
+        """Make several calls at once and return their outcomes, in order, when all have ended.
 
-        A call that fails is an outcome with an error and raises nothing; it is not retried, its error says whether it may be. What is
-        raised is a failure of the whole group. One that was lost without an answer is repeated only if every call carries a key.
+        A call that fails is an outcome with an error and is not retried. Only a failure of the whole group is raised. A
+        group that was lost without a response is retried only if every call has a key.
         """
         request = group_request(calls, self._transport.options.key_secret)
         response = self._transport.unary(
-            self._executor.InvokeGroup, request, timeout, repeatable=may_repeat(request), traceparent=traceparent
+            self._executor.InvokeGroup, request, timeout, repeatable=is_repeatable(request), traceparent=traceparent
         )
-        return outcomes_of(response)
+        return parse_outcomes(response)
 
     def fetch_result(
         self,
-        stored: Stored | str,
+        stored: StoredResult | str,
         access_token: str = "",
         *,
         max_bytes: int = MAX_FETCHED_BYTES,
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> bytes:
-        """Return a stored result, whole and with the digest that was promised: by `result.stored`, or by its name and access token.
+        """Return a stored result, by `result.stored` or by its name and access token, verified against its digest.
 
-        A lost stream is resumed where it broke off. Raises RESULT_TOO_LARGE instead of reading more than `max_bytes`.
+        A lost stream is resumed. Raises RESULT_TOO_LARGE for more than `max_bytes`.
         """
-        fetch = Fetch(stored, access_token, max_bytes, self._transport.options.begin(timeout, repeatable=True))
+        fetch = Fetch(stored, access_token, max_bytes, self._transport.options.start_attempts(timeout, repeatable=True))
         trace = traceparent or self._transport.options.traceparent()
         while True:
             error, metadata = None, self._transport.options.metadata(trace)
-            stream = self._executor.FetchResult(fetch.request, timeout=fetch.begin(), metadata=metadata)
+            stream = self._executor.FetchResult(fetch.request, timeout=fetch.start_attempt(), metadata=metadata)
             try:
-                for piece in stream:
-                    fetch.saw(piece)
+                for chunk in stream:
+                    fetch.add(chunk)
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:
@@ -197,7 +197,7 @@ class Client:
             self._transport.pause(wait)
 
     def content(self, result: Result, *, max_bytes: int = MAX_FETCHED_BYTES, timeout: float | None = None) -> Any:
-        """Return the content of a result, fetched first where it is stored."""
+        """Return the content of a result; stored content is fetched first."""
         if result.raw or result.stored is None:
             return result.content
         return parse(self.fetch_result(result.stored, max_bytes=max_bytes, timeout=timeout))
@@ -211,8 +211,7 @@ class Client:
         page_size: int = 100,
         timeout: float | None = None,
     ) -> Iterator[registry_service_pb2.ListedTool]:
-        """Iterate over all tools in order of their names, or only those that the caller may use now, page by page; the timeout bounds
-        each page."""
+        """Iterate over tools by name, all or only those that the caller may use; the timeout applies to each page."""
         request = requests.list_tools(namespace, tags, page_size, usable_only)
         while True:
             page = self._transport.unary(self._registry.ListTools, request, timeout, repeatable=True)
@@ -222,14 +221,14 @@ class Client:
             request.page_token = page.next_page_token
 
     def get_tool(self, name: str, *, timeout: float | None = None) -> registry_service_pb2.GetToolResponse:
-        """Return a tool and its versions, the highest first."""
+        """Return a tool and its versions, highest first."""
         request = registry_service_pb2.GetToolRequest(name=name)
         return self._transport.unary(self._registry.GetTool, request, timeout, repeatable=True)
 
     def resolve_tool(
         self, tool: str, version: str = "", *, timeout: float | None = None
     ) -> tool_version_pb2.ToolVersion:
-        """Return the version that a reference and a constraint mean; its digest pins what would run."""
+        """Resolve a reference and a constraint to a version; its digest pins the version of a call."""
         request = registry_service_pb2.ResolveToolRequest(tool=tool, version_constraint=version)
         return self._transport.unary(self._registry.ResolveTool, request, timeout, repeatable=True).version
 
@@ -246,7 +245,7 @@ class Client:
         timeout: float | None = None,
         **filters: Unpack[RecordFilters],
     ) -> Iterator[audit_record_pb2.LoggedRecord]:
-        """Iterate over audit records, newest first unless ascending; the timeout bounds each page."""
+        """Iterate over audit records, newest first unless ascending; the timeout applies to each page."""
         request = requests.query_records(filters, page_size, ascending=ascending)
         while True:
             page = self._transport.unary(self._audit.QueryRecords, request, timeout, repeatable=True)
@@ -258,12 +257,12 @@ class Client:
     def watch_records(
         self, *, from_sequence: int | None = None, timeout: float | None = None, **filters: Unpack[RecordFilters]
     ) -> Iterator[audit_record_pb2.LoggedRecord]:
-        """Iterate over records in log order as they are appended, from now on if no sequence is given.
+        """Iterate over records in log order as they are appended; without a sequence, from now on.
 
-        Nothing is missed or repeated when a connection is lost. Ends when the timeout passes; without one, only when the
-        caller stops.
+        No record is missed or repeated when a connection is lost. Ends after the timeout; without one, when the caller
+        stops.
         """
-        # Asked for once: a stream that is lost before its first record would otherwise begin later than this moment.
+        # Read once: a stream that is lost before its first record must not start later than this.
         begin = log_size(self.checkpoint()) if from_sequence is None else from_sequence
         watch = Watch(requests.watch_records(filters, begin), self._transport.options.retry, timeout)
         while (seconds := watch.next_stream()) is not None:
@@ -272,7 +271,7 @@ class Client:
             stream = self._audit.WatchRecords(watch.request, timeout=seconds, metadata=metadata)
             try:
                 for response in stream:
-                    watch.saw(response.record)
+                    watch.advance(response.record)
                     yield response.record
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
@@ -289,21 +288,21 @@ class Client:
         timeout: float | None = None,
         **bounds: Unpack[Bounds],
     ) -> token_service_pb2.DelegateTokenResponse:
-        """Derive a token for an agent from this client's own: at most what this one holds, and less where bounds say so."""
+        """Derive a token for an agent from this client's token, limited by the bounds."""
         request = token_service_pb2.DelegateTokenRequest(
-            agent=agent, part=part_of(bounds), delegation_depth=depth, bind_to_agent_key=bind_to_agent_key
+            agent=agent, part=token_part(bounds), delegation_depth=depth, bind_to_agent_key=bind_to_agent_key
         )
         return self._transport.unary(self._tokens.DelegateToken, request, timeout, repeatable=True)
 
     def narrow(
         self, tool: str, *, timeout: float | None = None, **bounds: Unpack[Bounds]
     ) -> token_service_pb2.NarrowTokenResponse:
-        """Derive a token for one tool, such as `echo` or `echo@^1.2`, from which nothing can be derived."""
-        request = token_service_pb2.NarrowTokenRequest(part=part_of(Bounds(**{**bounds, "tools": [tool]})))
+        """Derive a token for one tool, such as `echo` or `echo@^1.2`; it cannot be delegated further."""
+        request = token_service_pb2.NarrowTokenRequest(part=token_part(Bounds(**{**bounds, "tools": [tool]})))
         return self._transport.unary(self._tokens.NarrowToken, request, timeout, repeatable=True)
 
     def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
-        """Return the log's signed word about everything it holds now."""
+        """Return a signed checkpoint of the whole log."""
         request = audit_service_pb2.GetCheckpointRequest()
         return self._transport.unary(self._audit.GetCheckpoint, request, timeout, repeatable=True).checkpoint
 

@@ -1,4 +1,4 @@
-"""What a failed call raises: the row of the mesh's error table, rebuilt as an exception of the row's category."""
+"""Exceptions of the client: one class per category of the mesh's error table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolmesh.common.v1.error_table import ROWS, Reason
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: where, which, and a sentence."""
+    """A violated rule: its path, its id and a message."""
 
     path: str
     rule: str
@@ -20,7 +20,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Everything that is known about a failure; the fields of the mesh's error envelope."""
+    """The fields of the mesh's error envelope."""
 
     reason: Reason
     code: str
@@ -40,9 +40,8 @@ class Failure:
 class ToolmeshError(Exception):
     """A call failed. Catch this for every failure, or the subclass of a category for one kind.
 
-    `retryable` is the mesh's own word on whether the same call may succeed later. `answered` is False when the call was lost before
-    the mesh answered, on the way to it or behind its edge: then nobody knows whether the tool ran. `attempts` counts the calls that
-    were made.
+    `retryable` is set by the mesh if the same call may succeed later. `answered` is False if the call was lost before
+    the mesh responded, before or behind its edge: the tool may have run. `attempts` is the number of attempts.
     """
 
     category_name: ClassVar[str] = ""
@@ -69,7 +68,7 @@ class ToolmeshError(Exception):
         return f"{self.code} {self.reason.name}: {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the envelope as JSON values, in the words that the mesh's JSON-RPC edge uses."""
+        """Return the envelope as a JSON object, with the names of the mesh's JSON-RPC edge."""
         return {
             **asdict(self.failure),
             "reason": self.reason.name,
@@ -79,67 +78,67 @@ class ToolmeshError(Exception):
 
 
 class InvalidInputError(ToolmeshError):
-    """The input breaks its contract. Mend the call; repeating it changes nothing."""
+    """The input is invalid. Fix the call; a retry does not help."""
 
     category_name = "INVALID_INPUT"
 
 
 class AuthorizationDeniedError(ToolmeshError):
-    """The caller lacks the authority, or the token is not accepted."""
+    """The caller lacks authority, or the token is not accepted."""
 
     category_name = "AUTHORIZATION_DENIED"
 
 
 class ToolNotFoundError(ToolmeshError):
-    """No such tool, or no version of it that satisfies the request."""
+    """The tool, or a version that satisfies the request, does not exist."""
 
     category_name = "TOOL_NOT_FOUND"
 
 
 class DeadlineExceededError(ToolmeshError):
-    """Time ran out."""
+    """The deadline passed."""
 
     category_name = "DEADLINE_EXCEEDED"
 
 
 class RateLimitedError(ToolmeshError):
-    """Too many calls; `retry_after` says how long to wait where that is known."""
+    """Too many calls; `retry_after` is the time to wait, if it is known."""
 
     category_name = "RATE_LIMITED"
 
 
 class UpstreamFailureError(ToolmeshError):
-    """Something the call depends on failed or could not be reached."""
+    """A dependency of the call failed or was unreachable."""
 
     category_name = "UPSTREAM_FAILURE"
 
 
 class InternalToolError(ToolmeshError):
-    """The tool or the mesh failed in a way its contract does not name."""
+    """The tool or the mesh failed unexpectedly."""
 
     category_name = "INTERNAL_TOOL_ERROR"
 
 
 class ResourceExhaustedError(ToolmeshError):
-    """Memory, size, queue or budget ran out."""
+    """A limit of memory, size, queue or budget was reached."""
 
     category_name = "RESOURCE_EXHAUSTED"
 
 
 class PreconditionFailedError(ToolmeshError):
-    """A state that the call needs does not hold."""
+    """A required state does not hold."""
 
     category_name = "PRECONDITION_FAILED"
 
 
 class ConflictError(ToolmeshError):
-    """An earlier or concurrent act contradicts this one, such as another call under the same idempotency key."""
+    """An earlier or concurrent request conflicts, such as another call with the same idempotency key."""
 
     category_name = "CONFLICT"
 
 
 class ApprovalRequiredError(ToolmeshError):
-    """A person must decide first; the metadata names the ticket where there is one."""
+    """A person must approve the call; the metadata names the ticket, if there is one."""
 
     category_name = "APPROVAL_REQUIRED"
 
@@ -147,12 +146,12 @@ class ApprovalRequiredError(ToolmeshError):
 CATEGORIES: dict[str, type[ToolmeshError]] = {kind.category_name: kind for kind in ToolmeshError.__subclasses__()}
 
 
-def error_from(failure: Failure) -> ToolmeshError:
-    """Return the exception of the failure's category; one that this build does not know is a plain ToolmeshError."""
+def error_from_failure(failure: Failure) -> ToolmeshError:
+    """Return the exception of the failure's category; ToolmeshError for an unknown category."""
     return CATEGORIES.get(failure.category, ToolmeshError)(failure)
 
 
-def error_of(
+def error_for_reason(
     reason: Reason,
     *,
     message: str = "",
@@ -161,9 +160,9 @@ def error_of(
     trace_id: str = "",
     answered: bool = True,
 ) -> ToolmeshError:
-    """Return the exception of a reason that this side found, with the rest of its row."""
+    """Return the exception of a reason that the client detects, filled from its row of the error table."""
     row = ROWS[reason]
-    return error_from(
+    return error_from_failure(
         Failure(
             reason=reason,
             code=row.code,

@@ -1,4 +1,4 @@
-"""Several calls that are asked for at once, and what became of each."""
+"""Groups of calls, and the outcome of each call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh_sdk._wire import requests
 from toolmesh_sdk._wire.status import error_from_envelope
 from toolmesh_sdk.errors import ToolmeshError
-from toolmesh_sdk.keys import key_of_call
-from toolmesh_sdk.result import Result, result_of
+from toolmesh_sdk.keys import resolve_idempotency_key
+from toolmesh_sdk.result import Result, parse_result
 
 ON_FAILURE: dict[str, pb.SiblingFailure.ValueType] = {
     "": pb.SIBLING_FAILURE_UNSPECIFIED,
@@ -26,8 +26,8 @@ ON_FAILURE: dict[str, pb.SiblingFailure.ValueType] = {
 class GroupCall:
     """One call of a group; the fields are those of a client's `call`.
 
-    It begins when every call in `depends_on`, which are places in the list from 0, has succeeded. `on_failure` says what its own
-    failure does to the others: ignore, cancel_siblings or cancel_dependent; empty means what its tool's manifest says.
+    It starts when every call in `depends_on`, indexes into the list from 0, has succeeded. `on_failure` is the effect
+    of its failure on the others: ignore, cancel_siblings or cancel_dependent; empty uses the tool's manifest.
     """
 
     tool: str
@@ -47,9 +47,9 @@ class GroupCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one call: its result, or the error that it failed with and never both.
+    """The outcome of one call: a result or an error, never both.
 
-    `synthetic` is what the mesh put in the place of a result that there is not; its texts tell a model or a person what happened.
+    `synthetic` replaces the result of a failed call; its texts explain the failure to a model or a person.
     """
 
     result: Result | None = None
@@ -57,31 +57,33 @@ class Outcome:
     synthetic: Result | None = None
 
     def result_or_raise(self) -> Result:
-        """Return the result; raise the error where there is none."""
+        """Return the result, or raise the error."""
         if self.result is None:
             raise self.error or RuntimeError("an outcome without result and error")
         return self.result
 
 
 def group_request(calls: Iterable[GroupCall], secret: str | bytes) -> pb.InvokeGroupRequest:
-    """Ask for a group. Raises ValueError for a word in `on_failure` that the contract does not know, and for a step without a secret."""
+    """Build the request. Raises ValueError for an unknown `on_failure`, and for a step without a secret."""
     return pb.InvokeGroupRequest(calls=[_group_call(call, secret) for call in calls])
 
 
-def may_repeat(request: pb.InvokeGroupRequest) -> bool:
-    """Say whether a group that was lost without an answer can be sent again: only if each of its calls carries a key."""
+def is_repeatable(request: pb.InvokeGroupRequest) -> bool:
+    """Return whether a group that was lost without a response may be sent again: every call has a key."""
     return all(call.request.idempotency_key for call in request.calls)
 
 
-def outcomes_of(response: pb.InvokeGroupResponse) -> list[Outcome]:
-    """Read what became of each call, in their order."""
-    return [_outcome(each) for each in response.outcomes]
+def parse_outcomes(response: pb.InvokeGroupResponse) -> list[Outcome]:
+    """Convert the outcomes, in order."""
+    return [_outcome(outcome) for outcome in response.outcomes]
 
 
 def _group_call(call: GroupCall, secret: str | bytes) -> pb.GroupCall:
     if call.on_failure not in ON_FAILURE:
         raise ValueError(f"on_failure is one of {', '.join(filter(None, ON_FAILURE))}, or empty")
-    key = key_of_call(secret, call.session_id, call.tool, call.arguments, step=call.step, given=call.idempotency_key)
+    key = resolve_idempotency_key(
+        secret, call.session_id, call.tool, call.arguments, step=call.step, explicit=call.idempotency_key
+    )
     request = requests.invoke(
         *(call.tool, call.arguments, call.version, key),
         *(call.session_id, call.task_id, call.native_call_id, call.tool_digest),
@@ -95,12 +97,12 @@ def _outcome(outcome: pb.GroupOutcome) -> Outcome:
     if not outcome.HasField("error"):
         return _succeeded(outcome)
     error = error_from_envelope(outcome.error)
-    return Outcome(error=error, synthetic=result_of(outcome.result) if outcome.HasField("result") else None)
+    return Outcome(error=error, synthetic=parse_result(outcome.result) if outcome.HasField("result") else None)
 
 
 def _succeeded(outcome: pb.GroupOutcome) -> Outcome:
     try:
-        return Outcome(result=result_of(outcome.result))
+        return Outcome(result=parse_result(outcome.result))
     except ToolmeshError as error:
-        # One result that cannot be read must not take those of its siblings away.
+        # An unreadable result must not hide those of its siblings.
         return Outcome(error=error)

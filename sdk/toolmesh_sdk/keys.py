@@ -1,8 +1,8 @@
-"""Idempotency keys that a restarted caller derives again.
+"""Derives idempotency keys that are the same after a restart.
 
-A key is made by the caller before the first attempt and names one intent: this step of this session calls this tool with
-these arguments. Whoever knows the same facts and the same secret derives the same key, so a retry after a crash carries
-the key of the first attempt, and the mesh answers the first result instead of repeating the effect.
+A key identifies one intent: a step of a session calls a tool with certain arguments. The same inputs and secret give
+the same key, so a retry after a crash has the key of the first attempt, and the mesh returns the first result instead
+of repeating the effect.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def derive_idempotency_key(
 ) -> str:
     """Return HMAC-SHA256(secret, parts) as 64 hex digits.
 
-    The parts are session, tool, step and the canonical arguments, in this order. Each is preceded by its length as eight
-    bytes, big-endian: without that, ("ab", "c") and ("a", "bc") would share a key. `tool` is used as it is written, so
+    The parts are session, tool, step and the canonical arguments, in this order. Each is preceded by its length as
+    eight bytes, big-endian: otherwise ("ab", "c") and ("a", "bc") would share a key. `tool` is used literally, so
     write it the same way in every attempt. No arguments and the empty object are the same intent.
     """
     code = hmac.new(secret.encode() if isinstance(secret, str) else secret, digestmod=hashlib.sha256)
@@ -34,22 +34,22 @@ def derive_idempotency_key(
     return code.hexdigest()
 
 
-def key_of_call(
+def resolve_idempotency_key(
     secret: str | bytes,
     session_id: str,
     tool: str,
     arguments: Mapping[str, Any] | None,
     *,
     step: str | None,
-    given: str | None,
+    explicit: str | None,
 ) -> str:
-    """Return the key that a call carries: the one it was given, the one of its step, or none.
+    """Return the key of a call: the explicit one, the one derived from its step, or none.
 
-    Raises ValueError for a step without the secret that makes its key nobody else's, and for both a step and a key.
+    Raises ValueError for a step without a secret, and for both a step and a key.
     """
     if step is None:
-        return given or ""
-    if given:
+        return explicit or ""
+    if explicit:
         raise ValueError("a call has a step or an idempotency key, not both")
     if not step or not secret:
         raise ValueError("the key of a step needs the step's name and the client's key_secret")
@@ -57,12 +57,12 @@ def key_of_call(
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return the one byte string of a JSON value: RFC 8785, with one extension.
+    """Return the canonical bytes of a JSON value: RFC 8785, with one extension.
 
-    Keys are sorted by their UTF-16 code units, there is no white space, and floats are written as ECMAScript writes them,
-    so 1.0 and 1 are the same. The extension: an integer past 2^53 keeps all its digits, where RFC 8785 has no form for it.
+    Keys are sorted by UTF-16 code units, there is no white space, and floats are written as in ECMAScript, so 1.0 and 1
+    are the same. The extension: an integer past 2^53, which RFC 8785 excludes, keeps all its digits.
     """
-    # Through JSON first, so that the key is made of exactly what a call would send.
+    # Encoded as JSON first, so that the key covers exactly what a call sends.
     return _write(json.loads(dump(value)))
 
 

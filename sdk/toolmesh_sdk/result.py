@@ -1,4 +1,4 @@
-"""What a successful call returns."""
+"""The result of a successful call, and the types of its parts."""
 
 from __future__ import annotations
 
@@ -15,25 +15,37 @@ from toolmesh_sdk._wire.envelope import (
     Cost,
     Deprecation,
     Effect,
-    Shown,
-    Stored,
-    compensation_of,
-    deprecation_of,
-    effect_of,
-    stored_of,
-    time_of,
-    word,
+    RenderedResult,
+    StoredResult,
+    enum_label,
+    parse_compensation,
+    parse_deprecation,
+    parse_effect,
+    parse_stored_result,
+    to_datetime,
 )
 from toolmesh_sdk._wire.payload import parse
+
+__all__ = [
+    "ArgumentChange",
+    "Compensation",
+    "Cost",
+    "Deprecation",
+    "Effect",
+    "RenderedResult",
+    "Result",
+    "StoredResult",
+    "parse_result",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result that satisfied the tool's output schema, and where it comes from.
+    """A result that satisfies the tool's output schema, with its provenance.
 
-    `content` is the parsed result and `raw` its exact bytes; both are empty when the result is `stored` and only referenced:
-    `content(result)` of a client has it in either case. Durations are seconds. `envelope` is the mesh's own message with
-    everything else; the properties read the parts of it that most results do not have.
+    `content` is the parsed result and `raw` its exact bytes; both are empty if the result is `stored`. A client's
+    `content(result)` returns it in both cases. Durations are seconds. `envelope` is the whole message; the properties
+    read its optional parts.
     """
 
     content: Any
@@ -50,7 +62,7 @@ class Result:
     attempts: int
     adjusted_arguments: tuple[str, ...]
     adjusted_result: tuple[str, ...]
-    """What policy had removed from the result or cut, as JSON Pointers."""
+    """JSON Pointers of the parts that policy removed or truncated."""
     evidence_refs: tuple[str, ...]
     deprecation: Deprecation | None
     create_time: datetime | None
@@ -58,56 +70,58 @@ class Result:
 
     @property
     def source(self) -> str:
-        """How the result was obtained: computed, cache or replay."""
-        return word(pb.ResultSource, self.envelope.provenance.source, "RESULT_SOURCE_")
+        """The origin of the result: computed, cache or replay."""
+        return enum_label(pb.ResultSource, self.envelope.provenance.source, "RESULT_SOURCE_")
 
     @property
-    def stored(self) -> Stored | None:
-        """Where the result is, when it was too large to be embedded."""
-        return stored_of(self.envelope.persisted[0]) if self.envelope.persisted else None
+    def stored(self) -> StoredResult | None:
+        """The reference to a result that is too large to embed."""
+        return parse_stored_result(self.envelope.persisted[0]) if self.envelope.persisted else None
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What the call was seen to change in the world."""
-        return tuple(effect_of(effect) for effect in self.envelope.effects)
+        """The effects of the call."""
+        return tuple(parse_effect(effect) for effect in self.envelope.effects)
 
     @property
     def compensation(self) -> Compensation | None:
-        """The call that would undo this one, where the tool names one."""
-        return compensation_of(self.envelope.compensation) if self.envelope.HasField("compensation") else None
+        """The call that undoes this one, if the tool declares one."""
+        return parse_compensation(self.envelope.compensation) if self.envelope.HasField("compensation") else None
 
     @property
     def argument_changes(self) -> tuple[ArgumentChange, ...]:
-        """Every change that was made to the arguments before the tool received them, in order."""
+        """The changes of the arguments before the tool received them, in order."""
         changes = self.envelope.argument_changes
         return tuple(ArgumentChange(each.path, each.source, each.reason) for each in changes)
 
     @property
     def additional_context(self) -> tuple[str, ...]:
-        """What hooks had to add, for the model to read."""
+        """Context that hooks add for the model."""
         return tuple(self.envelope.additional_context)
 
     @property
     def costs(self) -> tuple[Cost, ...]:
-        """What the call cost, part by part."""
+        """The costs of the call."""
         return tuple(Cost(each.category, each.amount_micros, each.currency) for each in self.envelope.execution.costs)
 
     @property
-    def shown(self) -> Shown:
-        """The result as text for a model, for a person, and for search."""
-        said = self.envelope
-        return Shown(said.model_facing_content, said.ui_facing_summary, said.transcript_search_text)
+    def shown(self) -> RenderedResult:
+        """The result as text for a model, a person and search."""
+        envelope = self.envelope
+        return RenderedResult(
+            envelope.model_facing_content, envelope.ui_facing_summary, envelope.transcript_search_text
+        )
 
 
-def result_of(envelope: pb.ResultEnvelope) -> Result:
-    """Read an envelope. Raises RESULT_INVALID where its content is not JSON."""
+def parse_result(envelope: pb.ResultEnvelope) -> Result:
+    """Convert an envelope. Raises RESULT_INVALID if its content is not JSON."""
     execution = envelope.execution
     return Result(
         content=parse(envelope.structured_content),
         raw=envelope.structured_content,
         invocation_id=envelope.invocation_id,
         result_id=envelope.result_id,
-        status=word(pb.ResultStatus, envelope.status, "RESULT_STATUS_"),
+        status=enum_label(pb.ResultStatus, envelope.status, "RESULT_STATUS_"),
         tool_version=envelope.provenance.tool_version,
         digest=envelope.provenance.tool_digest,
         replayed=envelope.replayed,
@@ -118,7 +132,7 @@ def result_of(envelope: pb.ResultEnvelope) -> Result:
         adjusted_arguments=tuple(envelope.adjusted_arguments),
         adjusted_result=tuple(envelope.adjusted_result),
         evidence_refs=tuple(envelope.evidence_refs),
-        deprecation=deprecation_of(envelope.deprecation) if envelope.HasField("deprecation") else None,
-        create_time=time_of(envelope.create_time),
+        deprecation=parse_deprecation(envelope.deprecation) if envelope.HasField("deprecation") else None,
+        create_time=to_datetime(envelope.create_time),
         envelope=envelope,
     )

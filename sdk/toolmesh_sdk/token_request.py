@@ -1,4 +1,4 @@
-"""What a token is asked to carry, in the words of people: the bounds of `mint`, `delegate` and `narrow`, built in one place."""
+"""Builds the token requests of `mint`, `delegate` and `narrow` from bounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from toolmesh_sdk._wire.payload import encode_arguments
 
 
 class Bounds(TypedDict, total=False):
-    """What bounds a token; what is left out is passed on as it is, but for scopes, which are passed on only if named.
+    """The bounds of a token. Omitted bounds are inherited, except scopes, which must be listed.
 
-    A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`. `arguments` maps patterns of tools to JSON Schemas
-    that their arguments must satisfy. `proof` is what the holder must prove: `jkt:{thumbprint}` or `x5t#S256:{thumbprint}`.
+    A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`. `arguments` maps tool patterns to
+    JSON Schemas of their arguments. `proof` is the key that the holder must prove: `jkt:{thumbprint}` or
+    `x5t#S256:{thumbprint}`.
     """
 
     tools: Iterable[str]
@@ -34,47 +35,47 @@ class Bounds(TypedDict, total=False):
     proof: str
 
 
-def part_of(bounds: Bounds) -> token_service_pb2.Part:
-    """Return the message. Raises ValueError for a proof of an unknown kind."""
+def token_part(bounds: Bounds) -> token_service_pb2.Part:
+    """Return the bounds as a message. Raises ValueError for an unknown kind of proof."""
     return token_service_pb2.Part(
-        tools=grants_of(bounds.get("tools", ())),
+        tools=tool_grants(bounds.get("tools", ())),
         scopes=list(bounds.get("scopes", ())),
         resource_constraints=list(bounds.get("resources", ())),
-        argument_constraints=constraints_of(bounds.get("arguments", {})),
-        budget=budget_of(bounds),
-        lifetime=duration_of(bounds.get("ttl_seconds")),
+        argument_constraints=argument_constraint_messages(bounds.get("arguments", {})),
+        budget=budget_message(bounds),
+        lifetime=duration_message(bounds.get("ttl_seconds")),
         audiences=list(bounds.get("audience", ())),
         groups=list(bounds.get("groups", ())),
         trust_level=bounds.get("trust"),
         session_id=bounds.get("session", ""),
-        confirmation=confirmation_of(bounds.get("proof", "")),
+        confirmation=confirmation_message(bounds.get("proof", "")),
     )
 
 
-def grants_of(tools: Iterable[str]) -> list[pb.ToolGrant]:
-    """Return grants of tools, written as `echo` or `echo@^1.2`."""
+def tool_grants(tools: Iterable[str]) -> list[pb.ToolGrant]:
+    """Return the grants of tools such as `echo` or `echo@^1.2`."""
     split = (tool.partition("@") for tool in tools)
     return [pb.ToolGrant(tool=tool, version_constraint=version) for tool, _, version in split]
 
 
-def constraints_of(arguments: Mapping[str, Mapping[str, Any]]) -> list[pb.ArgumentConstraint]:
-    """Return constraints on arguments, by pattern of tools."""
+def argument_constraint_messages(arguments: Mapping[str, Mapping[str, Any]]) -> list[pb.ArgumentConstraint]:
+    """Return the argument constraints of tool patterns."""
     return [pb.ArgumentConstraint(tool=tool, schema=encode_arguments(schema)) for tool, schema in arguments.items()]
 
 
-def budget_of(bounds: Bounds) -> pb.Budget | None:
-    """Return the budget; None when nothing of it is bounded."""
+def budget_message(bounds: Bounds) -> pb.Budget | None:
+    """Return the budget; None if it is unbounded."""
     if not bounds.keys() & {"calls", "cost_micros", "running_seconds"}:
         return None
     return pb.Budget(
         calls=bounds.get("calls"),
         cost_micros=bounds.get("cost_micros"),
-        running_time=duration_of(bounds.get("running_seconds")),
+        running_time=duration_message(bounds.get("running_seconds")),
     )
 
 
-def duration_of(seconds: float | None) -> Duration | None:
-    """Return a duration; None when nothing was said."""
+def duration_message(seconds: float | None) -> Duration | None:
+    """Return a duration message; None for None."""
     if seconds is None:
         return None
     duration = Duration()
@@ -82,8 +83,8 @@ def duration_of(seconds: float | None) -> Duration | None:
     return duration
 
 
-def confirmation_of(proof: str) -> pb.Confirmation | None:
-    """Return what a holder must prove; None for a bearer token."""
+def confirmation_message(proof: str) -> pb.Confirmation | None:
+    """Return the proof-of-possession key; None for a bearer token."""
     if not proof:
         return None
     kind, _, thumbprint = proof.partition(":")

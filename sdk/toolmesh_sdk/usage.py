@@ -1,4 +1,4 @@
-"""What the mesh is used for: counts, success, latency and cost of calls, by tool, version, caller, task and day."""
+"""Reads usage: counts, success, latency and cost of calls, by tool, version, caller, task and day."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 
 from toolmesh_sdk.client import Client
 
-_MOST_PER_PAGE = 100
+_MAX_PAGE_SIZE = 100
 
 
 class UsageFilters(TypedDict, total=False):
-    """Which calls are counted; what is left out does not narrow. Times are aware, and widened to whole days of UTC."""
+    """Filters of counted calls. Times are aware, and widened to whole UTC days."""
 
     tool: str
     version: str
@@ -29,21 +29,21 @@ class UsageFilters(TypedDict, total=False):
 
 
 class UsageReader:
-    """Asks about usage through a client, which it does not close. Every failure is a ToolmeshError."""
+    """Reads usage through a client, which it does not close. Every failure is a ToolmeshError."""
 
     def __init__(self, client: Client) -> None:
-        self._transport = client._transport
+        self._transport = client.transport
 
     def get(self, *, timeout: float | None = None, **filters: Unpack[UsageFilters]) -> pb.GetUsageResponse:
-        """Return the usage of what the filters name, in total and by day."""
+        """Return the usage of the filtered calls, in total and by day."""
         request = pb.GetUsageRequest(filter=_filter(filters))
         return self._transport.unary(self._stub.GetUsage, request, timeout, repeatable=True)
 
     def tool(
         self, name: str, *, from_time: datetime | None = None, timeout: float | None = None
     ) -> pb.GetToolUsageResponse:
-        """Return how a tool or a version is used, by its resource name: its last call ever, its callers, its rates."""
-        request = pb.GetToolUsageRequest(name=name, from_time=_stamp(from_time))
+        """Return the last call, callers and rates of a tool or version, by its resource name."""
+        request = pb.GetToolUsageRequest(name=name, from_time=_timestamp(from_time))
         return self._transport.unary(self._stub.GetToolUsage, request, timeout, repeatable=True)
 
     def top(
@@ -55,23 +55,23 @@ class UsageReader:
         timeout: float | None = None,
         **filters: Unpack[UsageFilters],
     ) -> pb.ListTopUsageResponse:
-        """Return the first places of a ranking of tools, versions, callers or tasks, by calls, errors, cost or latency.
+        """Return the top entries of a ranking by calls, errors, cost or latency.
 
-        `group` is tool, version, caller or task. Raises ValueError for a word that the contract does not know.
+        `group` is tool, version, caller or task. Raises ValueError for an unknown group or order.
         """
         request = pb.ListTopUsageRequest(
             group=pb.UsageGroup.Value(f"USAGE_GROUP_{group.upper()}"),
             order=pb.UsageOrder.Value(f"USAGE_ORDER_{order.upper()}"),
             filter=_filter(filters),
-            page_size=min(number, _MOST_PER_PAGE),
+            page_size=min(number, _MAX_PAGE_SIZE),
         )
-        whole = pb.ListTopUsageResponse()
+        ranking = pb.ListTopUsageResponse()
         for page in self._pages(request, timeout):
-            whole.MergeFrom(page)
-            if len(whole.entries) >= number:
+            ranking.MergeFrom(page)
+            if len(ranking.entries) >= number:
                 break
-        del whole.entries[number:]
-        return whole
+        del ranking.entries[number:]
+        return ranking
 
     def _pages(self, request: pb.ListTopUsageRequest, timeout: float | None) -> Iterator[pb.ListTopUsageResponse]:
         while True:
@@ -87,7 +87,7 @@ class UsageReader:
 
 
 def tool_resource(reference: str, version: str = "") -> str:
-    """Return the resource name of a tool: `tools/core.echo` for echo; of one of its versions, if one is given."""
+    """Return the resource name of a tool, such as `tools/core.echo` for echo, or of its version."""
     name = reference.removeprefix("tools/")
     resource = "tools/" + (name if "." in name else f"core.{name}")
     return f"{resource}/versions/{version}" if version else resource
@@ -100,14 +100,14 @@ def _filter(filters: UsageFilters) -> pb.UsageFilter:
         subject=filters.get("subject", ""),
         task_id=filters.get("task_id", ""),
         tenant=filters.get("tenant", ""),
-        from_time=_stamp(filters.get("from_time")),
-        to_time=_stamp(filters.get("to_time")),
+        from_time=_timestamp(filters.get("from_time")),
+        to_time=_timestamp(filters.get("to_time")),
     )
 
 
-def _stamp(moment: datetime | None) -> Timestamp | None:
-    if moment is None:
+def _timestamp(time: datetime | None) -> Timestamp | None:
+    if time is None:
         return None
     stamp = Timestamp()
-    stamp.FromDatetime(moment)
+    stamp.FromDatetime(time)
     return stamp

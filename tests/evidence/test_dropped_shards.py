@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.audit.v1 import log_service_pb2
 from toolmesh_sdk.audit import Report
 from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import Kept
+from toolmesh_sdk.audit.verify.pinned_state import PinnedState
 
 from tests.evidence.conftest import LogCopy
 from tests.evidence.live_log import LiveLog, records
@@ -24,7 +24,7 @@ EXPIRED = "update shards set close_time = now() - interval '8 years' where numbe
 
 
 def verify_online(log: LiveLog, made: LogCopy, sample: int = 0) -> Report:
-    return OnlineCheck(log.remote(), Kept(), made.original.key, sample=sample).run()
+    return OnlineCheck(log.remote(), PinnedState(), made.original.key, sample=sample).run()
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def dropped(copy: MakeCopy) -> LogCopy:
 
 def own_defect(log: LiveLog) -> int:
     """Return the defect that the log's own VerifyRange finds."""
-    bad = log.remote().own_verdict(0, 1047)
+    bad = log.remote().verify_range(0, 1047)
     return bad.defect if bad else 0
 
 
@@ -108,7 +108,7 @@ def sign_checkpoint(made: LogCopy, shard: int, size: int, root: bytes) -> str:
     assert isinstance(private, Ed25519PrivateKey)
     origin = f"{made.original.key.log}/{shard}"
     text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
-    line = made.original.key.hash_under(origin) + private.sign(text.encode())
+    line = made.original.key.key_hash_for(origin) + private.sign(text.encode())
     return f"{text}\n\N{EM DASH} {origin} {base64.b64encode(line).decode()}\n"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from toolmesh_sdk.audit import Kind, Note, Report
 from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import Kept, load, save
+from toolmesh_sdk.audit.verify.pinned_state import PinnedState, load, save
 
 from services.audit.domain.merkle.merkle import CompactRange
 from tests.evidence.conftest import LogCopy, OriginalLog, key_file
@@ -23,13 +23,13 @@ VICTIM = 300 + 256 + 77
 
 
 def verify_online(
-    log: LiveLog, original: OriginalLog, kept: Kept | None = None, **options: Any
+    log: LiveLog, original: OriginalLog, kept: PinnedState | None = None, **options: Any
 ) -> tuple[Report, OnlineCheck]:
-    check = OnlineCheck(log.remote(), kept or Kept(), original.key, **options)
+    check = OnlineCheck(log.remote(), kept or PinnedState(), original.key, **options)
     return check.run(), check
 
 
-def first_finding(copy: LogCopy, kept: Kept | None = None) -> tuple[str, int | None, str]:
+def first_finding(copy: LogCopy, kept: PinnedState | None = None) -> tuple[str, int | None, str]:
     """Run the service on a copy, verify it, and return the first finding."""
     with copy.serve() as log:
         report, _ = verify_online(log, copy.original, kept)
@@ -79,19 +79,19 @@ def test_the_whole_log_is_verified_and_what_to_keep_is_known(honest: LiveLog, or
         (2, 941, 100, 0),
     ]
     assert set(check.newest) == {0, 1, 2}
-    again, _ = verify_online(honest, original, Kept(original.key.text, check.newest))
+    again, _ = verify_online(honest, original, PinnedState(original.key.text, check.newest))
     assert again.exit_code == 0
 
 
 def test_a_sample_is_verified_by_proofs(honest: LiveLog, original: OriginalLog) -> None:
     _, check = verify_online(honest, original)
-    report, _ = verify_online(honest, original, Kept(original.key.text, check.newest), sample=7)
+    report, _ = verify_online(honest, original, PinnedState(original.key.text, check.newest), sample=7)
     assert report.exit_code == 0, report.to_dict()
     assert all(shard.sampled and 7 <= shard.records <= 8 for shard in report.shards)
 
 
 def test_an_unpinned_key_is_accepted_with_a_remark(honest: LiveLog, original: OriginalLog) -> None:
-    check = OnlineCheck(honest.remote(), Kept())
+    check = OnlineCheck(honest.remote(), PinnedState())
     report = check.run()
     assert report.exit_code == 0
     assert report.remarks
@@ -104,7 +104,7 @@ def test_an_empty_log_is_nothing_to_verify(original: OriginalLog, database: Call
 
     name = database("audit").rpartition("/")[2]
     with run_service(original.environment_of(name), original.pki) as log:
-        report = OnlineCheck(log.remote(), Kept()).run()
+        report = OnlineCheck(log.remote(), PinnedState()).run()
     assert (report.exit_code, report.records) == (0, 0)
 
 
@@ -121,7 +121,7 @@ def test_a_log_that_grows_while_it_is_verified_is_good(copy: MakeCopy) -> None:
         try:
             first, check = verify_online(log, made.original)
             log.close_shard(2)
-            again, _ = verify_online(log, made.original, Kept(made.original.key.text, check.newest))
+            again, _ = verify_online(log, made.original, PinnedState(made.original.key.text, check.newest))
         finally:
             done.set()
             writer.join()
@@ -135,7 +135,7 @@ def test_a_stream_that_breaks_while_the_log_grows_is_good(copy: MakeCopy) -> Non
     with made.serve() as log:
         remote = log.remote()
         begun = break_first_export(remote, 2, meanwhile=lambda: log.append(records(7, 5000)))
-        report = OnlineCheck(remote, Kept(), made.original.key).run()
+        report = OnlineCheck(remote, PinnedState(), made.original.key).run()
     assert (report.to_dict()["findings"], report.records, len(begun)) == ([], 1041, 2)
 
 
@@ -145,7 +145,7 @@ def test_a_stream_that_breaks_behind_an_erased_payload_is_good(copy: MakeCopy) -
     with made.serve() as log:
         remote = log.remote()
         begun = break_first_export(remote, 0)
-        check = OnlineCheck(remote, Kept(), made.original.key)
+        check = OnlineCheck(remote, PinnedState(), made.original.key)
         shards = remote.shards()[:1]
         remote.shards = lambda: shards  # type: ignore[method-assign]
         report = check.run()
@@ -235,7 +235,7 @@ def test_a_log_that_was_truncated_with_everything_that_tells(copy: MakeCopy) -> 
     with made.serve() as log:
         alone, _ = verify_online(log, made.original)
     assert alone.exit_code == 0, "by itself the shorter log is whole; only a kept checkpoint tells"
-    kept = Kept(made.original.key.text, check.newest)
+    kept = PinnedState(made.original.key.text, check.newest)
     assert first_finding(made, kept)[:2] == ("truncation", 941 + size)
 
 
@@ -248,17 +248,17 @@ def test_an_open_shard_that_was_emptied(copy: MakeCopy, sample: int) -> None:
         _, check = verify_online(log, made.original)
     made.sql("delete from records where shard = 3", "update tree_head set size = first_sequence, hashes = '{}'")
 
-    def emptied(kept: Kept) -> tuple[Any, ...]:
+    def emptied(kept: PinnedState) -> tuple[Any, ...]:
         with made.serve() as log:
             report, _ = verify_online(log, made.original, kept, sample=sample)
         assert report.first is not None
         return report.first.kind, report.first.shard, report.first.sequence
 
-    expected, kept = (Kind.TRUNCATION, 3, 1041), Kept(made.original.key.text, check.newest)
-    assert emptied(Kept()) == emptied(kept) == expected, "its checkpoints still say what it held"
+    expected, kept = (Kind.TRUNCATION, 3, 1041), PinnedState(made.original.key.text, check.newest)
+    assert emptied(PinnedState()) == emptied(kept) == expected, "its checkpoints still say what it held"
     made.sql("delete from checkpoints where shard = 3")
     assert emptied(kept) == expected, "what was kept says it, too"
-    assert emptied(Kept()) == expected, "it does not even hold the record that opened it"
+    assert emptied(PinnedState()) == expected, "it does not even hold the record that opened it"
 
 
 def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
@@ -273,11 +273,11 @@ def test_a_log_that_was_emptied(copy: MakeCopy) -> None:
         "update shards set close_time = null, size = null, root_hash = null",
         "update tree_head set shard = 0, first_sequence = 0, size = 0, hashes = '{}'",
     )
-    kept = Kept(made.original.key.text, check.newest)
+    kept = PinnedState(made.original.key.text, check.newest)
     assert first_finding(made, kept)[:2] == ("truncation", 0)
     with made.serve() as log:
         notes = list(kept.checkpoints().values())
-        unpinned = OnlineCheck(log.remote(), Kept(), known=notes).run()
+        unpinned = OnlineCheck(log.remote(), PinnedState(), known=notes).run()
     assert unpinned.exit_code == 2, "whose checkpoints these are cannot be told without a key"
 
 
@@ -313,7 +313,7 @@ def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:
     with one.serve() as log:
         log.append(records(10, 5000))
         _, check = verify_online(log, one.original)
-    kept = Kept(one.original.key.text, check.newest)
+    kept = PinnedState(one.original.key.text, check.newest)
     with other.serve() as log:
         log.append(records(10, 6000))
         report, _ = verify_online(log, other.original, kept)
@@ -389,10 +389,10 @@ def test_a_sample_finds_what_it_looks_at(copy: MakeCopy) -> None:
 
 def test_pinned_state_is_read_back_as_written(honest: LiveLog, original: OriginalLog, tmp_path: Path) -> None:
     _, check = verify_online(honest, original)
-    kept = Kept(original.key.text, check.newest)
+    kept = PinnedState(original.key.text, check.newest)
     save(tmp_path / "deep" / "kept.json", kept)
     assert load(tmp_path / "deep" / "kept.json") == kept
-    assert load(tmp_path / "nothing.json") == Kept()
+    assert load(tmp_path / "nothing.json") == PinnedState()
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(ValueError):
         load(tmp_path / "bad.json")

@@ -12,11 +12,13 @@ from tests.harness.mesh import cli
 def test_an_auditor_verifies_the_running_log_and_takes_it_away(mesh: Any, tmp_path: Path) -> None:
     cli("call", "echo", "--arg", "text=hello", state=mesh.state)
     kept = tmp_path / "kept.json"
-    first = json.loads(cli("audit", "verify", "--kept", str(kept), "--json", state=mesh.state).stdout)
+    first = json.loads(cli("audit", "verify", "--pinned", str(kept), "--json", state=mesh.state).stdout)
     assert first["outcome"] == "ok"
     assert first["records"] > 0
     cli("call", "echo", "--arg", "text=again", state=mesh.state)
-    again = json.loads(cli("audit", "verify", "--kept", str(kept), "--sample", "5", "--json", state=mesh.state).stdout)
+    again = json.loads(
+        cli("audit", "verify", "--pinned", str(kept), "--sample", "5", "--json", state=mesh.state).stdout
+    )
     assert (again["outcome"], again["remarks"]) == ("ok", []), "the key is pinned by now"
 
     out = tmp_path / "out"

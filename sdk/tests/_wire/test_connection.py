@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from toolmesh.executor.v1 import executor_service_pb2
 from toolmesh_sdk import Tls, UpstreamFailureError
-from toolmesh_sdk._wire.connection import endpoint_of
+from toolmesh_sdk._wire.connection import parse_endpoint
 
 DONE = executor_service_pb2.InvokeResponse()
 
@@ -27,35 +27,35 @@ DONE = executor_service_pb2.InvokeResponse()
     ],
 )
 def test_a_target_says_where_and_how(target: str, address: str, secure: bool) -> None:
-    endpoint = endpoint_of(target)
+    endpoint = parse_endpoint(target)
     assert (endpoint.address, endpoint.tls is not None) == (address, secure)
 
 
 def test_certificates_make_a_bare_target_secure() -> None:
-    assert endpoint_of("mesh.example:8443", Tls(server_name="edge")).tls == Tls(server_name="edge")
+    assert parse_endpoint("mesh.example:8443", Tls(server_name="edge")).tls == Tls(server_name="edge")
 
 
 @pytest.mark.parametrize("target", ["mesh.example:8080", "ftp://mesh.example", "https://", "http://h:1/rpc", ""])
 def test_what_is_ambiguous_or_no_target_is_refused(target: str) -> None:
     with pytest.raises(ValueError):
-        endpoint_of(target)
+        parse_endpoint(target)
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:"])
 def test_a_port_that_is_none_does_not_become_another(target: str) -> None:
     for tls in (None, Tls()):
         with pytest.raises(ValueError):
-            endpoint_of(target, tls)
+            parse_endpoint(target, tls)
 
 
 def test_plaintext_and_certificates_contradict_each_other() -> None:
     with pytest.raises(ValueError):
-        endpoint_of("http://mesh.example", Tls())
+        parse_endpoint("http://mesh.example", Tls())
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_this_machine() -> None:
-    assert ("grpc.enable_http_proxy", 0) in endpoint_of("127.0.0.1:1").options()
-    assert ("grpc.enable_http_proxy", 0) not in endpoint_of("https://mesh.example").options()
+    assert ("grpc.enable_http_proxy", 0) in parse_endpoint("127.0.0.1:1").options()
+    assert ("grpc.enable_http_proxy", 0) not in parse_endpoint("https://mesh.example").options()
 
 
 async def test_mutual_tls_shows_who_calls(drive: Any, mesh: Any, serve: Callable[..., str], pki: Any) -> None:

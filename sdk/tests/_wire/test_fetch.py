@@ -1,4 +1,4 @@
-"""Stored results: fetched whole, resumed, bounded, and never other than was promised; by both clients alike."""
+"""StoredResult results: fetched whole, resumed, bounded, and never other than was promised; by both clients alike."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from toolmesh_sdk import ProofKey
-from toolmesh_sdk._wire.connection import Tls, endpoint_of
-from toolmesh_sdk._wire.proof import proved
+from toolmesh_sdk._wire.connection import Tls, parse_endpoint
+from toolmesh_sdk._wire.proof import add_proof
 
 from libs.common.auth.dpop import ShownProofs, Target, check_proof
 
@@ -43,8 +43,8 @@ def test_another_kind_of_key_is_refused(key: ec.EllipticCurvePrivateKey | ed2551
 
 def test_only_what_carries_a_token_is_proved() -> None:
     key = ProofKey()
-    assert proved(key, "https://m", "/x", [("traceparent", "t")]) == [("traceparent", "t")]
-    found = dict(proved(key, "https://m", "/x", [("traceparent", "t"), ("authorization", "Bearer abc")]))
+    assert add_proof(key, "https://m", "/x", [("traceparent", "t")]) == [("traceparent", "t")]
+    found = dict(add_proof(key, "https://m", "/x", [("traceparent", "t"), ("authorization", "Bearer abc")]))
     assert found["authorization"] == "DPoP abc"
     assert set(found) == {"traceparent", "authorization", "dpop"}
 
@@ -58,4 +58,4 @@ def test_only_what_carries_a_token_is_proved() -> None:
     ],
 )
 def test_a_proof_names_the_address_as_the_caller_sees_it(target: str, tls: Tls | None, origin: str) -> None:
-    assert endpoint_of(target, tls).origin == origin
+    assert parse_endpoint(target, tls).origin == origin

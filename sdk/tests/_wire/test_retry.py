@@ -21,7 +21,7 @@ from toolmesh_sdk import (
     derive_idempotency_key,
 )
 from toolmesh_sdk._wire.retry import Attempts
-from toolmesh_sdk.errors import error_of
+from toolmesh_sdk.errors import error_for_reason
 
 from libs.common.errors import MeshError
 
@@ -183,17 +183,17 @@ async def test_whoever_waits_for_ever_waits(drive: Any, mesh: Any, serve: Callab
 def test_every_attempt_has_what_is_left_of_the_one_timeout() -> None:
     clock = Clock()
     attempts = Attempts(RetryPolicy(), 10.0, repeatable=True, monotonic=clock)
-    assert attempts.begin() == 10.0
+    assert attempts.start() == 10.0
     clock.now += 4.0
-    assert attempts.begin() == 6.0
+    assert attempts.start() == 6.0
     clock.now += 100.0
-    assert attempts.begin() == 0.0
+    assert attempts.start() == 0.0
 
 
 def test_no_attempt_begins_when_its_wait_would_reach_the_deadline() -> None:
     clock = Clock()
     attempts = Attempts(RetryPolicy(initial=1.0, jitter=0.0), 1.5, repeatable=True, monotonic=clock)
-    attempts.begin()
+    attempts.start()
     assert attempts.wait_after(_unavailable()) == 1.0
     clock.now += 0.5
     assert attempts.wait_after(_unavailable()) is None
@@ -207,4 +207,4 @@ def test_waits_grow_up_to_the_longest_and_spread_around_it() -> None:
 
 
 def _unavailable() -> ToolmeshError:
-    return error_of(Reason.SERVICE_UNAVAILABLE, answered=False)
+    return error_for_reason(Reason.SERVICE_UNAVAILABLE, answered=False)

@@ -10,7 +10,7 @@ import pytest
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh_sdk import AuthorizationDeniedError, Reason, RetryPolicy, UpstreamFailureError
 from toolmesh_sdk._wire.watch import STREAM_SECONDS, Watch
-from toolmesh_sdk.errors import ToolmeshError, error_of
+from toolmesh_sdk.errors import ToolmeshError, error_for_reason
 
 from libs.common.errors import MeshError
 
@@ -90,7 +90,7 @@ def test_a_stream_that_lived_its_time_is_opened_again_at_once() -> None:
     for _ in range(5):
         assert watch.next_stream() == STREAM_SECONDS
         now[0] += STREAM_SECONDS * 0.99
-        assert watch.wait_after(error_of(Reason.DEADLINE_EXCEEDED)) == 0.0
+        assert watch.wait_after(error_for_reason(Reason.DEADLINE_EXCEEDED)) == 0.0
 
 
 def test_a_stream_that_was_quiet_for_long_does_not_use_up_the_patience() -> None:
@@ -99,7 +99,7 @@ def test_a_stream_that_was_quiet_for_long_does_not_use_up_the_patience() -> None
     for _ in range(50):
         watch.next_stream()
         now[0] += 300.0
-        watch.wait_after(error_of(Reason.SERVICE_UNAVAILABLE, answered=False))
+        watch.wait_after(error_for_reason(Reason.SERVICE_UNAVAILABLE, answered=False))
 
 
 def _step(sequence: int) -> Any:

@@ -1,4 +1,7 @@
-"""The parts of a result's envelope, typed: what a call changed, what it cost, where it is stored, what undoes it."""
+"""Types for the parts of a result envelope: effects, costs, stored content, compensation, deprecation.
+
+`toolmesh_sdk.result` exports them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from toolmesh_sdk._wire.payload import parse
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """The version that answered is about to end."""
+    """The deprecation of the version that was called."""
 
     sunset_time: datetime | None
     successor: str
@@ -22,8 +25,8 @@ class Deprecation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """A result that is stored instead of embedded. `access_token` is a secret: with it, whoever belongs to the tenant reads the result."""
+class StoredResult:
+    """A reference to a stored result. `access_token` is a secret: it lets any caller of the tenant read the result."""
 
     ref: str
     size: int
@@ -31,13 +34,13 @@ class Stored:
     media_type: str
     expires: datetime | None
     preview: bytes = field(repr=False)
-    """How it begins; cut anywhere."""
+    """The first bytes of the result, truncated."""
     access_token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One change to the world. `source` is observed where the sandbox saw it, reported where the tool said so."""
+    """One effect of a call. `source` is `observed` by the sandbox or `reported` by the tool."""
 
     resource: str
     operation: str
@@ -46,7 +49,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentChange:
-    """One change to the arguments before the tool received them: where, by whom, and by which rule."""
+    """One change of the arguments before the tool received them: its path, source and reason."""
 
     path: str
     source: str
@@ -55,7 +58,7 @@ class ArgumentChange:
 
 @dataclass(frozen=True, slots=True)
 class Compensation:
-    """The call that would undo this one; its arguments are None where the tool did not say them."""
+    """The call that undoes this one; its arguments are None if the tool did not set them."""
 
     tool: str
     arguments: Any
@@ -63,7 +66,7 @@ class Compensation:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One part of what a call cost, in millionths of the currency's unit."""
+    """One cost of a call, in millionths of the currency unit."""
 
     category: str
     amount_micros: int
@@ -71,49 +74,49 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """The result as text for each of its readers; empty where its content is all there is."""
+class RenderedResult:
+    """The result as text for a model, a person and search; empty if there is only its content."""
 
     model: str
     person: str
     search: str
 
 
-def stored_of(part: pb.PersistedResult) -> Stored:
-    """Read a reference to a stored result."""
-    return Stored(
+def parse_stored_result(part: pb.PersistedResult) -> StoredResult:
+    """Convert a reference to a stored result."""
+    return StoredResult(
         ref=part.ref,
         size=part.size_bytes,
         digest=part.digest,
         media_type=part.media_type,
-        expires=time_of(part.expire_time),
+        expires=to_datetime(part.expire_time),
         preview=part.preview,
         access_token=part.access_token,
     )
 
 
-def effect_of(effect: pb.ObservedEffect) -> Effect:
-    """Read one change to the world."""
-    return Effect(effect.resource, effect.operation, word(pb.EffectSource, effect.source, "EFFECT_SOURCE_"))
+def parse_effect(effect: pb.ObservedEffect) -> Effect:
+    """Convert an effect."""
+    return Effect(effect.resource, effect.operation, enum_label(pb.EffectSource, effect.source, "EFFECT_SOURCE_"))
 
 
-def compensation_of(undo: pb.Compensation) -> Compensation:
-    """Read the call that undoes another. Raises RESULT_INVALID where its arguments are not JSON."""
+def parse_compensation(undo: pb.Compensation) -> Compensation:
+    """Convert a compensation. Raises RESULT_INVALID if its arguments are not JSON."""
     return Compensation(undo.tool, parse(undo.arguments))
 
 
-def deprecation_of(notice: pb.DeprecationNotice) -> Deprecation:
-    """Read a notice."""
-    return Deprecation(time_of(notice.sunset_time), notice.successor, notice.migration_guide_url)
+def parse_deprecation(notice: pb.DeprecationNotice) -> Deprecation:
+    """Convert a deprecation notice."""
+    return Deprecation(to_datetime(notice.sunset_time), notice.successor, notice.migration_guide_url)
 
 
-def time_of(stamp: Timestamp) -> datetime | None:
-    """Return the moment in UTC; None when it was never set."""
+def to_datetime(stamp: Timestamp) -> datetime | None:
+    """Return a timestamp in UTC; None if it is unset."""
     return stamp.ToDatetime(UTC) if stamp.seconds or stamp.nanos else None
 
 
-def word(enum: Any, number: int, prefix: str) -> str:
-    """Return the own part of an enum value's name in lower case; the number itself for a value of a newer contract."""
+def enum_label(enum: Any, number: int, prefix: str) -> str:
+    """Return the name of an enum value in lower case, without its prefix; the number itself if it is unknown."""
     try:
         return str(enum.Name(number)).removeprefix(prefix).lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""A stored result as it arrives: piece by piece, resumed where a stream was lost, and never more or other than was promised."""
+"""Assembles a stored result from a stream of chunks, resumes lost streams, and verifies size and digest."""
 
 from __future__ import annotations
 
@@ -8,73 +8,79 @@ import hashlib
 from toolmesh.common.v1.error_table import Reason
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
-from toolmesh_sdk._wire.envelope import Stored
+from toolmesh_sdk._wire.envelope import StoredResult
 from toolmesh_sdk._wire.retry import Attempts
-from toolmesh_sdk.errors import ToolmeshError, error_from, error_of
+from toolmesh_sdk.errors import ToolmeshError, error_for_reason, error_from_failure
 
 MAX_FETCHED_BYTES = 64 * 1024 * 1024
 
 
 class Fetch:
-    """Where a fetch stands: what has arrived, what the whole must be, and the attempts that it has."""
+    """The state of a fetch: the received bytes, the expected size and digest, and the remaining attempts."""
 
-    def __init__(self, stored: Stored | str, access_token: str, max_bytes: int, attempts: Attempts) -> None:
-        known = stored if isinstance(stored, Stored) else None
+    def __init__(self, stored: StoredResult | str, access_token: str, max_bytes: int, attempts: Attempts) -> None:
+        known = stored if isinstance(stored, StoredResult) else None
         self._ref = known.ref if known else str(stored)
         self._token = access_token or (known.access_token if known else "")
         self._limit, self._attempts = max_bytes, attempts
         self._content = bytearray()
-        # What the envelope said about the whole is what arrives must be; without one, what the first piece says.
-        self._whole: tuple[int, str] | None = (known.size, known.digest) if known else None
+        # Size and digest, from the envelope if there is one, else from the first chunk.
+        self._expected: tuple[int, str] | None = (known.size, known.digest) if known else None
         if known:
             self._refuse_too_large(known.size)
 
     @property
     def request(self) -> pb.FetchResultRequest:
-        """Ask for everything that has not arrived yet."""
+        """The request for the missing rest."""
         return pb.FetchResultRequest(ref=self._ref, access_token=self._token, offset=len(self._content))
 
-    def begin(self) -> float:
-        """Count an attempt and return the seconds that it has."""
-        return self._attempts.begin()
+    def start_attempt(self) -> float:
+        """Count an attempt and return its timeout in seconds."""
+        return self._attempts.start()
 
-    def saw(self, piece: pb.FetchResultResponse) -> None:
-        """Add a piece. Raises RESULT_TOO_LARGE past the caller's limit, RESULT_INVALID where it does not fit what was promised."""
-        whole = (piece.size_bytes, piece.digest)
-        if self._whole is None:
-            self._refuse_too_large(piece.size_bytes)
-            self._whole = whole
-        arrived = len(self._content)
-        if whole != self._whole or piece.offset != arrived or arrived + len(piece.content) > self._whole[0]:
-            raise _broken("a piece does not belong where it came")
-        self._content += piece.content
+    def add(self, chunk: pb.FetchResultResponse) -> None:
+        """Add a chunk. Raises RESULT_TOO_LARGE past the caller's limit, RESULT_INVALID for an unexpected chunk."""
+        announced = (chunk.size_bytes, chunk.digest)
+        if self._expected is None:
+            self._refuse_too_large(chunk.size_bytes)
+            self._expected = announced
+        received = len(self._content)
+        if announced != self._expected or chunk.offset != received or received + len(chunk.content) > self._expected[0]:
+            raise _invalid_result("a chunk is out of place")
+        self._content += chunk.content
 
     def wait_after(self, error: ToolmeshError | None) -> float | None:
-        """Return how long to wait before the rest is asked for; None when everything is there. Raises the error when it cannot be had."""
-        if error is None and self._complete():
+        """Return the wait before the next attempt; None if the result is complete. Raises the last error."""
+        if error is None and self._is_complete():
             return None
-        failure = error or error_of(Reason.SERVICE_UNAVAILABLE, message="The stream ended early.", answered=False)
+        failure = error or error_for_reason(
+            Reason.SERVICE_UNAVAILABLE, message="The stream ended early.", answered=False
+        )
         wait = self._attempts.wait_after(failure)
         if wait is None:
             raise failure
         return wait
 
     def content(self) -> bytes:
-        """Return the whole. Raises RESULT_INVALID where its digest is another."""
+        """Return the complete result. Raises RESULT_INVALID if its digest differs."""
         content = bytes(self._content)
-        if self._whole is None or f"sha256:{hashlib.sha256(content).hexdigest()}" != self._whole[1]:
-            raise _broken("the digest is another")
+        if self._expected is None or f"sha256:{hashlib.sha256(content).hexdigest()}" != self._expected[1]:
+            raise _invalid_result("the digest differs")
         return content
 
-    def _complete(self) -> bool:
-        return self._whole is not None and len(self._content) == self._whole[0]
+    def _is_complete(self) -> bool:
+        return self._expected is not None and len(self._content) == self._expected[0]
 
     def _refuse_too_large(self, size: int) -> None:
         if size > self._limit:
-            facts = {"size_bytes": str(size), "limit_bytes": str(self._limit)}
-            raise error_of(Reason.RESULT_TOO_LARGE, message="The stored result exceeds max_bytes.", metadata=facts)
+            metadata = {"size_bytes": str(size), "limit_bytes": str(self._limit)}
+            raise error_for_reason(
+                Reason.RESULT_TOO_LARGE, message="The stored result exceeds max_bytes.", metadata=metadata
+            )
 
 
-def _broken(what: str) -> ToolmeshError:
-    failure = error_of(Reason.RESULT_INVALID, message=f"What arrived is not the stored result: {what}.").failure
-    return error_from(dataclasses.replace(failure, resolution="Fetch it again; report it if it repeats."))
+def _invalid_result(problem: str) -> ToolmeshError:
+    failure = error_for_reason(
+        Reason.RESULT_INVALID, message=f"The received bytes are not the stored result: {problem}."
+    ).failure
+    return error_from_failure(dataclasses.replace(failure, resolution="Fetch it again; report it if it repeats."))

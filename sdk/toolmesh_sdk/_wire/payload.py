@@ -1,4 +1,4 @@
-"""JSON as it travels: strict on the way out, exact on the way in."""
+"""Encodes arguments and decodes results as strict JSON with exact integers."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Any, NoReturn
 
 from toolmesh.common.v1.error_table import Reason
 
-from toolmesh_sdk.errors import error_of
+from toolmesh_sdk.errors import error_for_reason
 
 MAX_ARGUMENT_BYTES = 3 * 1024 * 1024
 
 
 def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
-    """Return the bytes of an Invoke request. None and the empty mapping are both the empty object.
+    """Encode the arguments of a call. None and the empty mapping are both the empty object.
 
-    Raises InvalidInputError before anything is sent: INVALID_JSON for what has no JSON form (NaN and Infinity included),
-    PAYLOAD_TOO_LARGE past the contract's limit.
+    Raises InvalidInputError: INVALID_JSON for values without a JSON form (including NaN and Infinity),
+    PAYLOAD_TOO_LARGE past the limit of the mesh.
     """
     if not arguments:
         return b""
     if not isinstance(arguments, Mapping):
-        raise error_of(Reason.INVALID_JSON, message="arguments are a mapping of names to values")
+        raise error_for_reason(Reason.INVALID_JSON, message="arguments must be a mapping of names to values")
     payload = dump(dict(arguments))
     if len(payload) > MAX_ARGUMENT_BYTES:
-        raise error_of(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_ARGUMENT_BYTES)})
+        raise error_for_reason(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_ARGUMENT_BYTES)})
     return payload
 
 
 def dump(value: Any) -> bytes:
-    """Serialise; every integer keeps all its digits. Raises INVALID_JSON for what has no JSON form."""
+    """Encode a value; integers keep all their digits. Raises INVALID_JSON for a value without a JSON form."""
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise error_of(Reason.INVALID_JSON, message=f"the value has no JSON form: {error}") from None
+        raise error_for_reason(Reason.INVALID_JSON, message=f"the value has no JSON form: {error}") from None
 
 
 def parse(payload: bytes) -> Any:
-    """Parse what the mesh sent; integers of any size stay integers. Empty bytes are None."""
+    """Decode a payload of the mesh; integers of any size stay integers. Empty bytes are None."""
     if not payload:
         return None
     try:
         return json.loads(payload, parse_constant=_refuse_constant)
     except ValueError as error:
-        raise error_of(Reason.RESULT_INVALID, message=f"the mesh sent something that is not JSON: {error}") from None
+        raise error_for_reason(Reason.RESULT_INVALID, message=f"the mesh sent invalid JSON: {error}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

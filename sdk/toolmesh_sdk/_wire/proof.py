@@ -1,4 +1,4 @@
-"""Tokens that are bound to a key: every call carries a proof, made for that call, that the caller holds the key (RFC 9449)."""
+"""DPoP (RFC 9449): proves with every call that the caller holds the key that its token is bound to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolmesh_sdk._wire.connection import Endpoint, Pem, read_pem
 
 
 class ProofKey:
-    """An elliptic-curve key (P-256): from a PEM, or made now. Ask for a token that is bound to its `thumbprint`."""
+    """A P-256 key, loaded from a PEM or generated. Request a token that is bound to its `thumbprint`."""
 
     def __init__(self, pem: Pem | None = None) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -27,17 +27,17 @@ class ProofKey:
         content = read_pem(pem)
         key = ec.generate_private_key(ec.SECP256R1()) if content is None else load_pem_private_key(content, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-            raise ValueError("a proof is made with a P-256 key")
-        found = json.loads(ECAlgorithm.to_jwk(key.public_key()))
-        self._key, self._jwk = key, {name: str(found[name]) for name in ("crv", "kty", "x", "y")}
+            raise ValueError("a proof needs a P-256 key")
+        jwk = json.loads(ECAlgorithm.to_jwk(key.public_key()))
+        self._key, self._jwk = key, {name: str(jwk[name]) for name in ("crv", "kty", "x", "y")}
 
     @property
     def thumbprint(self) -> str:
         """The RFC 7638 thumbprint, as `Confirmation.jwk_thumbprint` names it."""
-        return _encoded(json.dumps(self._jwk, separators=(",", ":"), sort_keys=True).encode())
+        return _digest(json.dumps(self._jwk, separators=(",", ":"), sort_keys=True).encode())
 
     def proof(self, token: str, url: str) -> str:
-        """Make the proof for one POST of this token to this address. It is good once, for a minute."""
+        """Return the proof for one POST with this token to this URL. It is valid once, for a minute."""
         import jwt
 
         claims = {
@@ -45,12 +45,12 @@ class ProofKey:
             "htu": url,
             "iat": int(time.time()),
             "jti": str(uuid.uuid4()),
-            "ath": _encoded(token.encode()),
+            "ath": _digest(token.encode()),
         }
         return jwt.encode(claims, self._key, "ES256", {"typ": "dpop+jwt", "jwk": self._jwk})
 
 
-def _encoded(content: bytes) -> str:
+def _digest(content: bytes) -> str:
     return urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
@@ -63,63 +63,61 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class Prover(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
-    """Adds a proof to every call that carries a token."""
+class _ProofSource:
+    """The key and the origin of the proofs."""
 
     def __init__(self, key: ProofKey, endpoint: Endpoint) -> None:
         self._key, self._origin = key, endpoint.origin
 
+
+class Prover(_ProofSource, grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+    """Adds a proof to every call with a token."""
+
     def intercept_unary_unary(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
-        return continuation(self._proved(client_call_details), request)
+        return continuation(self._add_proof(client_call_details), request)
 
     def intercept_unary_stream(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
-        return continuation(self._proved(client_call_details), request)
+        return continuation(self._add_proof(client_call_details), request)
 
-    def _proved(self, details: Any) -> _Details:
-        metadata = proved(self._key, self._origin, details.method, details.metadata)
+    def _add_proof(self, details: Any) -> _Details:
+        metadata = add_proof(self._key, self._origin, details.method, details.metadata)
         compression = getattr(details, "compression", None)
         return _Details(
             details.method, details.timeout, metadata, details.credentials, details.wait_for_ready, compression
         )
 
 
-class AsyncUnaryProver(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]
-    """The same for asyncio, for calls with one answer."""
-
-    def __init__(self, key: ProofKey, endpoint: Endpoint) -> None:
-        self._key, self._origin = key, endpoint.origin
+class AsyncUnaryProver(_ProofSource, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]
+    """Adds a proof to unary calls of asyncio."""
 
     async def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
     ) -> Any:
-        return await continuation(_aio_proved(self._key, self._origin, client_call_details), request)
+        return await continuation(_aio_add_proof(self._key, self._origin, client_call_details), request)
 
 
-class AsyncStreamProver(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
-    """The same for asyncio, for calls with many answers."""
-
-    def __init__(self, key: ProofKey, endpoint: Endpoint) -> None:
-        self._key, self._origin = key, endpoint.origin
+class AsyncStreamProver(_ProofSource, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+    """Adds a proof to streaming calls of asyncio."""
 
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
     ) -> Any:
-        return await continuation(_aio_proved(self._key, self._origin, client_call_details), request)
+        return await continuation(_aio_add_proof(self._key, self._origin, client_call_details), request)
 
 
-def _aio_proved(key: ProofKey, origin: str, details: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:
+def _aio_add_proof(key: ProofKey, origin: str, details: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:
     method = details.method.decode() if isinstance(details.method, bytes) else details.method
-    metadata = grpc.aio.Metadata(*proved(key, origin, method, tuple(details.metadata or ())))
+    metadata = grpc.aio.Metadata(*add_proof(key, origin, method, tuple(details.metadata or ())))
     return grpc.aio.ClientCallDetails(
         details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
     )
 
 
-def proved(key: ProofKey, origin: str, method: str, metadata: Any) -> list[tuple[str, str | bytes]]:
-    """Return the metadata of a call with a proof for the token in it; unchanged when there is none."""
-    found = list(metadata or ())
-    token = next((str(value).partition(" ")[2] for name, value in found if name == "authorization"), "")
+def add_proof(key: ProofKey, origin: str, method: str, metadata: Any) -> list[tuple[str, str | bytes]]:
+    """Return the metadata of a call with a proof for its token; unchanged if it has none."""
+    entries = list(metadata or ())
+    token = next((str(value).partition(" ")[2] for name, value in entries if name == "authorization"), "")
     if not token:
-        return found
-    kept = [(name, value) for name, value in found if name != "authorization"]
-    return [*kept, ("authorization", f"DPoP {token}"), ("dpop", key.proof(token, origin + method))]
+        return entries
+    others = [(name, value) for name, value in entries if name != "authorization"]
+    return [*others, ("authorization", f"DPoP {token}"), ("dpop", key.proof(token, origin + method))]

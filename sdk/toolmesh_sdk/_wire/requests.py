@@ -1,4 +1,4 @@
-"""The requests of both clients, built in one place."""
+"""Builds the requests of both clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def invoke(
     priority: int = 0,
     preview_token: str = "",
 ) -> executor_service_pb2.InvokeRequest:
-    """Ask for one call."""
+    """Build the request of one call."""
     return executor_service_pb2.InvokeRequest(
         tool=tool,
         version=version,
@@ -46,16 +46,16 @@ def invoke(
 def list_tools(
     namespace: str, tags: Iterable[str], page_size: int, usable_only: bool
 ) -> registry_service_pb2.ListToolsRequest:
-    """Ask for the first page of tools."""
+    """Build the request for the first page of tools."""
     return registry_service_pb2.ListToolsRequest(
         namespace=namespace, tags=list(tags), page_size=page_size, usable_only=usable_only
     )
 
 
 class RecordFilters(TypedDict, total=False):
-    """Which audit records are wanted; what is left out does not narrow.
+    """Filters of audit records; omitted filters match everything.
 
-    `tool` is a reference such as `echo`, `acme.send_email` or `arith*`, or the beginning of a resource name. `authorization`
+    `tool` is a reference such as `echo`, `acme.send_email` or `arith*`, or a prefix of a resource name. `authorization`
     is ALLOW, DENY or REQUIRES_APPROVAL; `status` is SUCCESS, ERROR or TIMEOUT. Times are aware.
     """
 
@@ -71,47 +71,47 @@ class RecordFilters(TypedDict, total=False):
 
 
 def record_filter(filters: RecordFilters) -> audit_service_pb2.RecordFilter:
-    """Return the message. Raises ValueError for a word that the contract does not know."""
+    """Build the filter message. Raises ValueError for an unknown `authorization` or `status`."""
     return audit_service_pb2.RecordFilter(
-        from_time=_stamp(filters.get("from_time")),
-        to_time=_stamp(filters.get("to_time")),
+        from_time=_timestamp(filters.get("from_time")),
+        to_time=_timestamp(filters.get("to_time")),
         subject=filters.get("subject", ""),
         tool_prefix=tool_prefix(filters.get("tool", "")),
         trace_id=filters.get("trace_id", ""),
         invocation_id=filters.get("invocation_id", ""),
         ticket=filters.get("ticket", ""),
-        authorization=_number(pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_", filters.get("authorization", "")),
-        status=_number(pb.RecordStatus, "RECORD_STATUS_", filters.get("status", "")),
+        authorization=_enum_number(pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_", filters.get("authorization", "")),
+        status=_enum_number(pb.RecordStatus, "RECORD_STATUS_", filters.get("status", "")),
     )
 
 
 def query_records(filters: RecordFilters, page_size: int, *, ascending: bool) -> audit_service_pb2.QueryRecordsRequest:
-    """Ask for the first page of records."""
+    """Build the request for the first page of records."""
     return audit_service_pb2.QueryRecordsRequest(
         filter=record_filter(filters), page_size=page_size, ascending=ascending
     )
 
 
 def watch_records(filters: RecordFilters, from_sequence: int) -> audit_service_pb2.WatchRecordsRequest:
-    """Open a watch."""
+    """Build the request of a watch."""
     return audit_service_pb2.WatchRecordsRequest(filter=record_filter(filters), from_sequence=from_sequence)
 
 
 def tool_prefix(reference: str) -> str:
-    """Return how the names of a reference's versions begin: `echo` is `tools/core.echo/`, `arith*` is `tools/core.arith`."""
+    """Return the prefix of version names: `tools/core.echo/` for `echo`, `tools/core.arith` for `arith*`."""
     if not reference or reference.startswith("tools/"):
         return reference
     qualified = reference if "." in reference else f"core.{reference}"
     return "tools/" + (qualified.partition("*")[0] if "*" in qualified else qualified + "/")
 
 
-def _stamp(moment: datetime | None) -> Timestamp | None:
-    if moment is None:
+def _timestamp(time: datetime | None) -> Timestamp | None:
+    if time is None:
         return None
     stamp = Timestamp()
-    stamp.FromDatetime(moment)
+    stamp.FromDatetime(time)
     return stamp
 
 
-def _number(enum: Any, prefix: str, word: str) -> Any:
-    return enum.Value(prefix + word.upper()) if word else 0
+def _enum_number(enum: Any, prefix: str, label: str) -> Any:
+    return enum.Value(prefix + label.upper()) if label else 0

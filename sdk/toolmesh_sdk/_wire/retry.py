@@ -1,4 +1,4 @@
-"""When a call is made again, and how long to wait before that."""
+"""Decides whether a failed call is retried, and how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.errors import ToolmeshError
 
-# gRPC takes a timeout that leads beyond what its clock can say for one that is over; nobody waits for ten years.
-_LONGEST = 10 * 365 * 86_400.0
-# A tool that used up its own time would use it up again. Whoever called may try with less work, or later.
-_USED_UP = frozenset({Reason.TOOL_TIMEOUT})
+# gRPC treats a timeout beyond the range of its clock as expired.
+_MAX_TIMEOUT = 10 * 365 * 86_400.0
+# A tool that exceeded its own time limit would exceed it again.
+_NEVER_RETRIED = frozenset({Reason.TOOL_TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently a call is repeated. `attempts=1` never repeats."""
+    """The number of attempts and the backoff between them. `attempts=1` disables retries."""
 
     attempts: int = 4
     initial: float = 0.1
@@ -28,14 +28,14 @@ class RetryPolicy:
     jitter: float = 0.25
 
     def backoff(self, attempt: int) -> float:
-        """Return the wait after the given attempt, counted from 1: exponential, capped, and spread around that value."""
+        """Return the wait after an attempt, counted from 1: exponential, capped, with jitter."""
         middle = min(self.initial * self.multiplier ** (attempt - 1), self.longest)
-        spread = random.uniform(-self.jitter, self.jitter)  # noqa: S311  (spreads load, keeps no secret)
+        spread = random.uniform(-self.jitter, self.jitter)  # noqa: S311  (jitter, not a secret)
         return max(0.0, middle * (1 + spread))
 
 
 class Attempts:
-    """The attempts of one call, all inside the caller's one timeout."""
+    """The attempts of one call, all within the caller's timeout."""
 
     def __init__(
         self,
@@ -46,29 +46,28 @@ class Attempts:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy, self._repeatable, self._monotonic = policy, repeatable, monotonic
-        self._deadline = monotonic() + min(timeout, _LONGEST)
-        self.made = 0
+        self._deadline = monotonic() + min(timeout, _MAX_TIMEOUT)
+        self.count = 0
 
-    def begin(self) -> float:
-        """Count an attempt and return the seconds that it has."""
-        self.made += 1
+    def start(self) -> float:
+        """Count an attempt and return its timeout in seconds."""
+        self.count += 1
         return self.remaining()
 
     def remaining(self) -> float:
-        """Return the seconds that are left of the caller's timeout, never less than zero."""
+        """Return the rest of the caller's timeout in seconds, at least zero."""
         return max(0.0, self._deadline - self._monotonic())
 
     def wait_after(self, error: ToolmeshError) -> float | None:
-        """Return how long to wait before the next attempt; None when there must not be one.
+        """Return the wait before the next attempt; None if the call must not be retried.
 
-        An answer of the mesh is obeyed: no retry unless it says retryable, and none before its retry_after. Where the
-        transport failed without an answer, the tool may have run; then only a call that is safe to repeat is repeated.
-        A tool that its own limit ended is not tried again.
+        An error of the mesh is retried only if it is retryable, and not before its retry_after. After a transport
+        failure the tool may have run, so only a repeatable call is retried. TOOL_TIMEOUT is never retried.
         """
-        error.attempts = self.made
-        if not error.retryable or error.reason in _USED_UP or self.made >= self._policy.attempts:
+        error.attempts = self.count
+        if not error.retryable or error.reason in _NEVER_RETRIED or self.count >= self._policy.attempts:
             return None
         if not (error.answered or self._repeatable):
             return None
-        wait = max(self._policy.backoff(self.made), error.retry_after or 0.0)
+        wait = max(self._policy.backoff(self.count), error.retry_after or 0.0)
         return wait if wait < self.remaining() else None

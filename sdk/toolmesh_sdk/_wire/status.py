@@ -1,4 +1,4 @@
-"""Failed RPCs to exceptions. The mesh's envelope travels in the status details; without one the transport failed."""
+"""Converts failed RPCs to exceptions. The error envelope is in the status details; without one the transport failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.rpc import status_pb2
 from toolmesh.common.v1 import error_reason_pb2 as pb
 from toolmesh.common.v1.error_table import ROWS, Reason
 
-from toolmesh_sdk.errors import Failure, ToolmeshError, Violation, error_from, error_of
+from toolmesh_sdk.errors import Failure, ToolmeshError, Violation, error_for_reason, error_from_failure
 
 _DETAILS_KEY = "grpc-status-details-bin"
 _WITHOUT_ENVELOPE = {
@@ -27,34 +27,34 @@ _WITHOUT_ENVELOPE = {
 
 
 def error_from_rpc(failure: grpc.RpcError, trace_id: str = "") -> ToolmeshError:
-    """Rebuild the mesh's error. One without an envelope gets the reason of its status code and is marked unanswered."""
+    """Return the exception of a failed RPC. Without an envelope the status code gives its reason, unanswered."""
     call: Any = failure
     envelope = _find_envelope(call.trailing_metadata() or ())
     if envelope is not None:
         return error_from_envelope(envelope)
-    # What the edge or the transport said helps a person and decides nothing, so it is metadata.
-    said = str(call.details() or "")
+    # The text of the edge or the transport is for people only, so it is metadata.
+    details = str(call.details() or "")
     reason = _WITHOUT_ENVELOPE.get(call.code(), Reason.INTERNAL)
-    return error_of(
+    return error_for_reason(
         reason,
-        # The edge refuses an unacceptable token with the same status as a missing one.
-        message="No credential was sent, or it was not accepted." if reason is Reason.UNAUTHENTICATED else "",
-        metadata={"transport": said} if said else {},
+        # The edge uses the same status for a missing and an invalid token.
+        message="The credential is missing or not accepted." if reason is Reason.UNAUTHENTICATED else "",
+        metadata={"transport": details} if details else {},
         trace_id=trace_id,
         answered=False,
     )
 
 
 def error_from_envelope(envelope: pb.ErrorEnvelope) -> ToolmeshError:
-    """Rebuild an error. What the mesh sent wins over this build's table, so a newer mesh's rows arrive unchanged."""
+    """Return the exception of an envelope. Its fields win over the local table, so that newer errors pass unchanged."""
     reason = Reason(envelope.reason) if int(envelope.reason) in Reason.__members__.values() else Reason.INTERNAL
     row = ROWS[reason]
-    return error_from(
+    return error_from_failure(
         Failure(
             reason=reason,
             code=envelope.code or row.code,
-            category=_word(pb.ErrorCategory, envelope.category, "ERROR_CATEGORY_") or row.category,
-            error_class=_word(pb.ErrorClass, envelope.error_class, "ERROR_CLASS_").lower() or row.error_class,
+            category=_label(pb.ErrorCategory, envelope.category, "ERROR_CATEGORY_") or row.category,
+            error_class=_label(pb.ErrorClass, envelope.error_class, "ERROR_CLASS_").lower() or row.error_class,
             retryable=envelope.retryable,
             retry_after=envelope.retry_after.ToMicroseconds() / 1e6 if envelope.HasField("retry_after") else None,
             message=envelope.message or row.title,
@@ -63,14 +63,14 @@ def error_from_envelope(envelope: pb.ErrorEnvelope) -> ToolmeshError:
             invocation_id=envelope.invocation_id,
             violations=tuple(Violation(v.path, v.rule, v.message) for v in envelope.violations),
             metadata=dict(envelope.metadata),
-            # The edge answers for a service that it lost in the middle of a call; what became of the call it cannot know.
+            # The edge reports `unknown` if it lost the service during the call.
             answered=envelope.metadata.get("outcome") != "unknown",
         )
     )
 
 
-def _word(enum: Any, number: int, prefix: str) -> str:
-    """Return an enum value's own part of its name; empty for zero and for values of a newer contract."""
+def _label(enum: Any, number: int, prefix: str) -> str:
+    """Return the name of an enum value without its prefix; empty for zero and for unknown values."""
     return str(enum.Name(number)).removeprefix(prefix) if number and number in enum.values() else ""
 
 

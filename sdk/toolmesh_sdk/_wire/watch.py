@@ -1,4 +1,4 @@
-"""A watch that outlives its streams: it resumes after the last record it saw, so nothing is missed or repeated."""
+"""Keeps a watch on the audit log alive across streams, without missing or repeating a record."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb
 from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk._wire.retry import Attempts, RetryPolicy
-from toolmesh_sdk.errors import ToolmeshError, error_of
+from toolmesh_sdk.errors import ToolmeshError, error_for_reason
 
-# Proxies on the way end streams that are old or quiet for half an hour; ours ends before that and is opened again.
+# Proxies end streams after half an hour; a stream ends before that and is reopened.
 STREAM_SECONDS = 1500.0
-# A lost watch is given about a minute to come back, so that it outlives the restart of a service.
-_PATIENCE = 6
+# The factor on the number of attempts: about a minute, so that a watch survives the restart of a service.
+_ATTEMPTS_FACTOR = 6
 _QUIET_SECONDS = 60.0
-# Servers answer a little before a deadline; a stream that lived this much of its time is over, not broken.
-_LIVED = 0.8
+# Servers end a stream slightly before its deadline; after this share of its time it is over, not broken.
+_COMPLETE_SHARE = 0.8
 
 
 def log_size(checkpoint: checkpoint_pb2.Checkpoint) -> int:
-    """Return how many records the log held at a checkpoint, which itself counts those of one shard."""
+    """Return the size of the whole log at a checkpoint, which counts only its own shard."""
     return checkpoint.first_sequence + checkpoint.tree_size
 
 
 class Watch:
-    """Where a watch stands: the next sequence to ask for, the time it has, and the failures since its last progress."""
+    """The state of a watch: the next sequence, the remaining time, and the failures since the last progress."""
 
     def __init__(
         self,
@@ -38,48 +38,48 @@ class Watch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.request, self._monotonic = request, monotonic
-        self._policy = dataclasses.replace(policy, attempts=1 + (policy.attempts - 1) * _PATIENCE)
+        self._policy = dataclasses.replace(policy, attempts=1 + (policy.attempts - 1) * _ATTEMPTS_FACTOR)
         self._end = math.inf if timeout is None else monotonic() + timeout
-        self._attempts = self._fresh()
-        self._opened_at = self._lived_at = monotonic()
+        self._attempts = self._new_attempts()
+        self._opened_at = self._complete_at = monotonic()
         self._renewed = False
-        """True if the last stream ended with its token and the next has shown nothing yet."""
+        """True if the last stream ended because its token expired, and no record came since."""
 
     def next_stream(self) -> float | None:
-        """Return how long the next stream may last; None when the watch is over."""
+        """Return the timeout of the next stream; None if the watch is over."""
         self._opened_at = self._monotonic()
         seconds = min(STREAM_SECONDS, self._end - self._opened_at)
-        self._lived_at = self._opened_at + seconds * _LIVED
-        self._attempts.begin()
+        self._complete_at = self._opened_at + seconds * _COMPLETE_SHARE
+        self._attempts.start()
         return seconds if seconds > 0 else None
 
-    def saw(self, record: audit_record_pb2.LoggedRecord) -> None:
-        """Note a record: the next stream begins behind it."""
+    def advance(self, record: audit_record_pb2.LoggedRecord) -> None:
+        """Move past a record: the next stream starts after it."""
         self.request.from_sequence = record.sequence + 1
-        self._attempts, self._renewed = self._fresh(), False
+        self._attempts, self._renewed = self._new_attempts(), False
 
     def wait_after(self, error: ToolmeshError | None) -> float:
-        """Return how long to wait before the next stream. Raises the error when there must not be one.
+        """Return the wait before the next stream. Raises the error if there must not be one.
 
-        A stream that reached its deadline did what it should; one that the server closed is a failure like others.
+        A stream that reached its deadline is a success; one that the server closed is a failure.
         """
-        if error is not None and error.reason is Reason.DEADLINE_EXCEEDED and self._monotonic() >= self._lived_at:
-            self._attempts = self._fresh()
+        if error is not None and error.reason is Reason.DEADLINE_EXCEEDED and self._monotonic() >= self._complete_at:
+            self._attempts = self._new_attempts()
             return 0.0
         if self._monotonic() - self._opened_at > _QUIET_SECONDS:
-            # It was open and had nothing to say: that is no reason to lose patience.
-            self._attempts, self._renewed = self._fresh(), False
-            self._attempts.begin()
+            # A long stream without records is healthy, so the attempts start over.
+            self._attempts, self._renewed = self._new_attempts(), False
+            self._attempts.start()
         if error is not None and error.reason is Reason.TOKEN_EXPIRED and not self._renewed:
-            # A stream ends with its token. Whoever supplies tokens by a function has another one by now; the same one is refused again.
+            # A stream ends when its token expires. A token function may return a new one; the same token fails again.
             self._renewed = True
             return 0.0
-        failure = error or error_of(Reason.SERVICE_UNAVAILABLE, message="The watch was closed.", answered=False)
+        failure = error or error_for_reason(Reason.SERVICE_UNAVAILABLE, message="The watch was closed.", answered=False)
         wait = self._attempts.wait_after(failure)
         if wait is None:
             raise failure
         return wait
 
-    def _fresh(self) -> Attempts:
-        left = max(0.0, self._end - self._monotonic())
-        return Attempts(self._policy, left, repeatable=True, monotonic=self._monotonic)
+    def _new_attempts(self) -> Attempts:
+        remaining = max(0.0, self._end - self._monotonic())
+        return Attempts(self._policy, remaining, repeatable=True, monotonic=self._monotonic)

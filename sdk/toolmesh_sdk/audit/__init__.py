@@ -1,7 +1,7 @@
-"""Evidence, checked from outside: exports of the audit log, and a verifier that shares no code with the service.
+"""Exports and verifies the audit log, without any code of the audit service.
 
-`verify_export` needs a folder and the public key. What it rests on is written a second time here, from the standards: the
-Merkle tree (RFC 6962), signed notes (C2SP), canonical JSON (RFC 8785).
+`verify_export` needs a folder and the public key. The Merkle tree (RFC 6962), signed notes (C2SP) and canonical JSON
+(RFC 8785) are implemented here a second time, from the standards.
 """
 
 from toolmesh_sdk.audit.format.notes import Note, UnreadableNoteError, VerifierKey

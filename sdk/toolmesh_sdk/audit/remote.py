@@ -1,4 +1,4 @@
-"""The audit log of a running mesh, as a verifier and an exporter ask it."""
+"""The audit log of a running mesh, for the verifier and the exporter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from toolmesh_sdk._wire.trace import trace_id_of
 from toolmesh_sdk._wire.transport import Transport
 from toolmesh_sdk.errors import ToolmeshError
 
-# No stream of an export outlives this; a longer export goes on in another one.
+# The maximum time of an export stream; a longer export continues in another stream.
 STREAM_SECONDS = 3000.0
 _PAGE = 1000
-# So many records are verified well within any deadline; whole blocks, of which the log keeps the hashes.
-_VERIFIED_AT_ONCE = 100 * 256
+# The records per VerifyRange call, which fit any deadline; a multiple of the log's hash blocks.
+_RECORDS_PER_CHECK = 100 * 256
 
 
 class RemoteLog:
-    """Asks over one transport. Every failure is a ToolmeshError; what is lost on the way is asked for again."""
+    """Reads the log over one transport, with retries. Every failure is a ToolmeshError."""
 
     def __init__(self, transport: Transport, timeout: float | None = None) -> None:
         self._transport, self._timeout = transport, timeout
@@ -41,25 +41,25 @@ class RemoteLog:
         return list(self._pages(self._log.ListLegalHolds, request, "holds"))
 
     def checkpoints(self, shard: int) -> Iterator[checkpoint_pb2.Checkpoint]:
-        """Yield the stored checkpoints of a shard, the smallest first."""
+        """Yield the stored checkpoints of a shard, smallest first."""
         request = log_service_pb2.ListCheckpointsRequest(shard=shard, page_size=_PAGE, ascending=True)
         yield from self._pages(self._log.ListCheckpoints, request, "checkpoints")
 
     def checkpoint(self) -> checkpoint_pb2.Checkpoint:
-        """Return a checkpoint over everything that is durable now."""
-        return self._ask(self._audit.GetCheckpoint, pb.GetCheckpointRequest()).checkpoint  # type: ignore[no-any-return]
+        """Return a checkpoint of all durable records."""
+        return self._call(self._audit.GetCheckpoint, pb.GetCheckpointRequest()).checkpoint  # type: ignore[no-any-return]
 
     def consistency(self, shard: int, first: int, second: int) -> log_service_pb2.GetConsistencyProofResponse:
-        """Return the proof that one size of a shard continues another."""
+        """Return the consistency proof between two sizes of a shard."""
         request = log_service_pb2.GetConsistencyProofRequest(shard=shard, first_size=first, second_size=second)
-        return self._ask(self._log.GetConsistencyProof, request)  # type: ignore[no-any-return]
+        return self._call(self._log.GetConsistencyProof, request)  # type: ignore[no-any-return]
 
-    def own_verdict(self, first: int, end: int) -> log_service_pb2.BadPlace | None:
-        """Return the first bad place of a range that the log finds itself, if any."""
+    def verify_range(self, first: int, end: int) -> log_service_pb2.BadPlace | None:
+        """Ask the log to verify a range itself; return the first bad range, if any."""
         while first < end:
-            upto = min(end, first + _VERIFIED_AT_ONCE)
-            request = log_service_pb2.VerifyRangeRequest(first_sequence=first, end_sequence=upto)
-            answer = self._ask(self._log.VerifyRange, request)
+            range_end = min(end, first + _RECORDS_PER_CHECK)
+            request = log_service_pb2.VerifyRangeRequest(first_sequence=first, end_sequence=range_end)
+            answer = self._call(self._log.VerifyRange, request)
             if answer.HasField("bad"):
                 return answer.bad  # type: ignore[no-any-return]
             if answer.end_sequence <= first:
@@ -68,31 +68,31 @@ class RemoteLog:
         return None
 
     def verifier_key(self, shard: shard_pb2.Shard) -> str:
-        """Return the key that the log says is its own, on the occasion of an export of one record."""
+        """Return the verifier key that the log reports, from an export of one record."""
         first = pb.SequenceRange(first_sequence=shard.first_sequence, end_sequence=shard.first_sequence + 1)
         parts = list(self.export(pb.ExportRecordsRequest(range=first)))
         return str(parts[0].header.verifier_key)
 
     def export(self, request: pb.ExportRecordsRequest) -> Any:
-        """Yield the parts of an export. When the connection is lost it goes on behind the last record: with a header of the same
-        part, and perhaps of a later checkpoint."""
+        """Yield the parts of an export. After a lost connection it resumes after the last record; the new
+        header may have a later checkpoint."""
         options = self._transport.options
-        attempts = options.begin(STREAM_SECONDS, repeatable=True)
+        attempts = options.start_attempts(STREAM_SECONDS, repeatable=True)
         header: pb.ExportHeader | None = None
         while True:
-            attempts.begin()
+            attempts.start()
             trace = options.traceparent()
             stream = self._audit.ExportRecords(request, timeout=STREAM_SECONDS, metadata=options.metadata(trace))
             try:
                 for part in stream:
                     if part.WhichOneof("part") == "header":
-                        # It fixed what will follow; without that, a log that grows would begin a longer export after a break.
+                        # The header fixes the range; otherwise a growing log would extend a resumed export.
                         header = part.header
-                        request = _continued(request, header, request.resume_sequence)
+                        request = _resume_request(request, header, request.resume_sequence)
                     if part.WhichOneof("part") == "records":
-                        request = _continued(request, header, part.records.records[-1].sequence + 1)
-                        attempts = options.begin(STREAM_SECONDS, repeatable=True)
-                        attempts.begin()
+                        request = _resume_request(request, header, part.records.records[-1].sequence + 1)
+                        attempts = options.start_attempts(STREAM_SECONDS, repeatable=True)
+                        attempts.start()
                     yield part
                 return
             except grpc.RpcError as failure:
@@ -106,20 +106,20 @@ class RemoteLog:
 
     def _pages(self, method: Callable[..., Any], request: Any, field: str) -> Iterator[Any]:
         while True:
-            page = self._ask(method, request)
+            page = self._call(method, request)
             yield from getattr(page, field)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
 
-    def _ask(self, method: Callable[..., Any], request: Any) -> Any:
+    def _call(self, method: Callable[..., Any], request: Any) -> Any:
         return self._transport.unary(method, request, self._timeout, repeatable=True)
 
 
-def _continued(
+def _resume_request(
     request: pb.ExportRecordsRequest, header: pb.ExportHeader | None, sequence: int
 ) -> pb.ExportRecordsRequest:
-    """Return the request for the rest of an export that has come this far."""
+    """Return the request that resumes an export at a sequence."""
     if header is None:
         return request
     part = pb.SequenceRange(first_sequence=header.first_sequence, end_sequence=header.end_sequence)
@@ -127,5 +127,5 @@ def _continued(
 
 
 def is_missing(error: ToolmeshError) -> bool:
-    """Say whether the log holds nothing of what was asked for."""
+    """Return whether the requested part of the log does not exist."""
     return error.reason is Reason.NOT_FOUND

@@ -1,1 +1,1 @@
-"""The `toolmesh` command line. No module here imports gRPC before a command needs it."""
+"""The `toolmesh` command line. Modules import gRPC lazily, so that help stays fast."""

@@ -1,4 +1,4 @@
-"""Exit codes of the command line, and the words that explain them."""
+"""Exit codes of the command line, and the help text that lists them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from toolmesh_sdk.errors import ToolmeshError
 
 OK, FAILED, USAGE, UNREACHABLE, REFUSED, DEADLINE = 0, 1, 2, 3, 4, 5
 
-# The mark keeps the lines of a paragraph as they are.
+# \b keeps the line breaks of a paragraph.
 EPILOG = """\
 \b
 Connection: --url, else TOOLMESH_URL, else the local mesh whose state is in
   --state, TOOLMESH_STATE or ~/.local/state/toolmesh.
-Token: --token, else TOOLMESH_TOKEN, else one for five minutes that the local
+Token: --token, else TOOLMESH_TOKEN, else a five-minute token that the local
   mesh mints for you.
-Output: with --json, stdout holds JSON and nothing else; a failure is
-  {"error": {...}} there, too. Stderr is for people.
+Output: with --json, stdout holds only JSON; a failure is {"error": {...}}.
+  Remarks for people go to stderr.
 
 \b
 Exit codes:
-  0  done
+  0  success
   1  the call failed
-  2  wrong usage; explained on stderr, also with --json
+  2  wrong usage; explained on stderr, with --json too
   3  no mesh is running, or it cannot be reached
   4  authorization refused
-  5  the deadline passed
+  5  deadline exceeded
 """
 
 

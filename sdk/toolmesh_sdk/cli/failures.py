@@ -1,4 +1,4 @@
-"""ErrorMapping of commands: a few lines that help, or the envelope for a machine, and always the right exit code."""
+"""Prints the errors of commands, as text or as JSON, and maps them to exit codes."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.cli.exits import UNREACHABLE, exit_code
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.errors import ToolmeshError, error_from, error_of
+from toolmesh_sdk.errors import ToolmeshError, error_for_reason, error_from_failure
 
 Parameters = ParamSpec("Parameters")
 _HINTS = {
-    Reason.IDEMPOTENCY_KEY_REQUIRED: "Add --key with a value that stays the same when you repeat the call.",
-    Reason.PREVIEW_REQUIRED: "Add --preview first; then repeat the call with the --preview-token that it prints.",
-    Reason.TOOL_NOT_FOUND: "`toolmesh tools list` shows what there is.",
-    Reason.TOKEN_EXPIRED: "`toolmesh token mint` makes a new one on a local mesh.",
+    Reason.IDEMPOTENCY_KEY_REQUIRED: "Add --key with a value that stays the same when you retry the call.",
+    Reason.PREVIEW_REQUIRED: "Run the call with --preview, then repeat it with the --preview-token that is printed.",
+    Reason.TOOL_NOT_FOUND: "`toolmesh tools list` lists the tools.",
+    Reason.TOKEN_EXPIRED: "`toolmesh token mint` mints a new token on a local mesh.",
 }
 
 
-def no_mesh(message: str, advice: str) -> ToolmeshError:
-    """Return the failure of a command that found no mesh to talk to."""
-    failure = error_of(Reason.SERVICE_UNAVAILABLE, message=message, answered=False).failure
-    return error_from(dataclasses.replace(failure, resolution=advice))
+def no_mesh_error(message: str, advice: str) -> ToolmeshError:
+    """Return the error of a command that finds no mesh."""
+    failure = error_for_reason(Reason.SERVICE_UNAVAILABLE, message=message, answered=False).failure
+    return error_from_failure(dataclasses.replace(failure, resolution=advice))
 
 
-def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Turn a ToolmeshError of a command into its message and exit code; `as_json` of the command decides the form."""
+def report_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Print a ToolmeshError of a command, in the form that `as_json` selects, and exit with its code."""
 
     @wraps(command)
     def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
         try:
             command(*arguments, **options)
         except ToolmeshError as error:
-            report(error, as_json=bool(options.get("as_json")))
+            print_error(error, as_json=bool(options.get("as_json")))
             raise typer.Exit(exit_code(error)) from None
 
     return run
 
 
-def report_unforeseen(error: Exception) -> None:
-    """Print what nobody foresaw as one line on stderr; TOOLMESH_DEBUG=1 shows where it came from instead."""
+def report_unexpected(error: Exception) -> None:
+    """Print an unexpected exception as one line on stderr; raise it again if TOOLMESH_DEBUG is set."""
     if os.environ.get("TOOLMESH_DEBUG"):
         raise error
-    sys.stderr.write(f"toolmesh failed: {type(error).__name__}: {error} (TOOLMESH_DEBUG=1 shows more)\n")
+    sys.stderr.write(f"toolmesh failed: {type(error).__name__}: {error} (set TOOLMESH_DEBUG=1 for a traceback)\n")
 
 
-def report(error: ToolmeshError, *, as_json: bool) -> None:
-    """Print a failure: the envelope to stdout for a machine, the gist to stderr for a person."""
+def print_error(error: ToolmeshError, *, as_json: bool) -> None:
+    """Print an error: the whole envelope to stdout as JSON, or a summary to stderr."""
     if as_json:
         output.print_json({"error": error.to_dict()})
         return
     console = output.err()
-    if _found_no_mesh(error):
+    if _is_no_mesh(error):
         console.print(output.text(error.message))
         console.print(output.text(error.resolution))
         return
@@ -69,21 +69,21 @@ def report(error: ToolmeshError, *, as_json: bool) -> None:
         console.print(output.text((f"  {name}: {value}", "dim")))
     for advice in _advice(error):
         console.print(output.text(f"  {advice}"))
-    marks = [
+    references = [
         f"{name} {value}" for name, value in (("trace", error.trace_id), ("invocation", error.invocation_id)) if value
     ]
     if error.attempts > 1:
-        marks.append(f"after {error.attempts} attempts")
-    if marks:
-        console.print(output.text(("  " + " · ".join(marks), "dim")))
+        references.append(f"after {error.attempts} attempts")
+    if references:
+        console.print(output.text(("  " + " · ".join(references), "dim")))
 
 
-def _found_no_mesh(error: ToolmeshError) -> bool:
-    # Nothing was called, so there is neither a code to look up nor a trace to quote.
+def _is_no_mesh(error: ToolmeshError) -> bool:
+    # No call was made, so the error has neither a code nor a trace.
     return exit_code(error) == UNREACHABLE and not error.trace_id
 
 
 def _advice(error: ToolmeshError) -> list[str]:
     if exit_code(error) == UNREACHABLE:
-        return ["Is the mesh up? `toolmesh doctor` looks; `toolmesh up` starts one here."]
+        return ["Is the mesh up? `toolmesh doctor` checks it; `toolmesh up` starts one here."]
     return [advice for advice in (error.resolution, _HINTS.get(error.reason, "")) if advice]

@@ -1,4 +1,4 @@
-"""The `toolmesh` command: its own commands, and those that other packages register."""
+"""The `toolmesh` program: its own commands, and those that plugins add."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from toolmesh_sdk.cli.commands.result import result
 from toolmesh_sdk.cli.commands.tools import catalog as tools
 from toolmesh_sdk.cli.commands.version import installed_version, version
 from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
-from toolmesh_sdk.cli.failures import report_unforeseen
+from toolmesh_sdk.cli.failures import report_unexpected
 from toolmesh_sdk.cli.plugins import load_plugins
 
 
 def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
-    """Return the application with the commands of every plugin that loads; None means the installed ones."""
+    """Build the application with the commands of every plugin that loads; None loads the installed ones."""
     app = typer.Typer(
         name="toolmesh",
-        help="Call tools through a governed mesh, and see what happened.",
+        help="Call tools through a governed mesh, and inspect the results.",
         epilog=EPILOG,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
-        # Plain help and usage errors: they survive pipes and narrow terminals, and come without loading Rich.
+        # Plain help and usage errors suit pipes and narrow terminals, and do not load Rich.
         rich_markup_mode=None,
         add_completion=False,
     )
@@ -54,25 +54,25 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
 
 
 def run() -> None:
-    """Run the command line. What nobody foresaw is one line on stderr; TOOLMESH_DEBUG=1 shows where it came from."""
+    """Run the command line. An unexpected exception is one line on stderr; TOOLMESH_DEBUG=1 shows its traceback."""
     _open_streams()
-    # gRPC's own log lines tell a person nothing that the failure does not.
+    # gRPC's own log lines only repeat the error.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         build()(prog_name="toolmesh")
     except UnicodeEncodeError:
-        # What is printed is never the reason: the streams take anything.
-        sys.stderr.write("Error: an argument is not text in UTF-8\n")
+        # Output is never the cause: both streams accept any character.
+        sys.stderr.write("Error: an argument is not UTF-8 text\n")
         sys.exit(USAGE)
     except Exception as error:
-        report_unforeseen(error)
+        report_unexpected(error)
         sys.exit(FAILED)
 
 
 def _open_streams() -> None:
-    """Have both streams take any character, those that UTF-8 has no form for included, and have them at all where they were closed."""
+    """Make stdout and stderr accept any character, lone surrogates included, and replace them if they are closed."""
     sys.stdout, sys.stderr = (
-        Path(os.devnull).open("w") if stream is None else stream  # noqa: SIM115  (for as long as the program lasts)
+        Path(os.devnull).open("w") if stream is None else stream  # noqa: SIM115  (open until the program ends)
         for stream in (sys.stdout, sys.stderr)
     )
     for stream in (sys.stdout, sys.stderr):
@@ -90,7 +90,7 @@ def _root(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
     ] = False,
 ) -> None:
-    """Hold the options of the program itself."""
+    """Declare the options of the program itself."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands of other packages: whoever declares the entry point group adds to the command line."""
+"""Loads commands of other packages through the entry point group `toolmesh.commands`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ GROUP = "toolmesh.commands"
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One package's commands, and why they are missing where they are."""
+    """A plugin, and the reason why its commands are missing if it failed to load."""
 
     name: str
     target: str
     problem: str = ""
 
 
-def load_plugins(app: typer.Typer, found: Iterable[EntryPoint] | None = None) -> list[Plugin]:
-    """Let every plugin add its commands. A broken one is noted and left out; it never breaks the rest."""
-    points = entry_points(group=GROUP) if found is None else found
-    return [_load(app, point) for point in points]
+def load_plugins(app: typer.Typer, points: Iterable[EntryPoint] | None = None) -> list[Plugin]:
+    """Add the commands of every plugin. A plugin that fails is recorded and left out."""
+    return [_load(app, point) for point in (entry_points(group=GROUP) if points is None else points)]
 
 
 def _load(app: typer.Typer, point: EntryPoint) -> Plugin:
@@ -32,7 +31,7 @@ def _load(app: typer.Typer, point: EntryPoint) -> Plugin:
         register: Callable[[typer.Typer], None] = point.load()
         register(app)
     except Exception as error:
-        # What it added before it broke may not work either.
+        # Commands that it added before it failed may not work either.
         app.registered_commands, app.registered_groups = commands, groups
         return Plugin(point.name, point.value, f"{type(error).__name__}: {error}")
     return Plugin(point.name, point.value)

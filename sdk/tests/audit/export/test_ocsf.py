@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from toolmesh_sdk.audit.export.ocsf import ocsf_event, ocsf_line
-from toolmesh_sdk.audit.format.events import Place
+from toolmesh_sdk.audit.format.events import RecordLocation
 
 from sdk.tests.audit_sample import LOG, a_form
 
-PLACE, LEAF = Place(LOG, 1, 42), bytes(32)
+LOCATION, LEAF = RecordLocation(LOG, 1, 42), bytes(32)
 # What version 1.3 of the schema requires of class 6003.
 REQUIRED = {
     *("activity_id", "actor", "api", "category_uid", "class_uid", "metadata", "severity_id", "src_endpoint", "time"),
@@ -21,7 +21,7 @@ REQUIRED = {
 
 
 def event(**changes: Any) -> dict[str, Any]:
-    return ocsf_event(PLACE, LEAF, a_form(7, **changes))
+    return ocsf_event(LOCATION, LEAF, a_form(7, **changes))
 
 
 def test_what_the_class_requires_is_there_also_for_the_barest_record() -> None:
@@ -31,7 +31,7 @@ def test_what_the_class_requires_is_there_also_for_the_barest_record() -> None:
         "event_time": "2026-11-15T05:00:00.000000Z",
         "writer": "audit",
     }
-    for made in (event(), ocsf_event(PLACE, LEAF, bare)):
+    for made in (event(), ocsf_event(LOCATION, LEAF, bare)):
         assert set(made) >= REQUIRED
         assert (made["class_uid"], made["category_uid"]) == (6003, 6)
         assert made["type_uid"] == 600300 + made["activity_id"]
@@ -98,7 +98,7 @@ def test_words_become_the_numbers_of_the_schema(
 
 
 def test_an_event_is_one_line_with_every_digit() -> None:
-    line = ocsf_line(PLACE, LEAF, a_form(7))
+    line = ocsf_line(LOCATION, LEAF, a_form(7))
     assert b"\n" not in line
     assert b"9007199254740993" in line
     assert json.loads(line) == event()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from toolmesh_sdk.audit.format.canonical import UnreadableJsonError
-from toolmesh_sdk.audit.format.events import Place, event_type, read_line, write_line
+from toolmesh_sdk.audit.format.events import RecordLocation, event_type, read_line, write_line
 
 from sdk.tests.audit_sample import LOG, a_form, leaf_of, payload_of
 from services.audit.domain.model import LoggedRecord
@@ -26,7 +26,7 @@ def test_types_are_those_that_the_contract_names(repository: Path) -> None:
 
 
 def test_a_line_is_the_event_that_the_relay_sends_but_for_the_clock_of_the_log() -> None:
-    form, place = a_form(7), Place(LOG, 0, 7)
+    form, place = a_form(7), RecordLocation(LOG, 0, 7)
     payload = payload_of(form)
     line, _ = write_line(place, leaf_of(payload), payload)
     mine = json.loads(line)
@@ -40,7 +40,7 @@ def test_a_line_is_the_event_that_the_relay_sends_but_for_the_clock_of_the_log()
 
 def test_attributes_are_what_cloudevents_asks_for() -> None:
     payload = payload_of(a_form(3))
-    event = json.loads(write_line(Place(LOG, 2, 3), leaf_of(payload), payload)[0])
+    event = json.loads(write_line(RecordLocation(LOG, 2, 3), leaf_of(payload), payload)[0])
     assert event["specversion"] == "1.0"
     assert all(re.fullmatch("[a-z0-9]{1,20}", name) for name in event)
     assert all(event[name] for name in ("id", "source", "type", "time", "subject"))
@@ -50,7 +50,7 @@ def test_attributes_are_what_cloudevents_asks_for() -> None:
 
 def test_the_data_is_the_canonical_form_byte_for_byte() -> None:
     payload = payload_of(a_form(3))
-    assert write_line(Place(LOG, 0, 3), leaf_of(payload), payload)[0].endswith(b'"data":' + payload + b"}")
+    assert write_line(RecordLocation(LOG, 0, 3), leaf_of(payload), payload)[0].endswith(b'"data":' + payload + b"}")
 
 
 def test_a_line_is_read_with_the_hash_of_its_data() -> None:
@@ -58,9 +58,9 @@ def test_a_line_is_read_with_the_hash_of_its_data() -> None:
     from libs.common.json.canonical import canonical
 
     payload = canonical(form)
-    text = write_line(Place(LOG, 0, 3), leaf_of(payload), payload)[0]
+    text = write_line(RecordLocation(LOG, 0, 3), leaf_of(payload), payload)[0]
     for written in (text, text.replace(b'"data":', b'"data": ')):
-        line = read_line(written, Place(LOG, 0, 3))
+        line = read_line(written, RecordLocation(LOG, 0, 3))
         assert line.exact is (written == text)
         assert line.leaf == line.claimed == leaf_of(payload)
         assert line.form == form
@@ -68,9 +68,9 @@ def test_a_line_is_read_with_the_hash_of_its_data() -> None:
 
 def test_a_line_of_another_place_is_not_exact() -> None:
     payload = payload_of(a_form(3))
-    text = write_line(Place(LOG, 0, 3), leaf_of(payload), payload)[0]
-    assert read_line(text, Place(LOG, 0, 3)).exact
-    assert not read_line(text, Place(LOG, 0, 4)).exact
+    text = write_line(RecordLocation(LOG, 0, 3), leaf_of(payload), payload)[0]
+    assert read_line(text, RecordLocation(LOG, 0, 3)).exact
+    assert not read_line(text, RecordLocation(LOG, 0, 4)).exact
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_a_line_of_another_place_is_not_exact() -> None:
 )
 def test_what_is_no_event_of_an_export_is_refused(text: bytes) -> None:
     with pytest.raises(UnreadableJsonError):
-        read_line(text, Place(LOG, 0, 3))
+        read_line(text, RecordLocation(LOG, 0, 3))
 
 
 def test_a_payload_that_is_no_object_cannot_be_exported() -> None:
     for payload in (b"[]", b"not json"):
         with pytest.raises(UnreadableJsonError):
-            write_line(Place(LOG, 0, 3), leaf_of(payload), payload)
+            write_line(RecordLocation(LOG, 0, 3), leaf_of(payload), payload)

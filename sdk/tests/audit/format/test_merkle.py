@@ -10,9 +10,9 @@ from toolmesh_sdk.audit.format.merkle import (
     EMPTY_ROOT,
     Frontier,
     consistency_holds,
+    frontier_before,
     inclusion_holds,
     leaf_hash,
-    left_of,
     root_of_inclusion,
 )
 
@@ -62,7 +62,7 @@ def test_every_leaf_is_proved_in_every_tree_and_nothing_else_is(size: int) -> No
         path = path_of(index, leaves)
         assert inclusion_holds(index, size, leaves[index], path, root)
         metamorphic_log.verify_inclusion(index, size, leaves[index], path, root)
-        left = left_of(index, size, path)
+        left = frontier_before(index, size, path)
         assert left is not None
         assert left.nodes == grown(leaves[:index]).nodes
         assert not inclusion_holds(index, size, leaf_hash(b"other"), path, root)

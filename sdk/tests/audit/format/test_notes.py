@@ -53,7 +53,7 @@ def test_signatures_of_strangers_neither_help_nor_harm(key: Key) -> None:
 
 def test_extension_lines_are_signed_with_the_rest(key: Key) -> None:
     text = f"{LOG}/0\n7\n{base64.b64encode(ROOT).decode()}\nextension\n"
-    mark = base64.b64encode(key.verifier.hash_under(LOG) + key.private.sign(text.encode())).decode()
+    mark = base64.b64encode(key.verifier.key_hash_for(LOG) + key.private.sign(text.encode())).decode()
     assert Note.parse(f"{text}\n\N{EM DASH} {LOG} {mark}\n").trust(key.verifier) is Trust.SIGNED
 
 
@@ -63,10 +63,10 @@ def test_a_witness_has_co_signed_or_not(key: Key) -> None:
     note = key.note(0, 7, ROOT)
     text, moment = Note.parse(note).text, 1_800_000_000
     signed = private.sign(f"cosignature/v1\ntime {moment}\n{text}".encode())
-    line = base64.b64encode(witness.hash_under(witness.name, 4) + moment.to_bytes(8, "big") + signed).decode()
+    line = base64.b64encode(witness.key_hash_for(witness.name, 4) + moment.to_bytes(8, "big") + signed).decode()
     assert Note.parse(f"{note}\N{EM DASH} {witness.name} {line}\n").witnessed_by(witness)
     assert not Note.parse(note).witnessed_by(witness)
-    later = base64.b64encode(witness.hash_under(witness.name, 4) + (moment + 1).to_bytes(8, "big") + signed).decode()
+    later = base64.b64encode(witness.key_hash_for(witness.name, 4) + (moment + 1).to_bytes(8, "big") + signed).decode()
     assert not Note.parse(f"{note}\N{EM DASH} {witness.name} {later}\n").witnessed_by(witness)
 
 

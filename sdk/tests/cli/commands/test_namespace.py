@@ -55,7 +55,7 @@ def test_delegates_are_the_operators_or_the_owners_to_choose(toolmesh: Any, mesh
 def test_an_alias_is_moved_from_one_tool_to_another(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("MoveAlias", pb.MoveAliasResponse(tool=tool_pb2.Tool(name="tools/acme.new")))
     ran = toolmesh("namespace", "move-alias", "acme.mail", "--from", "acme.old", "--to", "acme.new", "-r", "better")
-    assert ran.stdout == "acme.mail leads to acme.new\n"
+    assert ran.stdout == "acme.mail points to acme.new\n"
     request = mesh.of("MoveAlias")[0].request
     assert (request.alias, request.from_tool, request.to_tool, request.reason) == (
         *("acme.mail", "acme.old"),

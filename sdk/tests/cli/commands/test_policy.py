@@ -116,7 +116,7 @@ def test_problems_are_shown_like_a_compiler_does(toolmesh: Any, mesh: Any, folde
         "    " + " " * 55 + "^",
         "old.cedar:7:1: unexpected token [syntax]",
         "the set: there are too many [size]",
-        "3 problems; nothing was kept.",
+        "3 problems; nothing was stored.",
     ]
     assert line[55:].startswith("nothing")
     asked = toolmesh("policy", "put", str(folder), "--json")
@@ -161,7 +161,7 @@ def test_activation_says_what_changes_and_expects_what_it_showed(toolmesh: Any, 
     )
     mesh.answer("ActivatePolicySet", pb.ActivatePolicySetResponse(policy_set=a_set(2, active=True)))
     ran = toolmesh("policy", "activate", "2")
-    assert ran.stdout.splitlines() == ["set 2 is active; it was set 1", "    a.cedar", "  - two", "  + -- three"]
+    assert ran.stdout.splitlines() == ["set 2 is active; before it was set 1", "    a.cedar", "  - two", "  + -- three"]
     request = mesh.of("ActivatePolicySet")[0].request
     assert (request.name, request.expected_active) == ("policySets/2", "policySets/1")
     toolmesh("policy", "activate", "2", "--expect", "7")
@@ -175,7 +175,7 @@ def test_going_back_says_what_changes(toolmesh: Any, mesh: Any) -> None:
     )
     mesh.answer("RollbackPolicySet", pb.RollbackPolicySetResponse(policy_set=a_set(2, active=True)))
     ran = toolmesh("policy", "rollback")
-    assert ran.stdout.splitlines() == ["set 2 is active; it was set 3", "    a.cedar", "  - new", "  + old"]
+    assert ran.stdout.splitlines() == ["set 2 is active; before it was set 3", "    a.cedar", "  - new", "  + old"]
     assert mesh.of("RollbackPolicySet")[0].request.expected_active == "policySets/3"
 
 
@@ -208,7 +208,7 @@ def test_a_replay_shows_the_flips(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("ReplayPolicySet", progress)
     ran = toolmesh("policy", "replay", "2", "-n", "3")
     assert ran.stdout.splitlines()[1].split() == ["d1", "did:web:a", "core.pay@1.0.0", "allow", "deny", "no-money"]
-    assert "3 decisions asked again, 1 would flip, 1 cannot be asked" in ran.stderr
+    assert "3 decisions replayed, 1 would flip, 1 cannot be replayed" in ran.stderr
     assert (mesh.of("ReplayPolicySet")[0].request.name, mesh.of("ReplayPolicySet")[0].request.decisions) == (
         "policySets/2",
         3,

@@ -12,8 +12,8 @@ import pytest
 import typer
 from toolmesh.authz.v1 import authz_service_pb2, token_service_pb2
 from toolmesh_sdk import Reason
-from toolmesh_sdk.cli.inputs.claims import seconds_of
-from toolmesh_sdk.cli.views.token_report import token_rows
+from toolmesh_sdk.cli.inputs.timestamps import parse_seconds
+from toolmesh_sdk.cli.views.token_report import describe_claims
 
 from libs.common.errors import MeshError, Violation
 
@@ -80,13 +80,13 @@ def test_what_is_no_token_is_wrong_usage(toolmesh: Any, text: str) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172800)])
 def test_lifetimes_are_written_as_people_write_them(text: str, seconds: int) -> None:
-    assert seconds_of(text, "--ttl") == seconds
+    assert parse_seconds(text, "--ttl") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1h", "1.5h", "soon", "1w"])
 def test_other_lifetimes_are_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        seconds_of(text, "--ttl")
+        parse_seconds(text, "--ttl")
 
 
 def test_a_token_is_shown_in_words() -> None:
@@ -106,21 +106,21 @@ def test_a_token_is_shown_in_words() -> None:
         "jti": "t3",
         "cnf": {"jkt": "k"},
     }
-    rows = dict(token_rows(claims, now))
+    rows = dict(describe_claims(claims, now))
     assert rows["tier"].startswith("invocation")
     assert (rows["chain"], rows[""]) == ("1. did:web:x:alice  (t1)", "2. did:web:x:bot  (t2)")
     assert (rows["may call"], rows["scopes"], rows["budget"]) == ("echo at ^1, arith*", "a, b", "calls 3")
     assert (rows["only on"], rows["only with"]) == ("file:/srv/*", 'echo: {"maxProperties": 1}')
     assert rows["until"] == "2026-01-01T00:01:30Z  (1 min 30 s left)"
     assert rows["proof"] == '{"jkt": "k"}'
-    assert "expired" in dict(token_rows({"exp": 0}, now))["until"]
+    assert "expired" in dict(describe_claims({"exp": 0}, now))["until"]
 
 
 @pytest.mark.parametrize(
     "odd", [{"act": 7}, {"tools": "x"}, {"exp": "soon"}, {"exp": 1e300}, {"args": ["x"]}, {"tier": []}]
 )
 def test_odd_claims_are_shown_as_they_are(odd: dict[str, Any]) -> None:
-    assert dict(token_rows(odd, datetime(2026, 1, 1, tzinfo=UTC)))
+    assert dict(describe_claims(odd, datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 def test_a_minted_token_carries_every_bound_that_was_said(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:

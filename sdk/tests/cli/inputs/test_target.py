@@ -7,40 +7,42 @@ from pathlib import Path
 import pytest
 import typer
 from toolmesh_sdk import Reason
-from toolmesh_sdk.cli.inputs import target as place
-from toolmesh_sdk.cli.inputs.target import LOCAL_TOKEN_SECONDS, LocalTokens, Place
-from toolmesh_sdk.errors import error_of
+from toolmesh_sdk.cli.inputs import target
+from toolmesh_sdk.cli.inputs.target import LOCAL_TOKEN_SECONDS, LocalTokens, Target
+from toolmesh_sdk.errors import error_for_reason
 
 
 def test_a_token_of_this_machine_is_replaced_well_before_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now, minted = [0.0], iter(["second", "", "third"])
-    monkeypatch.setattr(place.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(place, "_own_token", lambda of: next(minted))
-    tokens = LocalTokens(Place(state=tmp_path), "first")
+    monkeypatch.setattr(target.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(target, "_local_token_for", lambda of: next(minted))
+    tokens = LocalTokens(Target(state=tmp_path), "first")
     shown = []
     for _ in range(7):
-        shown.append(tokens())
+        shown.append(tokens.current())
         now[0] += LOCAL_TOKEN_SECONDS * 0.3
     # A mesh that was away for a moment is shown the last one again.
     assert shown == ["first", "first", "second", "second", "second", "second", "third"]
 
 
-@pytest.mark.parametrize("failure", [error_of(Reason.SERVICE_UNAVAILABLE), typer.BadParameter("no certificate")])
+@pytest.mark.parametrize(
+    "failure", [error_for_reason(Reason.SERVICE_UNAVAILABLE), typer.BadParameter("no certificate")]
+)
 def test_a_mesh_that_makes_no_token_for_the_moment_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception
 ) -> None:
     """Whoever follows the log goes on while the mesh starts anew, and has the next token once there is one."""
     now, minted = [0.0], iter([failure, "second"])
 
-    def mint(of: Place) -> str:
+    def mint(of: Target) -> str:
         if isinstance(made := next(minted), Exception):
             raise made
         return made
 
-    monkeypatch.setattr(place.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(place, "_own_token", mint)
-    tokens = LocalTokens(Place(state=tmp_path), "first")
+    monkeypatch.setattr(target.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(target, "_local_token_for", mint)
+    tokens = LocalTokens(Target(state=tmp_path), "first")
     now[0] += LOCAL_TOKEN_SECONDS * 0.6
-    assert [tokens(), tokens(), tokens()] == ["first", "second", "second"]
+    assert [tokens.current(), tokens.current(), tokens.current()] == ["first", "second", "second"]

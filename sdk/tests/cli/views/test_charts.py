@@ -10,7 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from toolmesh_sdk.cli.views import charts, output
-from toolmesh_sdk.cli.views.charts import Column, bar, duration, money, percent, print_columns, spark
+from toolmesh_sdk.cli.views.charts import (
+    Column,
+    bar,
+    format_cost,
+    format_duration,
+    format_percent,
+    print_columns,
+    sparkline,
+)
 
 # A machine that has other things to do is slow, not wrong.
 UNHURRIED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,14 +30,14 @@ ROWS = [["did:web:example.com:agents:somebody-with-a-name", "1,234", "▁▂▃�
 @UNHURRIED
 @given(COUNTS, st.integers(1, 60))
 def test_a_line_has_a_place_for_each_value_or_its_width(values: list[int], width: int) -> None:
-    assert len(spark(values, width)) == min(len(values), width)
+    assert len(sparkline(values, width)) == min(len(values), width)
 
 
 def test_a_line_is_highest_where_most_is_and_flat_where_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "_blocks", lambda: True)
-    assert spark([0, 1, 500, 1000]) == "·▁▄█"
-    assert spark([0, 0]) == "··"
-    assert spark([1] * 20 + [3] * 20, 4) == "▃▃██"
+    monkeypatch.setattr(charts, "_supports_blocks", lambda: True)
+    assert sparkline([0, 1, 500, 1000]) == "·▁▄█"
+    assert sparkline([0, 0]) == "··"
+    assert sparkline([1] * 20 + [3] * 20, 4) == "▃▃██"
 
 
 @UNHURRIED
@@ -48,24 +56,24 @@ def test_a_bar_is_never_longer_than_its_room_nor_missing_where_something_is(valu
     ],
 )
 def test_a_duration_has_three_figures(seconds: float, shown: str) -> None:
-    assert duration(seconds).split()[0] == shown
+    assert format_duration(seconds).split()[0] == shown
 
 
 @pytest.mark.parametrize(
     ("rate", "shown"), [(0, "0 %"), (1, "100 %"), (0.9999, "99.9 %"), (0.0001, "<0.1 %"), (0.054, "5.4 %")]
 )
 def test_a_rate_is_whole_only_if_it_is(rate: float, shown: str) -> None:
-    assert percent(rate) == shown
+    assert format_percent(rate) == shown
 
 
 @pytest.mark.parametrize(("micros", "shown"), [(1_234_567, "1.23"), (1_000, "0.001"), (5_000_000_000, "5,000.00")])
 def test_a_cost_is_in_units(micros: int, shown: str) -> None:
-    assert money(micros) == shown
+    assert format_cost(micros) == shown
 
 
 def test_a_stream_without_blocks_gets_plain_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "_blocks", lambda: False)
-    assert (spark([0, 1, 2, 3]) + bar(1, 3) + duration(0.0001)).isascii()
+    monkeypatch.setattr(charts, "_supports_blocks", lambda: False)
+    assert (sparkline([0, 1, 2, 3]) + bar(1, 3) + format_duration(0.0001)).isascii()
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:

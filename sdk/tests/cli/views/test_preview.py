@@ -42,7 +42,7 @@ def test_a_preview_as_json_is_one_document(toolmesh: Any, mesh: Any) -> None:
 
 def test_a_result_that_is_left_out_is_spoken_of(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("PreviewInvocation", pb.PreviewInvocationResponse(result_left_out="needs_approval"))
-    assert "would return" in toolmesh("call", "acme.wipe", "--preview").stdout
+    assert "predicted result" in toolmesh("call", "acme.wipe", "--preview").stdout
     document = json.loads(toolmesh("call", "acme.wipe", "--preview", "--json").stdout)
     assert (document["predicted_result"], document["result_left_out"]) == (None, "needs_approval")
 

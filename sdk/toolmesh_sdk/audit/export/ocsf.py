@@ -1,6 +1,6 @@
-"""Records as events of the Open Cybersecurity Schema Framework: API Activity, class 6003, for SIEMs.
+"""Converts records to OCSF events (API Activity, class 6003) for SIEMs.
 
-The mapping is a function of the record and its place alone, so that an exported file can be written again and compared.
+The mapping depends only on the record and its location, so that a verifier can recompute an exported file.
 docs/audit.md has it as a table.
 """
 
@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolmesh_sdk.audit.format.canonical import quick_canonical
-from toolmesh_sdk.audit.format.events import Place, event_type
+from toolmesh_sdk.audit.format.events import RecordLocation, event_type
 
 OCSF_VERSION = "1.3.0"
 CLASS_UID, CATEGORY_UID = 6003, 6
 UNKNOWN, OTHER = 0, 99
 READ, UPDATE = 2, 3
-# What a call does to the world says which activity it is; a step that no tool runs in is none of them.
+# The mutation class of a call gives the activity; records without one are `Other`.
 _ACTIVITIES = {"read_only": READ, "write_reversible": UPDATE, "write_irreversible": UPDATE}
 _ACTIVITY_NAMES = {UNKNOWN: "Unknown", READ: "Read", UPDATE: "Update", OTHER: "Other"}
 _STATUS = {"success": (1, "Success"), "error": (2, "Failure"), "timeout": (2, "Failure")}
 _DECISIONS = {"allow": "Allowed", "deny": "Denied", "requires_approval": "Requires approval"}
 _INFORMATIONAL, _LOW, _MEDIUM = (1, "Informational"), (2, "Low"), (3, "Medium")
-# These have an attribute of their own; everything else that a record says is under `unmapped`.
+# Fields with an OCSF attribute; all others are under `unmapped`.
 _MAPPED = frozenset(
     {
         *("record_id", "event_class", "event_time", "trace_id", "invocation_id", "tool_version", "operation", "status"),
@@ -34,12 +34,12 @@ _MAPPED = frozenset(
 _MAPPED_CALLER = frozenset({"subject", "tenant", "session_id", "agent", "peer"})
 
 
-def ocsf_line(place: Place, leaf: bytes, form: Mapping[str, Any]) -> bytes:
-    """Return a record as one line, without its end."""
-    return quick_canonical(ocsf_event(place, leaf, form))
+def ocsf_line(location: RecordLocation, leaf: bytes, form: Mapping[str, Any]) -> bytes:
+    """Return a record as one line, without a line end."""
+    return quick_canonical(ocsf_event(location, leaf, form))
 
 
-def ocsf_event(place: Place, leaf: bytes, form: Mapping[str, Any]) -> dict[str, Any]:
+def ocsf_event(location: RecordLocation, leaf: bytes, form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record as an API Activity event."""
     activity = _ACTIVITIES.get(str(form.get("mutation_class", "")), OTHER)
     status_id, status = _STATUS.get(str(form.get("status", "")), (UNKNOWN, "Unknown"))
@@ -58,12 +58,12 @@ def ocsf_event(place: Place, leaf: bytes, form: Mapping[str, Any]) -> dict[str, 
         "severity": severity,
         "status_id": status_id,
         "status": status,
-        "metadata": _metadata(place, form),
+        "metadata": _metadata(location, form),
         "actor": _actor(form),
         "api": _api(form),
         "src_endpoint": {"svc_name": str(_caller(form).get("peer") or form.get("writer", ""))},
         "resources": _resources(form),
-        "unmapped": _unmapped(place, leaf, form),
+        "unmapped": _unmapped(location, leaf, form),
     }
     if "error_reason" in form:
         code, _, name = str(form["error_reason"]).partition(" ")
@@ -79,14 +79,14 @@ def _severity(form: Mapping[str, Any]) -> tuple[int, str]:
     return _LOW if form.get("status") in ("error", "timeout") else _INFORMATIONAL
 
 
-def _metadata(place: Place, form: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(location: RecordLocation, form: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {
         "version": OCSF_VERSION,
         "product": {"name": "Toolmesh", "vendor_name": "Toolmesh", "feature": {"name": "audit"}},
         "uid": str(form.get("record_id", "")),
         "event_code": event_type(str(form.get("event_class", ""))),
-        "log_name": place.log,
-        "sequence": place.sequence,
+        "log_name": location.log,
+        "sequence": location.sequence,
         "original_time": str(form.get("event_time", "")),
         "correlation_uid": form.get("trace_id"),
         "tenant_uid": _caller(form).get("tenant"),
@@ -144,12 +144,12 @@ def _resources(form: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_present(known)]
 
 
-def _unmapped(place: Place, leaf: bytes, form: Mapping[str, Any]) -> dict[str, Any]:
+def _unmapped(location: RecordLocation, leaf: bytes, form: Mapping[str, Any]) -> dict[str, Any]:
     rest: dict[str, Any] = {name: value for name, value in form.items() if name not in _MAPPED}
     caller = {name: value for name, value in _caller(form).items() if name not in _MAPPED_CALLER}
     if caller:
         rest["caller"] = caller
-    return {**rest, "shard": place.shard, "leaf_hash": leaf.hex()}
+    return {**rest, "shard": location.shard, "leaf_hash": leaf.hex()}
 
 
 def _caller(form: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -158,8 +158,8 @@ def _caller(form: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _milliseconds(form: Mapping[str, Any]) -> int:
-    moment = datetime.fromisoformat(str(form["event_time"]))
-    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    time = datetime.fromisoformat(str(form["event_time"]))
+    since = time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 

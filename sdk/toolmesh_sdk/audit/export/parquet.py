@@ -1,4 +1,4 @@
-"""The records of an export as a Parquet file: what is asked about most as columns, and the canonical bytes."""
+"""Writes and reads the records of an export as Parquet: common fields as columns, and the canonical bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolmesh_sdk.audit.format.events import Place
+from toolmesh_sdk.audit.format.events import RecordLocation
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,8 +30,8 @@ _NUMBERS = ("latency_us", "cost_micros", "attempt")
 _CALLER = ("subject", "agent", "tenant")
 
 
-class ParquetCopy:
-    """Writes rows group by group, so that memory stays the same however many there are. Close it to finish the file."""
+class ParquetRecords:
+    """Writes rows in groups, with bounded memory. Close it to finish the file."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -40,14 +40,14 @@ class ParquetCopy:
         self._writer: Any = pq.ParquetWriter(path, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, place: Place, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None) -> None:
+    def add(self, location: RecordLocation, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None) -> None:
         """Add one record."""
-        self._rows.append(row_of(place, leaf, payload, form))
+        self._rows.append(to_row(location, leaf, payload, form))
         if len(self._rows) == ROWS_PER_GROUP:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left and finish the file."""
+        """Write the remaining rows and finish the file."""
         self._flush()
         self._writer.close()
 
@@ -59,24 +59,24 @@ class ParquetCopy:
             self._rows = []
 
 
-def row_of(place: Place, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the row of a record. All of it follows from the record and its place."""
-    said: Mapping[str, Any] = form or {}
-    caller = said.get("caller")
-    person = caller if isinstance(caller, dict) else {}
+def to_row(location: RecordLocation, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the row of a record. It depends only on the record and its location."""
+    record: Mapping[str, Any] = form or {}
+    caller = record.get("caller")
+    caller_fields = caller if isinstance(caller, dict) else {}
     return {
-        "sequence": place.sequence,
-        "shard": place.shard,
-        "event_time": datetime.fromisoformat(said["event_time"]) if "event_time" in said else None,
-        **{name: said.get(name) for name in (*_TEXTS, *_NUMBERS)},
-        **{name: person.get(name) for name in _CALLER},
+        "sequence": location.sequence,
+        "shard": location.shard,
+        "event_time": datetime.fromisoformat(record["event_time"]) if "event_time" in record else None,
+        **{name: record.get(name) for name in (*_TEXTS, *_NUMBERS)},
+        **{name: caller_fields.get(name) for name in _CALLER},
         "leaf_hash": leaf,
         "canonical": payload or None,
     }
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file, group by group. Raises ValueError for a file that no export was written with."""
+    """Yield the rows of a file. Raises ValueError if it is not a Parquet file of an export."""
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""Writes an export: the folder that an auditor takes away and verifies with nothing but the public key."""
+"""Writes an export folder, which an auditor can verify offline with only the public key."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from toolmesh_sdk.audit.export.ocsf import ocsf_line
-from toolmesh_sdk.audit.export.parquet import ParquetCopy
+from toolmesh_sdk.audit.export.parquet import ParquetRecords
 from toolmesh_sdk.audit.format.canonical import canonical
-from toolmesh_sdk.audit.format.events import Place, write_line
+from toolmesh_sdk.audit.format.events import RecordLocation, write_line
 from toolmesh_sdk.audit.format.log_events import ShardLink, previous_shard
-from toolmesh_sdk.audit.format.manifest import LEAVES, OCSF, PARQUET, PROOFS, RECORDS_PATTERN, Manifest, facts_of
+from toolmesh_sdk.audit.format.manifest import LEAVES, OCSF, PARQUET, PROOFS, RECORDS_PATTERN, Manifest, measure_file
 from toolmesh_sdk.audit.format.notes import Note
 
 RECORDS_PER_FILE = 100_000
@@ -20,7 +20,7 @@ RECORDS_PER_FILE = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What an export will hold, as the log fixed it when it began."""
+    """The range and checkpoint of an export, fixed by the log when the export starts."""
 
     shard: int
     shard_first_sequence: int
@@ -32,24 +32,24 @@ class Header:
 
 @dataclass(slots=True)
 class Evidence:
-    """What comes with the records, in the form of proofs.json. Hashes are hexadecimal."""
+    """The content of proofs.json. Hashes are hexadecimal."""
 
     first: list[str] = field(default_factory=list)
     """The inclusion path of the first record."""
     last: list[str] = field(default_factory=list)
     """The inclusion path of the last record."""
     opening: dict[str, Any] | None = None
-    """`{"record": ..., "path": [...]}` of the record that opened the shard, where that is not exported itself."""
+    """`{"record": ..., "path": [...]}` of the record that opened the shard, if it is not in the export."""
     checkpoints: list[str] = field(default_factory=list)
     erasures: list[dict[str, Any]] = field(default_factory=list)
-    """`{"sequence", "by_sequence", "leaf_index", "record", "path", "checkpoint"}` of each erasure that is recorded elsewhere."""
+    """`{"sequence", "leaf_index", "record", "path", "checkpoint"}` of each erasure that is recorded elsewhere."""
     known: dict[str, Any] | None = None
-    """`{"size", "path"}`: the consistency proof from a checkpoint that the exporter had kept."""
+    """`{"size", "path"}`: the consistency proof from an earlier checkpoint of the exporter."""
 
 
 class ExportWriter:
-    """Writes the records of one export as they come, in bounded memory. Nothing is an export before `finish` has returned:
-    the manifest is written last."""
+    """Writes the records of one export in bounded memory. The export is complete when `finish` returns: the manifest is
+    written last."""
 
     def __init__(
         self,
@@ -71,37 +71,37 @@ class ExportWriter:
         self._leaves: BinaryIO = (folder / LEAVES).open("wb")
         self._records: BinaryIO | None = None
         self._ocsf: BinaryIO | None = self._open(OCSF) if ocsf else None
-        self._parquet = ParquetCopy(folder / PARQUET) if parquet else None
+        self._parquet = ParquetRecords(folder / PARQUET) if parquet else None
         self._names += [PARQUET] if parquet else []
 
     @property
     def next_sequence(self) -> int:
-        """The sequence of the record that must come next; where to go on after a break."""
+        """The sequence of the next record."""
         return self._header.first_sequence + self._written
 
     @property
     def written(self) -> int:
-        """How many records there are."""
+        """The number of written records."""
         return self._written
 
-    def renew(self, header: Header) -> None:
-        """Go on under another header of the same part: a resumed export is proved against a later checkpoint."""
+    def replace_header(self, header: Header) -> None:
+        """Replace the header: a resumed export of the same range may be proved against a later checkpoint."""
         if (header.shard, header.first_sequence, header.end_sequence) != (
             *(self._header.shard, self._header.first_sequence),
             self._header.end_sequence,
         ):
-            raise ValueError("the export goes on as another one")
+            raise ValueError("the resumed export has another range")
         self._header = header
 
     def add(self, sequence: int, leaf: bytes, payload: bytes) -> None:
-        """Add the next record; an empty payload is one that was erased. Raises ValueError for any other than the next."""
+        """Add the next record; the payload of an erased record is empty. Raises ValueError for any other sequence."""
         if sequence != self.next_sequence:
-            raise ValueError(f"sequence {self.next_sequence} must come next, not {sequence}")
-        place = Place(self._log, self._header.shard, sequence)
-        line, form = write_line(place, leaf, payload)
-        self._file().write(line + b"\n")
+            raise ValueError(f"expected sequence {self.next_sequence}, got {sequence}")
+        location = RecordLocation(self._log, self._header.shard, sequence)
+        line, form = write_line(location, leaf, payload)
+        self._current_file().write(line + b"\n")
         self._leaves.write(leaf)
-        self._copy(place, leaf, payload, form)
+        self._write_derived(location, leaf, payload, form)
         if sequence == self._header.shard_first_sequence:
             self._link = previous_shard(form)
         self._written += 1
@@ -109,11 +109,11 @@ class ExportWriter:
     def finish(self, evidence: Evidence) -> str:
         """Write the proofs and the manifest; return the manifest's digest. Raises ValueError if records are missing."""
         if self.next_sequence != self._header.end_sequence:
-            raise ValueError(f"the records from {self.next_sequence} on are missing")
+            raise ValueError(f"records from sequence {self.next_sequence} on are missing")
         self.close()
         if evidence.opening is not None:
             self._link = previous_shard(evidence.opening["record"])
-        (self._folder / PROOFS).write_bytes(canonical(self._proofs(evidence)) + b"\n")
+        (self._folder / PROOFS).write_bytes(canonical(self._proofs_document(evidence)) + b"\n")
         manifest = Manifest(
             log=self._log,
             shard=self._header.shard,
@@ -123,12 +123,12 @@ class ExportWriter:
             checkpoint=self._header.checkpoint,
             verifier_key=self._header.verifier_key,
             previous_shard=self._link.to_dict() if self._link else None,
-            files={name: facts_of(self._folder / name) for name in self._names},
+            files={name: measure_file(self._folder / name) for name in self._names},
         )
         return manifest.write(self._folder)
 
     def close(self) -> None:
-        """Close the files; the records so far stay."""
+        """Close the files; the written records stay."""
         for file in (self._leaves, self._records, self._ocsf):
             if file is not None and not file.closed:
                 file.close()
@@ -136,16 +136,18 @@ class ExportWriter:
             self._parquet.close()
             self._parquet = None
 
-    def _copy(self, place: Place, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None) -> None:
+    def _write_derived(
+        self, location: RecordLocation, leaf: bytes, payload: bytes, form: Mapping[str, Any] | None
+    ) -> None:
         try:
             if self._ocsf is not None and form is not None:
-                self._ocsf.write(ocsf_line(place, leaf, form) + b"\n")
+                self._ocsf.write(ocsf_line(location, leaf, form) + b"\n")
             if self._parquet is not None:
-                self._parquet.add(place, leaf, payload, form)
+                self._parquet.add(location, leaf, payload, form)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"what stands at sequence {place.sequence} is no record: {error!r}") from None
+            raise ValueError(f"sequence {location.sequence} is not a record: {error!r}") from None
 
-    def _file(self) -> BinaryIO:
+    def _current_file(self) -> BinaryIO:
         if self._records is None or self._written % self._per_file == 0:
             if self._records is not None:
                 self._records.close()
@@ -156,7 +158,7 @@ class ExportWriter:
         self._names.append(name)
         return (self._folder / name).open("wb")
 
-    def _proofs(self, evidence: Evidence) -> dict[str, Any]:
+    def _proofs_document(self, evidence: Evidence) -> dict[str, Any]:
         return {
             "first": {"sequence": self._header.first_sequence, "path": evidence.first},
             "last": {"sequence": self._header.end_sequence - 1, "path": evidence.last},

@@ -1,6 +1,6 @@
-"""JSON by RFC 8785, a second time: parsed strictly, written canonically, with every integer exact.
+"""Strict JSON parsing and canonical JSON (RFC 8785), independent of the audit service.
 
-RFC 8785 has no form for integers past 2^53; the log writes them with all their digits, and so does this.
+RFC 8785 has no form for integers past 2^53; like the log, this module writes all their digits.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import rfc8785
 
 
 class UnreadableJsonError(ValueError):
-    """Not JSON, or JSON that two readers could understand differently."""
+    """The text is not JSON, or is ambiguous."""
 
 
 def parse(text: bytes | str) -> Any:
-    """Parse UTF-8 JSON. Raises UnreadableJsonError for what is malformed, for a key that is there twice, NaN and Infinity."""
+    """Parse UTF-8 JSON. Raises UnreadableJsonError for malformed text, duplicate keys, NaN and Infinity."""
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
@@ -24,7 +24,7 @@ def parse(text: bytes | str) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical bytes of a parsed value. Raises UnreadableJsonError for what has none."""
+    """Return the canonical bytes of a parsed value. Raises UnreadableJsonError if there are none."""
     try:
         return _write(value)
     except (ValueError, RecursionError) as error:
@@ -32,8 +32,8 @@ def canonical(value: Any) -> bytes:
 
 
 def quick_canonical(value: Any) -> bytes:
-    """Return the canonical bytes of a value whose keys are in the basic plane and which holds no fraction; of any other
-    value, bytes that may be different. Good for a first try where a hash decides."""
+    """Return the canonical bytes of a value with keys in the basic plane and without fractions; for other values the
+    bytes may differ. Use it for a fast first try that a hash confirms."""
     try:
         return _encode(value).encode()
     except (ValueError, RecursionError) as error:
@@ -44,7 +44,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", 
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=lambda pairs: _without_duplicates(pairs), parse_constant=lambda name: _refused(name)
+    object_pairs_hook=lambda pairs: _refuse_duplicates(pairs), parse_constant=lambda name: _refuse_constant(name)
 )
 
 
@@ -59,12 +59,12 @@ def _write(value: Any) -> bytes:
     return bytes(rfc8785.dumps(value))
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise ValueError("an object has the same key twice")
-    return made
+    return value
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")

@@ -1,7 +1,7 @@
-"""A record as one line of an export: a CloudEvents 1.0 event in structured JSON.
+"""Converts records to lines of an export: CloudEvents 1.0 events in structured JSON.
 
-Nothing in a line is unverifiable: each attribute follows from the record's canonical form, from its place, or from the log's
-name, so the verifier writes the attributes again and compares. That is why the log's own clock does not appear here.
+Every attribute follows from the canonical record, its location or the name of the log, so that a verifier can recompute
+it. Therefore the time of the log's specific clock is not included.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ TYPE_PREFIX = "dev.toolmesh."
 _DATA = b',"data":'
 ERASED_TYPE = TYPE_PREFIX + "record.erased"
 SEQUENCE_DIGITS = 19
-# Event classes of the contract are words with underscores; of these only the first parts are levels of the type's name.
+# Prefixes of event classes that become levels of the event type.
 _TOOL_LEVELS = ("surface", "deferred", "invocation", "hook_pre", "hook_post", "permission", "result")
 _LOG_LEVELS = ("shard", "payload", "hold")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands: which log, which shard, which sequence."""
+class RecordLocation:
+    """The location of a record: log, shard and sequence."""
 
     log: str
-    """`<trust domain>/audit/<log id>`, the beginning of every origin."""
+    """`<trust domain>/audit/<log id>`, the prefix of every origin."""
     shard: int
     sequence: int
 
     @property
     def source(self) -> str:
-        """The log as the source of events."""
+        """The CloudEvents source of the log."""
         domain, _, log_id = self.log.partition("/audit/")
         return f"//{domain}/logs/{log_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that was read: its attributes, its data, and the leaf hash that follows from the data."""
+    """A parsed line: its attributes, its data, and the leaf hash of the data."""
 
     attributes: dict[str, Any]
     form: dict[str, Any] | None
-    """The record's canonical form as values; None where the payload was erased."""
+    """The canonical form of the record; None if its payload is erased."""
     leaf: bytes
     claimed: bytes
-    """The leaf hash that the line names."""
+    """The leaf hash that the line claims."""
     exact: bool = False
-    """True if the line is, byte for byte, what the writer makes of this record at this place."""
+    """True if the line is byte for byte what the writer produces for this record and location."""
 
 
 @lru_cache(maxsize=256)
@@ -64,39 +64,39 @@ def event_type(event_class: str) -> str:
     return f"{TYPE_PREFIX}tool.{event_class.removeprefix('tool_')}"
 
 
-def attributes_of(place: Place, leaf: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the attributes of a record's event; without a form, those of an erased record."""
-    own = _erased(place) if form is None else _recorded(form)
+def attributes_of(location: RecordLocation, leaf: bytes, form: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the event attributes of a record; for None, those of an erased record."""
+    specific = _erased_attributes(location) if form is None else _record_attributes(form)
     return {
         "specversion": "1.0",
-        "source": place.source,
-        **own,
+        "source": location.source,
+        **specific,
         "datacontenttype": "application/json",
-        "sequence": str(place.sequence).zfill(SEQUENCE_DIGITS),
-        "shard": place.shard,
+        "sequence": str(location.sequence).zfill(SEQUENCE_DIGITS),
+        "shard": location.shard,
         "leafhash": leaf.hex(),
     }
 
 
-def write_line(place: Place, leaf: bytes, payload: bytes) -> tuple[bytes, dict[str, Any] | None]:
-    """Return the line of a record, without its end, and the record's form. An empty payload is one that was erased."""
+def write_line(location: RecordLocation, leaf: bytes, payload: bytes) -> tuple[bytes, dict[str, Any] | None]:
+    """Return the line of a record, without a line end, and its form. An erased record has an empty payload."""
     form = parse(payload) if payload else None
     if form is not None and not isinstance(form, dict):
-        raise UnreadableJsonError("the form of a record is an object")
-    head = quick_canonical(attributes_of(place, leaf, form))
-    # Put in as it is: these are the bytes that the leaf hash is of, with all digits of every integer.
+        raise UnreadableJsonError("a record is an object")
+    head = quick_canonical(attributes_of(location, leaf, form))
+    # The payload is inserted unchanged: the leaf hash covers these bytes.
     return (head[:-1] + _DATA + payload + b"}" if payload else head), form
 
 
-def read_line(text: bytes, place: Place) -> Line:
-    """Read the line at a place and compute its leaf hash. Raises UnreadableJsonError for what is no event of an export."""
-    return _read_exact(text, place) or _read_any(text)
+def read_line(text: bytes, location: RecordLocation) -> Line:
+    """Parse a line and compute its leaf hash. Raises UnreadableJsonError if it is not an event of an export."""
+    return _read_exact(text, location) or _read_modified(text)
 
 
-def _read_exact(text: bytes, place: Place) -> Line | None:
-    """Read a line that is as the writer left it, which is several times faster; None for any other.
+def _read_exact(text: bytes, location: RecordLocation) -> Line | None:
+    """Parse an unmodified line, which is several times faster; None for any other line.
 
-    Nothing is lost by not looking closer: these bytes have this hash, and whether the log has signed that is found out later.
+    This is safe: the hash of these bytes is compared with the signed tree later.
     """
     head, _, rest = text.partition(_DATA)
     payload = rest[:-1]
@@ -107,11 +107,11 @@ def _read_exact(text: bytes, place: Place) -> Line | None:
     if not isinstance(form, dict) or not text.endswith(b"}"):
         return None
     leaf = leaf_hash(payload)
-    attributes = attributes_of(place, leaf, form)
+    attributes = attributes_of(location, leaf, form)
     return Line(attributes, form, leaf, leaf, exact=True) if quick_canonical(attributes)[:-1] == head else None
 
 
-def _read_any(text: bytes) -> Line:
+def _read_modified(text: bytes) -> Line:
     event = parse(text)
     if not isinstance(event, dict) or not isinstance(event.get("leafhash"), str):
         raise UnreadableJsonError("not an event of an export")
@@ -128,21 +128,21 @@ def _read_any(text: bytes) -> Line:
 
 
 def _leaf(form: dict[str, Any], claimed: bytes) -> bytes:
-    # The quick form is nearly always the canonical one; where it is not, the hash says so and the exact one is written.
+    # The fast encoding is almost always canonical; if the hash differs, the exact encoding is used.
     quick = leaf_hash(quick_canonical(form))
     return quick if quick == claimed else leaf_hash(canonical(form))
 
 
-def _recorded(form: Mapping[str, Any]) -> dict[str, Any]:
+def _record_attributes(form: Mapping[str, Any]) -> dict[str, Any]:
     caller = form.get("caller")
-    person = caller.get("subject") if isinstance(caller, dict) else None
+    subject = caller.get("subject") if isinstance(caller, dict) else None
     return {
         "id": str(form.get("record_id", "")),
         "type": event_type(str(form.get("event_class", ""))),
         "time": str(form.get("event_time", "")),
-        "subject": str(form.get("tool_version") or person or form.get("writer", "")),
+        "subject": str(form.get("tool_version") or subject or form.get("writer", "")),
     }
 
 
-def _erased(place: Place) -> dict[str, Any]:
-    return {"id": f"erased-{place.sequence}", "type": ERASED_TYPE}
+def _erased_attributes(location: RecordLocation) -> dict[str, Any]:
+    return {"id": f"erased-{location.sequence}", "type": ERASED_TYPE}

@@ -1,5 +1,4 @@
-"""What the log says about itself in its own records: which shard came before, which payload was erased, which
-shard has an archive."""
+"""Parses the log's own records: links between shards, erased payloads and archives."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ SHARD_OPENED, PAYLOAD_ERASED, SHARD_ARCHIVED = "shard_opened", "payload_erased",
 
 @dataclass(frozen=True, slots=True)
 class ShardLink:
-    """The shard before, as the first record of the next one names it."""
+    """The previous shard, as recorded in the first record of the next one."""
 
     number: int
     first_sequence: int
@@ -24,7 +23,7 @@ class ShardLink:
     origin: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a manifest says it."""
+        """Return the link in the form of a manifest."""
         return {
             "number": self.number,
             "first_sequence": self.first_sequence,
@@ -36,7 +35,7 @@ class ShardLink:
 
 @dataclass(frozen=True, slots=True)
 class Archival:
-    """An archive of a shard, by the digest of its manifest, and whether the log dropped the records when it noted this."""
+    """The recorded archive of a shard: the digest of its manifest, and whether the records were dropped."""
 
     shard: int
     manifest_digest: str
@@ -44,42 +43,42 @@ class Archival:
 
 
 def previous_shard(form: Mapping[str, Any] | None) -> ShardLink | None:
-    """Return the link that a record holds; None if it is not one with which the log opened a shard."""
-    said = _said(form, SHARD_OPENED, "previous_shard")
-    if said is None:
+    """Return the link of a record that opens a shard; None for other records."""
+    details = _event_details(form, SHARD_OPENED, "previous_shard")
+    if details is None:
         return None
-    root = _hash(said.get("root_hash"))
-    whole = [said.get(name, 0) for name in ("number", "first_sequence", "tree_size")]
-    if root is None or not all(type(each) is int for each in whole):
+    root = _hash(details.get("root_hash"))
+    numbers = [details.get(name, 0) for name in ("number", "first_sequence", "tree_size")]
+    if root is None or not all(type(each) is int for each in numbers):
         return None
-    return ShardLink(whole[0], whole[1], whole[2], root, str(said.get("origin", "")))
+    return ShardLink(numbers[0], numbers[1], numbers[2], root, str(details.get("origin", "")))
 
 
 def erased_payload(form: Mapping[str, Any] | None) -> tuple[int, bytes] | None:
-    """Return sequence and leaf hash of the record whose payload this record says was erased; None if it says no such thing."""
-    said = _said(form, PAYLOAD_ERASED, "erasure")
-    if said is None:
+    """Return sequence and leaf hash of the payload that this record reports as erased; None for other records."""
+    details = _event_details(form, PAYLOAD_ERASED, "erasure")
+    if details is None:
         return None
-    leaf, sequence = _hash(said.get("leaf_hash")), said.get("sequence", 0)
+    leaf, sequence = _hash(details.get("leaf_hash")), details.get("sequence", 0)
     return (sequence, leaf) if leaf is not None and type(sequence) is int else None
 
 
 def archived_shard(form: Mapping[str, Any] | None) -> Archival | None:
-    """Return the archive that this record notes; None if it notes none."""
-    said = _said(form, SHARD_ARCHIVED, "archival")
-    if said is None:
+    """Return the archive that this record reports; None for other records."""
+    details = _event_details(form, SHARD_ARCHIVED, "archival")
+    if details is None:
         return None
-    shard, digest = said.get("shard", 0), said.get("manifest_digest", "")
+    shard, digest = details.get("shard", 0), details.get("manifest_digest", "")
     if type(shard) is not int or not isinstance(digest, str):
         return None
-    return Archival(shard, digest, said.get("records_dropped") is True)
+    return Archival(shard, digest, details.get("records_dropped") is True)
 
 
-def _said(form: Mapping[str, Any] | None, event_class: str, field: str) -> Mapping[str, Any] | None:
+def _event_details(form: Mapping[str, Any] | None, event_class: str, field: str) -> Mapping[str, Any] | None:
     if form is None or form.get("event_class") != event_class or form.get("writer") != LOG_WRITER:
         return None
-    said = form.get(field)
-    return said if isinstance(said, dict) else None
+    details = form.get(field)
+    return details if isinstance(details, dict) else None
 
 
 def _hash(text: Any) -> bytes | None:

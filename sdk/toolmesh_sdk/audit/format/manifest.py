@@ -1,4 +1,4 @@
-"""The manifest of an export: what the folder claims to be. Every field is checked against something signed or recomputed."""
+"""Reads and writes the manifest of an export. The verifier checks every field."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ RECORDS_PATTERN = "records-{:05d}.ndjson"
 
 
 class UnreadableExportError(ValueError):
-    """This is no export, or none that this build knows how to read."""
+    """The folder is not an export, or its format is unknown."""
 
 
 class TamperedManifestError(ValueError):
-    """A manifest that no export was written with."""
+    """The manifest is not one that the exporter writes."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
-    """A file of the export as the manifest knows it."""
+class FileDigest:
+    """The size and digest of a file of the export."""
 
     size: int
     sha256: str
@@ -34,7 +34,7 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one export holds: a part of one shard."""
+    """The content of one export: a part of one shard."""
 
     log: str
     shard: int
@@ -44,7 +44,7 @@ class Manifest:
     checkpoint: str
     verifier_key: str
     previous_shard: dict[str, Any] | None
-    files: Mapping[str, FileFacts] = field(default_factory=dict)
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
 
     def write(self, folder: Path) -> str:
         """Write the manifest in canonical form and return its digest."""
@@ -56,7 +56,7 @@ class Manifest:
 
     @property
     def record_files(self) -> list[str]:
-        """The files that hold the records, in order."""
+        """The record files, in order."""
         return sorted(name for name in self.files if name.startswith("records-") and name.endswith(".ndjson"))
 
 
@@ -74,20 +74,20 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder. Raises UnreadableExportError, and TamperedManifestError for one that no export has."""
+    """Read the manifest of a folder. Raises UnreadableExportError and TamperedManifestError."""
     try:
         payload = (folder / MANIFEST).read_bytes()
     except OSError as error:
         raise UnreadableExportError(f"{folder / MANIFEST} cannot be read: {error.strerror}") from None
-    content = _parsed(payload)
+    content = _parse_object(payload)
     if content.get("format") != FORMAT and isinstance(content.get("format"), str):
         raise UnreadableExportError(f"the format {content['format']!r} is not {FORMAT}")
     if set(content) != {"format", *_FIELDS} or canonical(content) + b"\n" != payload:
-        raise TamperedManifestError("it is not written as exports are written")
-    return Manifest(files=_files(content["files"]), **{name: _typed(content, name) for name in _TYPES})
+        raise TamperedManifestError("it is not canonical JSON with the fields of an export")
+    return Manifest(files=_files(content["files"]), **{name: _checked_value(content, name) for name in _TYPES})
 
 
-def _parsed(payload: bytes) -> dict[str, Any]:
+def _parse_object(payload: bytes) -> dict[str, Any]:
     try:
         content = parse(payload)
     except UnreadableJsonError as error:
@@ -97,34 +97,34 @@ def _parsed(payload: bytes) -> dict[str, Any]:
     return content
 
 
-def _typed(content: Mapping[str, Any], name: str) -> Any:
+def _checked_value(content: Mapping[str, Any], name: str) -> Any:
     value = content[name]
     if type(value) not in _TYPES[name] or (isinstance(value, int) and value < 0):
-        raise TamperedManifestError(f"{name} is not what it should be")
+        raise TamperedManifestError(f"{name} has an invalid value")
     return value
 
 
-def _files(content: Any) -> dict[str, FileFacts]:
+def _files(content: Any) -> dict[str, FileDigest]:
     if not isinstance(content, dict):
         raise TamperedManifestError("files is not an object")
-    found = {}
+    files = {}
     for name, facts in content.items():
-        # A name that leads out of the folder would have the verifier hash whatever it points to.
-        named = Path(name).name == name and name not in (MANIFEST, ".", "..")
-        if not named or not isinstance(facts, dict) or set(facts) != {"bytes", "sha256"}:
-            raise TamperedManifestError(f"files has an entry {name!r} that no export has")
-        found[name] = FileFacts(facts["bytes"], facts["sha256"])
-    return found
+        # A name that leaves the folder would make the verifier hash other files.
+        valid_name = Path(name).name == name and name not in (MANIFEST, ".", "..")
+        if not valid_name or not isinstance(facts, dict) or set(facts) != {"bytes", "sha256"}:
+            raise TamperedManifestError(f"files has an invalid entry {name!r}")
+        files[name] = FileDigest(facts["bytes"], facts["sha256"])
+    return files
 
 
-def facts_of(path: Path) -> FileFacts:
-    """Measure a file."""
+def measure_file(path: Path) -> FileDigest:
+    """Return the size and digest of a file."""
     with path.open("rb") as file:
-        return FileFacts(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        return FileDigest(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def write_index(folder: Path, log: str, exports: Mapping[str, str]) -> None:
-    """Write the index of an export of several shards: the folder of each, with the digest of its manifest."""
+    """Write the index of an export of several shards: each folder with the digest of its manifest."""
     (folder / INDEX).write_bytes(canonical({"format": INDEX_FORMAT, "log": log, "exports": dict(exports)}) + b"\n")
 
 
@@ -134,10 +134,10 @@ def read_index(folder: Path) -> dict[str, str]:
         payload = (folder / INDEX).read_bytes()
     except OSError as error:
         raise UnreadableExportError(f"{folder} holds no export: {error.strerror}") from None
-    content = _parsed(payload)
+    content = _parse_object(payload)
     exports = content.get("exports")
     if content.get("format") != INDEX_FORMAT or not isinstance(exports, dict) or canonical(content) + b"\n" != payload:
-        raise TamperedManifestError("it is not written as exports are written")
+        raise TamperedManifestError("it is not canonical JSON with the fields of an export")
     if any(Path(name).name != name or not isinstance(digest, str) for name, digest in exports.items()):
-        raise TamperedManifestError("it names a folder that no export has")
+        raise TamperedManifestError("it lists an invalid folder")
     return {str(name): str(digest) for name, digest in exports.items()}

@@ -1,7 +1,6 @@
-"""The Merkle tree of RFC 6962, a second time: written from the RFC, sharing nothing with the service that it checks.
+"""The Merkle tree of RFC 6962, implemented independently of the audit service.
 
-Everything works on leaf hashes and keeps at most one hash per bit of the tree's size, so a log of any length is verified in
-the same memory.
+All functions work on leaf hashes and keep at most one hash per bit of the tree size, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 class Frontier:
-    """The left edge of a growing tree: the roots of its perfect subtrees, the largest first."""
+    """The state of a growing tree: the roots of its perfect subtrees, largest first."""
 
     __slots__ = ("nodes", "size")
 
@@ -46,58 +45,58 @@ class Frontier:
         """Return the root hash of the tree so far."""
         if not self.nodes:
             return EMPTY_ROOT
-        found = self.nodes[-1]
+        root = self.nodes[-1]
         for left in reversed(self.nodes[:-1]):
-            found = node_hash(left, found)
-        return found
+            root = node_hash(left, root)
+        return root
 
     def copy(self) -> Frontier:
-        """Return another of the same size that grows by itself."""
+        """Return an independent copy."""
         return Frontier(self.size, self.nodes)
 
 
 def root_of_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes]) -> bytes | None:
-    """Return the root that a path leads to from a leaf (RFC 9162, 2.1.3.2); None when the path cannot be of such a tree."""
+    """Return the root that a path leads to from a leaf (RFC 9162, 2.1.3.2); None if the path does not fit the tree."""
     if not 0 <= index < size:
         return None
-    place, last, found = index, size - 1, leaf
+    node, last, root = index, size - 1, leaf
     for sibling in path:
         if last == 0:
             return None
-        if place & 1 or place == last:
-            found = node_hash(sibling, found)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+        if node & 1 or node == last:
+            root = node_hash(sibling, root)
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
         else:
-            found = node_hash(found, sibling)
-        place, last = place >> 1, last >> 1
-    return found if last == 0 else None
+            root = node_hash(root, sibling)
+        node, last = node >> 1, last >> 1
+    return root if last == 0 else None
 
 
 def inclusion_holds(index: int, size: int, leaf: bytes, path: Sequence[bytes], root: bytes) -> bool:
-    """Say whether the path proves that the leaf is at this index of the tree with this root."""
+    """Return whether the path proves that the leaf is at this index of the tree with this root."""
     return root_of_inclusion(index, size, leaf, path) == root
 
 
-def left_of(index: int, size: int, path: Sequence[bytes]) -> Frontier | None:
-    """Return the tree of everything left of a leaf, which its inclusion path contains; None for a path of another tree.
+def frontier_before(index: int, size: int, path: Sequence[bytes]) -> Frontier | None:
+    """Return the tree of all leaves before a leaf, from its inclusion path; None if the path does not fit.
 
-    Each sibling on the left is a perfect subtree, one for each bit of the index: they are the frontier at this index.
+    The left siblings of the path are the perfect subtrees of the frontier at this index.
     """
-    place, last, nodes = index, size - 1, []
+    node, last, nodes = index, size - 1, []
     for sibling in path:
-        if place & 1 or place == last:
+        if node & 1 or node == last:
             nodes.append(sibling)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        place, last = place >> 1, last >> 1
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
+        node, last = node >> 1, last >> 1
     if len(nodes) != index.bit_count():
         return None
     return Frontier(index, nodes[::-1])
 
 
 def consistency_holds(first: int, second: int, path: Sequence[bytes], first_root: bytes, second_root: bytes) -> bool:
-    """Say whether the path proves that the tree of the first size is the beginning of the second (RFC 9162, 2.1.4.2)."""
+    """Return whether the path proves that the first tree is a prefix of the second (RFC 9162, 2.1.4.2)."""
     if first == second:
         return not path and first_root == second_root
     if first == 0:
@@ -105,18 +104,18 @@ def consistency_holds(first: int, second: int, path: Sequence[bytes], first_root
     if not 0 < first < second or (not path and first & (first - 1)):
         return False
     nodes = list(path) if first & (first - 1) else [first_root, *path]
-    place, last = first - 1, second - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
+    node, last = first - 1, second - 1
+    while node & 1:
+        node, last = node >> 1, last >> 1
     old = new = nodes[0]
     for sibling in nodes[1:]:
         if last == 0:
             return False
-        if place & 1 or place == last:
+        if node & 1 or node == last:
             old, new = node_hash(sibling, old), node_hash(sibling, new)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
         else:
             new = node_hash(new, sibling)
-        place, last = place >> 1, last >> 1
+        node, last = node >> 1, last >> 1
     return last == 0 and old == first_root and new == second_root

@@ -1,4 +1,4 @@
-"""What comes with an export beside its records: paths, other checkpoints, the shard before, explanations of erasures."""
+"""Parses proofs.json of an export: inclusion paths, checkpoints, the shard link and erasure records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolmesh_sdk.audit.format.notes import Note, Trust, UnreadableNoteError, Ve
 
 
 class UnreadableProofError(ValueError):
-    """Evidence that is not in the form in which exports carry it."""
+    """proofs.json does not have the format of an export."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A record elsewhere in the log that says that a payload was erased, with its inclusion proof."""
+    """A record elsewhere in the log that reports an erased payload, with its inclusion proof."""
 
     sequence: int
     leaf_index: int
@@ -27,7 +27,7 @@ class Erasure:
     checkpoint: Note
 
     def explains(self, leaf: bytes, key: VerifierKey) -> bool:
-        """Say whether it is authentic and speaks of the record with this leaf hash."""
+        """Return whether the record is authentic and reports the erasure of this leaf."""
         if self.checkpoint.trust(key) is not Trust.SIGNED or erased_payload(self.form) != (self.sequence, leaf):
             return False
         own = leaf_hash(canonical(self.form))
@@ -36,7 +36,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """The evidence of one export."""
+    """The proofs of one export."""
 
     first_sequence: int
     first: list[bytes]
@@ -48,7 +48,7 @@ class Proofs:
     known: tuple[int, list[bytes]] | None
 
     def link(self, note: Note) -> ShardLink | None:
-        """Return the shard before, if the opening record is here and proved to be the shard's first."""
+        """Return the link to the previous shard, if the opening record is included and proved."""
         if self.opening is None:
             return None
         form, path = self.opening
@@ -57,54 +57,54 @@ class Proofs:
 
 
 def read_proofs(content: dict[str, Any]) -> Proofs:
-    """Read proofs.json. Raises UnreadableProofError."""
+    """Parse proofs.json. Raises UnreadableProofError."""
     try:
         first, last, opening, known = (content[name] for name in ("first", "last", "opening", "known"))
         if set(content) != {"first", "last", "opening", "known", "checkpoints", "erasures"}:
-            raise UnreadableProofError("proofs.json has other members than an export has")
-        erasures = [_erasure(each) for each in content["erasures"]]
+            raise UnreadableProofError("proofs.json has unknown or missing members")
+        erasures = [_parse_erasure(each) for each in content["erasures"]]
         return Proofs(
-            first_sequence=_whole(first["sequence"]),
-            first=hashes(first["path"]),
-            last_sequence=_whole(last["sequence"]),
-            last=hashes(last["path"]),
-            opening=None if opening is None else (_form(opening["record"]), hashes(opening["path"])),
+            first_sequence=_parse_size(first["sequence"]),
+            first=parse_path(first["path"]),
+            last_sequence=_parse_size(last["sequence"]),
+            last=parse_path(last["path"]),
+            opening=None if opening is None else (_parse_record(opening["record"]), parse_path(opening["path"])),
             checkpoints=[Note.parse(note) for note in content["checkpoints"]],
             erasures={each.sequence: each for each in erasures},
-            known=None if known is None else (_whole(known["size"]), hashes(known["path"])),
+            known=None if known is None else (_parse_size(known["size"]), parse_path(known["path"])),
         )
     except (KeyError, TypeError, AttributeError, UnreadableNoteError, UnreadableJsonError) as error:
-        raise UnreadableProofError(f"proofs.json is not in the form of an export: {error}") from None
+        raise UnreadableProofError(f"proofs.json does not have the format of an export: {error}") from None
 
 
-def hashes(values: Iterable[str]) -> list[bytes]:
-    """Read a path. Raises UnreadableProofError."""
+def parse_path(values: Iterable[str]) -> list[bytes]:
+    """Parse a path of parse_path. Raises UnreadableProofError."""
     try:
-        found = [bytes.fromhex(value) for value in values]
+        path = [bytes.fromhex(value) for value in values]
     except (TypeError, ValueError):
         raise UnreadableProofError("a hash is not hexadecimal") from None
-    if len(found) > 128 or any(len(each) != 32 for each in found):
-        raise UnreadableProofError("a path holds something that is not a hash")
-    return found
+    if len(path) > 128 or any(len(each) != 32 for each in path):
+        raise UnreadableProofError("a path contains an invalid hash")
+    return path
 
 
-def _erasure(content: dict[str, Any]) -> Erasure:
+def _parse_erasure(content: dict[str, Any]) -> Erasure:
     return Erasure(
-        sequence=_whole(content["sequence"]),
-        leaf_index=_whole(content["leaf_index"]),
-        form=_form(content["record"]),
-        path=hashes(content["path"]),
+        sequence=_parse_size(content["sequence"]),
+        leaf_index=_parse_size(content["leaf_index"]),
+        form=_parse_record(content["record"]),
+        path=parse_path(content["path"]),
         checkpoint=Note.parse(content["checkpoint"]),
     )
 
 
-def _form(value: Any) -> dict[str, Any]:
+def _parse_record(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnreadableProofError("a record is an object")
     return value
 
 
-def _whole(value: Any) -> int:
+def _parse_size(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise UnreadableProofError("a sequence or size is a whole number")
+        raise UnreadableProofError("a sequence or size is not a non-negative integer")
     return value

@@ -1,26 +1,26 @@
-"""From "the tree is another one" to what was done, and where it begins."""
+"""Classifies a change of an export (edit, deletion, insertion, ...) and finds where it starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 
-from toolmesh_sdk.audit.export.folder import Folder
 from toolmesh_sdk.audit.format.manifest import LEAVES
-from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, NO_HASH, Walked
+from toolmesh_sdk.audit.verify.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, NO_HASH, ExportScanResult
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
-_WORDS = {
-    Kind.EDIT: "the record is not the one that the log signed",
+_DETAILS = {
+    Kind.EDIT: "the record differs from the one that the log signed",
     Kind.DELETION: "a record that the log signed is missing here",
-    Kind.INSERTION: "a record that the log never signed stands here",
-    Kind.REORDERING: "the records do not stand in the order that the log signed",
+    Kind.INSERTION: "a record that the log never signed is here",
+    Kind.REORDERING: "the records are not in the order that the log signed",
     Kind.TRUNCATION: "the records from here on are missing",
 }
 
 
-def leaves_of(folder: Folder, source: str) -> Iterator[bytes]:
-    """Yield the leaf hashes of a source, once more."""
+def leaves_of(folder: ExportFolder, source: str) -> Iterator[bytes]:
+    """Yield the leaf hashes of a source again."""
     if source == LISTED:
         yield from folder.leaves()
         return
@@ -28,26 +28,26 @@ def leaves_of(folder: Folder, source: str) -> Iterator[bytes]:
         yield NO_HASH if line is None else line.leaf if source == DATA else line.claimed
 
 
-def diagnose(folder: Folder, walked: Walked, authentic: set[str]) -> list[Finding]:
-    """Say what is wrong with the records, given which sources hash to the signed root."""
+def diagnose(folder: ExportFolder, scan: ExportScanResult, authentic: set[str]) -> list[Finding]:
+    """Return the findings about the records; `authentic` are the sources that hash to the signed root."""
     if DATA in authentic:
-        return _small_lies(folder, walked)
+        return _metadata_findings(folder, scan)
     for source in (LISTED, CLAIMED):
         if source in authentic:
-            kind, index = classify(folder, walked, source)
-            return [_at(folder, kind, index)]
-    return [_hint(folder, walked)]
+            kind, index = classify(folder, scan, source)
+            return [_finding_at(folder, kind, index)]
+    return [_guess_finding(folder, scan)]
 
 
-def classify(folder: Folder, walked: Walked, source: str) -> tuple[Kind, int]:
-    """Compare the data with a source that is known to be authentic; return what was done and the index where it begins."""
-    index, mine, theirs = walked.differs[source], walked.tree(DATA).count, walked.tree(source).count
+def classify(folder: ExportFolder, scan: ExportScanResult, source: str) -> tuple[Kind, int]:
+    """Compare the data with an authentic source; return the kind of the change and the index where it starts."""
+    index, mine, theirs = scan.differs[source], scan.tree(DATA).count, scan.tree(source).count
     if index >= mine:
         return Kind.TRUNCATION, index
     if index >= theirs:
         return Kind.INSERTION, index
-    here, follows = _two(leaves_of(folder, DATA), index)
-    there, should_follow = _two(leaves_of(folder, source), index)
+    here, follows = _leaf_pair(leaves_of(folder, DATA), index)
+    there, should_follow = _leaf_pair(leaves_of(folder, source), index)
     missing_later = there in islice(leaves_of(folder, DATA), index + 1, None)
     strange_later = here in islice(leaves_of(folder, source), index + 1, None)
     if missing_later and strange_later:
@@ -55,50 +55,52 @@ def classify(folder: Folder, walked: Walked, source: str) -> tuple[Kind, int]:
         return (Kind.REORDERING if mine == theirs else by_count), index
     if missing_later:
         return Kind.INSERTION, index
-    # A copy of a later record in this one's stead, and everything after it in its place, is an edit.
+    # A record replaced by a copy of a later one, with all others unchanged, is an edit.
     if strange_later and not (mine == theirs and follows == should_follow):
         return Kind.DELETION, index
     return Kind.EDIT, index
 
 
-def _two(leaves: Iterator[bytes], index: int) -> tuple[bytes, bytes]:
-    found = list(islice(leaves, index, index + 2))
-    return found[0], found[1] if len(found) > 1 else b""
+def _leaf_pair(leaves: Iterator[bytes], index: int) -> tuple[bytes, bytes]:
+    pair = list(islice(leaves, index, index + 2))
+    return pair[0], pair[1] if len(pair) > 1 else b""
 
 
-def _small_lies(folder: Folder, walked: Walked) -> list[Finding]:
-    """The data is authentic; look at what stands beside it."""
-    found = []
-    for index, what in (
-        (walked.attributes_differ, "the attributes are not those of the record and its place"),
-        (walked.differs.get(CLAIMED), "the line names another leaf hash than its data has"),
+def _metadata_findings(folder: ExportFolder, scan: ExportScanResult) -> list[Finding]:
+    """Check the attributes and hashes beside authentic data."""
+    findings = []
+    for index, detail in (
+        (scan.attributes_differ, "the attributes do not match the record and its location"),
+        (scan.differs.get(CLAIMED), "the line claims another leaf hash than its data has"),
     ):
         if index is not None:
-            found.append(_at(folder, Kind.EDIT, index, what))
-    if LISTED in walked.differs:
-        detail = f"leaf {walked.differs[LISTED]} of the list is not the record's"
-        found.append(Finding(Kind.FILE, detail, shard=folder.manifest.shard, file=LEAVES))
-    return found
+            findings.append(_finding_at(folder, Kind.EDIT, index, detail))
+    if LISTED in scan.differs:
+        detail = f"leaf {scan.differs[LISTED]} of the list does not match the record"
+        findings.append(Finding(Kind.FILE, detail, shard=folder.manifest.shard, file=LEAVES))
+    return findings
 
 
-def _hint(folder: Folder, walked: Walked) -> Finding:
-    """Nothing in the export hashes to the signed root; say what the export itself gives away."""
-    count, expected = walked.tree(DATA).count, walked.tree(DATA).expected
-    index = walked.differs.get(CLAIMED)
+def _guess_finding(folder: ExportFolder, scan: ExportScanResult) -> Finding:
+    """Guess the change from inconsistencies within the export: no source hashes to the signed root."""
+    count, expected = scan.tree(DATA).count, scan.tree(DATA).expected
+    index = scan.differs.get(CLAIMED)
     if index is not None and index < count:
-        return _at(folder, Kind.EDIT, index, "the data does not have the leaf hash that its line names")
-    if walked.attributes_differ is not None and walked.sequence_there is not None:
-        index = walked.attributes_differ
+        return _finding_at(folder, Kind.EDIT, index, "the data does not have the leaf hash that its line claims")
+    if scan.attributes_differ is not None and scan.claimed_sequence is not None:
+        index = scan.attributes_differ
         expected_here = folder.manifest.first_sequence + index
-        if walked.sequence_there != expected_here:
-            return _at(folder, Kind.DELETION if walked.sequence_there > expected_here else Kind.INSERTION, index)
+        if scan.claimed_sequence != expected_here:
+            return _finding_at(
+                folder, Kind.DELETION if scan.claimed_sequence > expected_here else Kind.INSERTION, index
+            )
     if count < expected:
-        return _at(folder, Kind.TRUNCATION, count)
+        return _finding_at(folder, Kind.TRUNCATION, count)
     if count > expected:
-        return _at(folder, Kind.INSERTION, expected)
+        return _finding_at(folder, Kind.INSERTION, expected)
     return Finding(Kind.REWRITTEN, "the records do not hash to the signed root", shard=folder.manifest.shard)
 
 
-def _at(folder: Folder, kind: Kind, index: int, detail: str = "") -> Finding:
+def _finding_at(folder: ExportFolder, kind: Kind, index: int, detail: str = "") -> Finding:
     sequence = folder.manifest.first_sequence + index
-    return Finding(kind, detail or _WORDS[kind], shard=folder.manifest.shard, sequence=sequence)
+    return Finding(kind, detail or _DETAILS[kind], shard=folder.manifest.shard, sequence=sequence)

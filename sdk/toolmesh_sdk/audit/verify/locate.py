@@ -1,8 +1,8 @@
-"""Finds the place where a log in a database was changed, when only the signed root says that it was.
+"""Locates the first change of a log whose records no longer hash to the signed root.
 
-The changed log still answers for its parts. A consistency proof from any smaller size to a signed checkpoint says whether
-the records up to there hash to what was signed; halving finds the first block where they do not. Within the block, what was
-done is tried out: the right guess hashes to the signed root.
+A consistency proof from a smaller size to a signed checkpoint shows whether the records up to that size are
+authentic. A binary search finds the first block that is not. Within the block, possible changes are undone on trial:
+the right one hashes to the signed root.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from toolmesh_sdk.audit.verify.report import Kind
 from toolmesh_sdk.errors import ToolmeshError
 
 BLOCK = 256
-# So many pairs of records are exchanged on trial that it takes a second or two.
-MOST_GUESSED = 300
+# The size up to which all pairs are swapped on trial, in a second or two.
+MAX_GUESSED = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """The part of a shard that holds the first change: leaves from `first` to before `end`; the tree of size `end` has `root`."""
+class SuspectRange:
+    """The range of leaves, from `first` to before `end`, with the first change; the tree of size `end` has `root`."""
 
     first: int
     end: int
     root: bytes
 
 
-def narrowed(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signed: Sequence[Note]) -> Suspect:
-    """Return the smallest part that is known to hold the first change. `roots` are those of the records as they are now, at some
-    sizes; `signed` are trusted checkpoints of the shard, the last of which does not fit."""
+def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signed: Sequence[Note]) -> SuspectRange:
+    """Return the smallest range that holds the first change. `roots` are roots of the current records at some sizes;
+    `signed` are trusted checkpoints of the shard, the last of which does not match."""
     good, bad = 0, signed[-1]
     for note in signed:
         if note.size in roots and roots[note.size] == note.root:
@@ -40,60 +40,60 @@ def narrowed(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signed: Seq
         else:
             bad = note
             break
-    suspect = Suspect(good, bad.size, bad.root)
+    suspect = SuspectRange(good, bad.size, bad.root)
     sizes = [size for size in sorted(roots) if good < size < bad.size and size % BLOCK == 0]
     while sizes:
         middle = sizes[len(sizes) // 2]
         authentic = _authentic_root(log, shard, middle, bad)
         if authentic is None:
-            # The log cannot prove this size any more; the smaller ones may do better.
+            # The log can no longer prove this size; try smaller ones.
             sizes = sizes[: len(sizes) // 2]
         elif authentic == roots[middle]:
-            suspect = Suspect(middle, suspect.end, suspect.root)
+            suspect = SuspectRange(middle, suspect.end, suspect.root)
             sizes = [size for size in sizes if size > middle]
         else:
-            suspect = Suspect(suspect.first, middle, authentic)
+            suspect = SuspectRange(suspect.first, middle, authentic)
             sizes = [size for size in sizes if size < middle]
     return suspect
 
 
-def guess(before: Frontier, leaves: Sequence[bytes], suspect: Suspect) -> tuple[Kind, int] | None:
-    """Try to undo what was done in a suspect part; return its kind and the index where it begins, None if no guess fits.
+def guess_change(before: Frontier, leaves: Sequence[bytes], suspect: SuspectRange) -> tuple[Kind, int] | None:
+    """Undo possible changes in a suspect range; return the kind and the index of the one that fits, else None.
 
-    `before` is the tree up to the part and `leaves` are those of the part as they are now, and one more if there is one.
+    `before` is the tree up to the range; `leaves` are its current leaves, and one more if there is one.
     """
     size = suspect.end - suspect.first
-    if size > MOST_GUESSED or len(leaves) < size:
+    if size > MAX_GUESSED or len(leaves) < size:
         return None
     if len(leaves) > size:
-        for place in range(size):
-            if _root(before, [*leaves[:place], *leaves[place + 1 :]]) == suspect.root:
-                return Kind.INSERTION, suspect.first + place
-    part = Part(before, leaves[:size])
+        for index in range(size):
+            if _root(before, [*leaves[:index], *leaves[index + 1 :]]) == suspect.root:
+                return Kind.INSERTION, suspect.first + index
+    tree = PartialTree(before, leaves[:size])
     for one in range(size):
         for other in range(one + 1, size):
-            if part.root({one: leaves[other], other: leaves[one]}) == suspect.root:
+            if tree.root({one: leaves[other], other: leaves[one]}) == suspect.root:
                 return Kind.REORDERING, suspect.first + one
     return None
 
 
-class Part:
-    """A part of a tree behind a frontier, as perfect subtrees with all their nodes: exchanging a few leaves costs a few hashes."""
+class PartialTree:
+    """The leaves after a frontier, as perfect subtrees with all nodes, so that replacing a leaf costs few hashes."""
 
     def __init__(self, before: Frontier, leaves: Sequence[bytes]) -> None:
         self._before = before
         self._subtrees: list[tuple[int, list[list[bytes]]]] = []
-        place, end = before.size, before.size + len(leaves)
-        while place < end:
-            level = (end - place).bit_length() - 1
-            if place:
-                level = min(level, (place & -place).bit_length() - 1)
-            start = place - before.size
+        index, end = before.size, before.size + len(leaves)
+        while index < end:
+            level = (end - index).bit_length() - 1
+            if index:
+                level = min(level, (index & -index).bit_length() - 1)
+            start = index - before.size
             self._subtrees.append((start, _levels(leaves[start : start + (1 << level)])))
-            place += 1 << level
+            index += 1 << level
 
     def root(self, changes: Mapping[int, bytes]) -> bytes:
-        """Return the root of the whole tree with some leaves exchanged, by their index in the part."""
+        """Return the root of the whole tree with some leaves replaced, by their index in the range."""
         size, nodes = self._before.size, list(self._before.nodes)
         for start, levels in self._subtrees:
             width = len(levels[0])
@@ -112,16 +112,16 @@ def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
         below = levels[-1]
-        levels.append([node_hash(below[place], below[place + 1]) for place in range(0, len(below), 2)])
+        levels.append([node_hash(below[index], below[index + 1]) for index in range(0, len(below), 2)])
     return levels
 
 
 def _top(levels: list[list[bytes]], changed: dict[int, bytes]) -> bytes:
     for level in levels[:-1]:
         above = {}
-        for place in {index >> 1 for index in changed}:
-            left, right = 2 * place, 2 * place + 1
-            above[place] = node_hash(changed.get(left, level[left]), changed.get(right, level[right]))
+        for index in {index >> 1 for index in changed}:
+            left, right = 2 * index, 2 * index + 1
+            above[index] = node_hash(changed.get(left, level[left]), changed.get(right, level[right]))
         changed = above
     return changed[0]
 
@@ -134,7 +134,7 @@ def _root(start: Frontier, leaves: Sequence[bytes]) -> bytes:
 
 
 def _authentic_root(log: RemoteLog, shard: int, size: int, signed: Note) -> bytes | None:
-    """Return the root that the shard had at a size, if the log can prove it against a signed checkpoint."""
+    """Return the root of the shard at a size, if the log can prove it against a signed checkpoint."""
     try:
         proof = log.consistency(shard, size, signed.size)
     except ToolmeshError:

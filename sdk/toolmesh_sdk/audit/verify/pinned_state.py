@@ -1,6 +1,6 @@
-"""What a verifier keeps from one time to the next: the key that it trusts and the last checkpoint of each shard.
+"""The state that a verifier pins between runs: the trusted key and the last checkpoint of each shard.
 
-This is what makes a rewritten history visible: whoever owns the database can change everything in it, but not this file.
+It reveals a rewritten history: an attacker with the database can change everything in it, but not this file.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ from toolmesh_sdk.audit.format.notes import Note, UnreadableNoteError, VerifierK
 
 
 @dataclass(slots=True)
-class Kept:
-    """The memory of a verifier, for one log."""
+class PinnedState:
+    """The pinned key and checkpoints of one log."""
 
     key: str = ""
     notes: dict[int, str] = field(default_factory=dict)
 
     def checkpoints(self) -> dict[int, Note]:
-        """Return the kept checkpoint of each shard."""
+        """Return the pinned checkpoint of each shard."""
         return {shard: Note.parse(note) for shard, note in self.notes.items()}
 
 
-def load(path: Path) -> Kept:
-    """Return what is kept; nothing if there is no file. Raises ValueError for a file that holds something else."""
+def load(path: Path) -> PinnedState:
+    """Read the pinned state; empty if there is no file. Raises ValueError for an invalid file."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return Kept()
+        return PinnedState()
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     try:
-        kept = Kept(str(content["key"]), {int(shard): str(note) for shard, note in content["checkpoints"].items()})
-        VerifierKey.parse(kept.key)
-        kept.checkpoints()
+        state = PinnedState(
+            str(content["key"]), {int(shard): str(note) for shard, note in content["checkpoints"].items()}
+        )
+        VerifierKey.parse(state.key)
+        state.checkpoints()
     except (KeyError, TypeError, AttributeError, UnreadableNoteError) as error:
-        raise ValueError(f"{path} does not hold what a verifier keeps: {error}") from None
-    return kept
+        raise ValueError(f"{path} is not a pinned state: {error}") from None
+    return state
 
 
-def save(path: Path, kept: Kept) -> None:
-    """Replace what is kept; a crash leaves the old or the new."""
+def save(path: Path, state: PinnedState) -> None:
+    """Replace the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    notes = {str(shard): kept.notes[shard] for shard in sorted(kept.notes)}
-    fresh.write_text(json.dumps({"key": kept.key, "checkpoints": notes}, indent=2, ensure_ascii=False) + "\n")
-    fresh.replace(path)
+    temporary = path.with_name(path.name + ".new")
+    notes = {str(shard): state.notes[shard] for shard in sorted(state.notes)}
+    temporary.write_text(json.dumps({"key": state.key, "checkpoints": notes}, indent=2, ensure_ascii=False) + "\n")
+    temporary.replace(path)

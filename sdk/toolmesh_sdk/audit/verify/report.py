@@ -1,4 +1,4 @@
-"""What a verification found: typed, in order, and ready for a machine."""
+"""The report of a verification: findings, problems and remarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OK, TAMPERED, CANNOT_VERIFY = 0, 1, 2
 
 
 class Kind(StrEnum):
-    """How evidence was changed, or what about it cannot be believed."""
+    """The kinds of findings."""
 
     EDIT = "edit"
     DELETION = "deletion"
@@ -31,14 +31,14 @@ class Kind(StrEnum):
     STORED_HASH = "stored_hash_changed"
 
 
-# Findings without a place in the log: where trust begins comes first, what merely follows from another one comes last.
+# The order of findings at the same sequence: causes before consequences.
 _WEIGHT = {Kind.WRONG_KEY: 0, Kind.WRONG_SIGNATURE: 1, Kind.FORK: 2, Kind.FILE: 8, Kind.MANIFEST: 7}
-_NOWHERE = 2**63
+_NO_SEQUENCE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: of which kind, where it begins, and in words."""
+    """One finding: its kind, its location and a description."""
 
     kind: Kind
     detail: str
@@ -47,22 +47,22 @@ class Finding:
     file: str = ""
 
     @property
-    def place(self) -> str:
-        """Where, in words: the sequence if there is one."""
+    def location(self) -> str:
+        """The sequence, shard and file, as text."""
         parts = [f"sequence {self.sequence}"] if self.sequence is not None else []
         parts += [f"shard {self.shard}"] if self.shard is not None else []
         return ", ".join([*parts, *([self.file] if self.file else [])])
 
     def order(self) -> tuple[int, int, int]:
-        """Sort key: an untrusted signature, then the first bad sequence, then everything else."""
+        """Return the sort key: untrusted signatures, then by sequence, then the rest."""
         untrusted = self.kind in (Kind.WRONG_KEY, Kind.WRONG_SIGNATURE)
-        place = _NOWHERE if self.sequence is None else self.sequence
-        return (0 if untrusted else 1, place, _WEIGHT.get(self.kind, 5))
+        position = _NO_SEQUENCE if self.sequence is None else self.sequence
+        return (0 if untrusted else 1, position, _WEIGHT.get(self.kind, 5))
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What was looked at in one shard. `end_sequence` is the first sequence behind it; the checkpoint covers `tree_size`."""
+    """The verified part of one shard. `end_sequence` is exclusive; the checkpoint covers `tree_size` records."""
 
     number: int
     first_sequence: int
@@ -83,34 +83,34 @@ class Report:
     shards: list[ShardReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Why something could not be verified at all; says nothing about tampering."""
+    """Reasons why something could not be verified; they do not indicate tampering."""
     remarks: list[str] = field(default_factory=list)
-    """What the verdict rests on and a person should know, such as a key that was not pinned."""
+    """Assumptions of the verdict, such as a key that was not pinned."""
 
     @property
     def records(self) -> int:
-        """How many records were verified."""
+        """The number of verified records."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def first(self) -> Finding | None:
-        """The finding that names the first bad place."""
+        """The first finding in sort order."""
         return min(self.findings, key=Finding.order, default=None)
 
     @property
     def exit_code(self) -> int:
-        """0 verified, 1 tampered with, 2 cannot be verified. What is known to be bad outweighs what is not known."""
+        """0 verified, 1 tampered with, 2 cannot be verified. Tampering outweighs the rest."""
         if self.findings:
             return TAMPERED
         return CANNOT_VERIFY if self.problems else OK
 
     @property
     def outcome(self) -> str:
-        """The exit code as a word."""
+        """The label of the exit code."""
         return ("ok", "tampered", "cannot_verify")[self.exit_code]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values; the findings with the first bad place in front."""
+        """Return the report as a JSON object, with sorted findings."""
         ordered = sorted(self.findings, key=Finding.order)
         return {
             "outcome": self.outcome,

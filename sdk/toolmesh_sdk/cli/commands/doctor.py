@@ -1,4 +1,4 @@
-"""`toolmesh doctor`: whether this machine can run a mesh and reach one."""
+"""`toolmesh doctor`: checks whether this machine can run a mesh and reach one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.plugins import Plugin
 from toolmesh_sdk.cli.views import output
 
@@ -22,16 +22,16 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor_for(plugins: list[Plugin]) -> Callable[..., None]:
-    """Return the command; it reports the given plugins too."""
+    """Return the command, which also reports the given plugins."""
 
     def doctor(url: options.Url = "", state: options.State = None, as_json: options.Json = False) -> None:
         """Check this machine and the mesh.
 
-        Says what to do about what is wrong; exits with 1 if a check fails.
+        Prints advice for every problem; exits with 1 if a check fails.
         """
         from toolmesh_sdk.cli.views.doctor_checks import all_checks
 
-        checks = list(all_checks(Place(url=url, state=state), plugins))
+        checks = list(all_checks(Target(url=url, state=state), plugins))
         failed = any(check.status == "fail" for check in checks)
         if as_json:
             output.print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})

@@ -1,4 +1,4 @@
-"""`toolmesh group`: make several calls at once, from a file."""
+"""`toolmesh group`: makes several calls at once, from a file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import typer
 
 from toolmesh_sdk.cli.commands.call import check_step
 from toolmesh_sdk.cli.exits import FAILED
-from toolmesh_sdk.cli.failures import report, reported
+from toolmesh_sdk.cli.failures import print_error, report_errors
 from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.json_input import json_file
-from toolmesh_sdk.cli.inputs.target import Place, open_client
+from toolmesh_sdk.cli.inputs.json_input import read_json_file
+from toolmesh_sdk.cli.inputs.target import Target, open_client
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -24,106 +25,107 @@ if TYPE_CHECKING:
 _HINT = "FILE"
 _KINDS: dict[str, tuple[type, str]] = {
     "arguments": (dict, "an object"),
-    "depends_on": (list, "a list of places"),
+    "depends_on": (list, "a list of indexes"),
     "priority": (int, "a number"),
 }
 
 
-@reported
+@report_errors
+@add_target_options()
 def group(
-    calls: Annotated[
-        Path, typer.Argument(metavar=_HINT, help="A JSON file: a list of calls, or - to read it from stdin.")
-    ],
-    session: Annotated[str, typer.Option(help="The session of the calls that name none.")] = "",
+    calls: Annotated[Path, typer.Argument(metavar=_HINT, help="A JSON file with a list of calls, or - for stdin.")],
+    session: Annotated[str, typer.Option(help="The session of calls without a session_id.")] = "",
     key_secret: options.KeySecret = "",
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Make several calls at once and print what became of each; exits with 1 if one of them failed.
+    """Make several calls at once, from a JSON file.
+
+    Prints the outcome of each; exits with 1 if one of them failed.
 
     \b
     A call is an object:
       {"tool": "echo", "arguments": {"text": "hello"},
        "depends_on": [0], "on_failure": "cancel_siblings"}
 
-    depends_on are places in the list, from 0, that must have succeeded first. on_failure is ignore, cancel_siblings or cancel_dependent.
-    Also: version, idempotency_key, step, session_id, task_id, native_call_id, tool_digest, priority, preview_token.
+    depends_on lists the indexes, from 0, of calls that must succeed first. on_failure is ignore, cancel_siblings or
+    cancel_dependent. Other fields: version, idempotency_key, step, session_id, task_id, native_call_id, tool_digest,
+    priority, preview_token.
     """
-    wanted = _read(json_file(calls, _HINT), session, key_secret)
-    with open_client(Place(url=url, token=token, state=state, ca=ca), timeout, key_secret) as client:
-        outcomes = client.call_group(wanted)
-        shown = [_Shown(client, call, outcome, max_bytes) for call, outcome in zip(wanted, outcomes, strict=True)]
+    group_calls = _parse_calls(read_json_file(calls, _HINT), session, key_secret)
+    with open_client(target, key_secret) as client:
+        outcomes = client.call_group(group_calls)
+        views = [
+            _OutcomeView(client, call, outcome, max_bytes) for call, outcome in zip(group_calls, outcomes, strict=True)
+        ]
     if as_json:
-        output.print_json({"outcomes": [each.document() for each in shown]})
+        output.print_json({"outcomes": [view.to_dict() for view in views]})
     else:
-        for place, each in enumerate(shown):
-            each.print(place)
-    if any(each.failed for each in shown):
+        for index, view in enumerate(views):
+            view.print(index)
+    if any(view.failed for view in views):
         raise typer.Exit(FAILED)
 
 
-class _Shown:
-    """One outcome as it is shown, with its content fetched where it is stored."""
+class _OutcomeView:
+    """One outcome, with its stored content fetched, as text and as JSON."""
 
     def __init__(self, client: Client, call: GroupCall, outcome: Outcome, limit: int) -> None:
-        from toolmesh_sdk.cli.views.results import whole_of
+        from toolmesh_sdk.cli.views.results import load_content
 
         self._tool, self._outcome = call.tool, outcome
-        self._whole = whole_of(client, outcome.result, limit) if outcome.result is not None else None
+        self._loaded = load_content(client, outcome.result, limit) if outcome.result is not None else None
 
     @property
     def failed(self) -> bool:
-        return self._whole is None or self._whole.error is not None
+        return self._loaded is None or self._loaded.error is not None
 
-    def document(self) -> dict[str, Any]:
-        from toolmesh_sdk.cli.views.results import Whole, result_document
+    def to_dict(self) -> dict[str, Any]:
+        from toolmesh_sdk.cli.views.results import LoadedResult, result_document
 
-        if self._whole is not None:
-            return {"tool": self._tool, "result": result_document(self._whole)}
+        if self._loaded is not None:
+            return {"tool": self._tool, "result": result_document(self._loaded)}
         error, synthetic = self._outcome.error, self._outcome.synthetic
         return {
             "tool": self._tool,
             "error": error.to_dict() if error is not None else None,
-            "synthetic": result_document(Whole(synthetic)) if synthetic is not None else None,
+            "synthetic": result_document(LoadedResult(synthetic)) if synthetic is not None else None,
         }
 
-    def print(self, place: int) -> None:
+    def print(self, index: int) -> None:
         from toolmesh_sdk.cli.views.results import print_result
 
-        error = self._outcome.error if self._whole is None else self._whole.error
-        console = output.out() if self._whole is not None else output.err()
-        console.print(output.text((f"[{place}] {self._tool}", "bold")))
-        if self._whole is not None:
-            print_result(self._whole)
+        error = self._outcome.error if self._loaded is None else self._loaded.error
+        console = output.out() if self._loaded is not None else output.err()
+        console.print(output.text((f"[{index}] {self._tool}", "bold")))
+        if self._loaded is not None:
+            print_result(self._loaded)
         if error is not None:
-            report(error, as_json=False)
+            print_error(error, as_json=False)
 
 
-def _read(document: Any, session: str, key_secret: str) -> list[GroupCall]:
+def _parse_calls(document: Any, session: str, key_secret: str) -> list[GroupCall]:
     if not isinstance(document, list) or not document:
-        raise typer.BadParameter("a list of calls is needed", param_hint=_HINT)
-    places = range(len(document))
-    return [_call(document[place], f"/{place}", places, session, key_secret) for place in places]
+        raise typer.BadParameter("expected a list of calls", param_hint=_HINT)
+    indexes = range(len(document))
+    return [_parse_call(document[index], f"/{index}", indexes, session, key_secret) for index in indexes]
 
 
-def _call(item: Any, at: str, places: range, session: str, key_secret: str) -> GroupCall:
+def _parse_call(item: Any, pointer: str, indexes: range, session: str, key_secret: str) -> GroupCall:
     from toolmesh_sdk.group import GroupCall
 
-    problem = next(_problems(item, places), None)
+    problem = next(_problems(item, indexes), None)
     if problem is not None:
-        raise typer.BadParameter(at + problem, param_hint=_HINT)
+        raise typer.BadParameter(pointer + problem, param_hint=_HINT)
     call = GroupCall(**{"session_id": session, **item, "depends_on": tuple(item.get("depends_on", ()))})
     check_step(call.step or "", key=call.idempotency_key or "", session=call.session_id, key_secret=key_secret)
     return call
 
 
-def _problems(item: Any, places: range) -> Iterator[str]:
-    """Say what is wrong with a call, each with its place inside it."""
+def _problems(item: Any, indexes: range) -> Iterator[str]:
+    """Yield the problems of a call, each after the JSON Pointer of its field."""
     from toolmesh_sdk.group import ON_FAILURE, GroupCall
 
     if not isinstance(item, dict) or not item.get("tool"):
@@ -131,14 +133,14 @@ def _problems(item: Any, places: range) -> Iterator[str]:
         return
     known = {field.name for field in dataclasses.fields(GroupCall)}
     for name, value in item.items():
-        kind, words = _KINDS.get(name, (str, "a text"))
+        kind, expected = _KINDS.get(name, (str, "a string"))
         if name not in known:
             yield f"/{name} is not a field of a call"
         elif not isinstance(value, kind) or isinstance(value, bool):
-            yield f"/{name} is not {words}"
+            yield f"/{name} is not {expected}"
     if item.get("priority", 0) not in range(11):
         yield "/priority is not between 0 and 10"
-    if any(type(place) is not int or place not in places for place in item.get("depends_on", ())):
-        yield "/depends_on names a place that is not in the list"
+    if any(type(index) is not int or index not in indexes for index in item.get("depends_on", ())):
+        yield "/depends_on has an index that is not in the list"
     if item.get("on_failure", "") not in ON_FAILURE:
         yield f"/on_failure is none of {', '.join(filter(None, ON_FAILURE))}"

@@ -1,4 +1,4 @@
-"""`toolmesh namespace`: who may publish under which name."""
+"""`toolmesh namespace`: shows and changes who may publish into a namespace."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_caller, as_steward
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_local_options, add_target_options
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -17,186 +17,169 @@ if TYPE_CHECKING:
 
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
 
-app = typer.Typer(help="See who owns which namespace, and change it.", no_args_is_help=True)
+app = typer.Typer(help="Show and change the owners of namespaces.", no_args_is_help=True)
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace, such as acme.")]
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Who may publish there, a DID.")]
-Owner = Annotated[str, typer.Option(help="Who will own it, a DID.")]
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="The DID that may publish there.")]
+Owner = Annotated[str, typer.Option(help="The DID of the new owner.")]
 _PREFIX = "namespaces/"
 
 
 @app.command()
-@reported
+@report_errors
+@add_local_options()
 def claim(
     namespace: Namespace,
     owner: Owner,
-    provider: Annotated[str, typer.Option(help="The provider that its manifests must name.")],
-    timeout: options.Timeout = 30.0,
-    state: options.State = None,
-    as_json: options.Json = False,
+    provider: Annotated[str, typer.Option(help="The provider that its manifests must declare.")],
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Give a namespace that nobody owns to somebody, before its first tool; as the operator of the local mesh.
+    """Assign a free namespace to an owner.
 
-    Without it, a namespace belongs to whoever registers its first tool.
+    Only the operator of the local mesh may do so. An unassigned namespace belongs to the subject that registers its
+    first tool.
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
     request = pb.ClaimNamespaceRequest(namespace=namespace, owner=owner, provider=provider)
-    with as_steward(Place(state=state), timeout) as transport:
+    with as_admin(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
-        _tell(transport.unary(stub.ClaimNamespace, request, None, repeatable=True).namespace, as_json)
+        _print_namespace(transport.unary(stub.ClaimNamespace, request, None, repeatable=True).namespace, as_json)
 
 
 @app.command()
-@reported
+@report_errors
+@add_local_options()
 def transfer(
     namespace: Namespace,
     owner: Owner,
-    provider: Annotated[str, typer.Option(help="The provider that manifests must name from now on.")] = "",
-    etag: Annotated[str, typer.Option(help="Only if the namespace is still the one with this etag.")] = "",
-    timeout: options.Timeout = 30.0,
-    state: options.State = None,
-    as_json: options.Json = False,
+    provider: Annotated[str, typer.Option(help="The provider that new manifests must declare.")] = "",
+    etag: Annotated[str, typer.Option(help="Only if the namespace still has this etag.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Give a namespace to another owner, and take it from its delegates; as the operator of the local mesh."""
+    """Transfer a namespace to another owner.
+
+    Its delegates are removed. Only the operator of the local mesh may do so.
+    """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
-    request = pb.TransferNamespaceRequest(name=_name(namespace), owner=owner, provider=provider, etag=etag)
-    with as_steward(Place(state=state), timeout) as transport:
+    request = pb.TransferNamespaceRequest(name=_resource_name(namespace), owner=owner, provider=provider, etag=etag)
+    with as_admin(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
-        _tell(transport.unary(stub.TransferNamespace, request, None, repeatable=True).namespace, as_json)
+        _print_namespace(transport.unary(stub.TransferNamespace, request, None, repeatable=True).namespace, as_json)
 
 
-def _delegating(rpc: str) -> Callable[..., None]:
-    """Return a command that changes who else may publish."""
+def _delegate_command(rpc: str) -> Callable[..., None]:
+    """Return the command that adds or removes a delegate."""
 
-    @reported
-    def run(
-        namespace: Namespace,
-        subject: Subject,
-        timeout: options.Timeout = 30.0,
-        url: options.Url = "",
-        token: options.Token = None,
-        state: options.State = None,
-        ca: options.Ca = None,
-        as_json: options.Json = False,
-    ) -> None:
+    @report_errors
+    @add_target_options()
+    def run(namespace: Namespace, subject: Subject, *, target: Target, as_json: bool) -> None:
         from toolmesh.registry.v1 import namespace_service_pb2 as pb
         from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
-        request = getattr(pb, f"{rpc}Request")(name=_name(namespace), subject=subject)
-        with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+        request = getattr(pb, f"{rpc}Request")(name=_resource_name(namespace), subject=subject)
+        with as_admin(target) as transport:
             method = getattr(NamespaceServiceStub(transport.channel), rpc)
-            _tell(transport.unary(method, request, None, repeatable=True).namespace, as_json)
+            _print_namespace(transport.unary(method, request, None, repeatable=True).namespace, as_json)
 
     return run
 
 
-app.command("delegate", help="Let somebody else publish into a namespace.")(_delegating("AddDelegate"))
-app.command("undelegate", help="Take that permission back.")(_delegating("RemoveDelegate"))
+app.command("delegate", help="Let another subject publish into a namespace.")(_delegate_command("AddDelegate"))
+app.command("undelegate", help="Withdraw the permission of a delegate.")(_delegate_command("RemoveDelegate"))
 
 
 @app.command("move-alias")
-@reported
+@report_errors
+@add_target_options()
 def move_alias(
     alias: Annotated[str, typer.Argument(metavar="ALIAS", help="The alias, such as acme.send_mail.")],
-    from_tool: Annotated[str, typer.Option("--from", help="The tool that it leads to now.")],
-    to_tool: Annotated[str, typer.Option("--to", help="The tool of the same namespace that it will lead to.")],
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for people; recorded.")] = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    from_tool: Annotated[str, typer.Option("--from", help="The tool that it points to now.")],
+    to_tool: Annotated[str, typer.Option("--to", help="Another tool of the same namespace.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Make an alias lead to another tool."""
+    """Point an alias to another tool."""
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     request = pb.MoveAliasRequest(alias=alias, from_tool=from_tool, to_tool=to_tool, reason=reason)
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_admin(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
         tool = transport.unary(stub.MoveAlias, request, None, repeatable=True).tool
     if as_json:
-        output.print_json({"tool": document(tool)})
+        output.print_json({"tool": message_to_dict(tool)})
     else:
-        output.out().print(output.text(f"{alias} leads to {tool.name.removeprefix('tools/')}"))
+        output.out().print(output.text(f"{alias} points to {tool.name.removeprefix('tools/')}"))
 
 
 @app.command()
-@reported
-def show(
-    namespace: Namespace,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """Show who owns a namespace and who else may publish there."""
+@report_errors
+@add_target_options()
+def show(namespace: Namespace, *, target: Target, as_json: bool) -> None:
+    """Show the owner and delegates of a namespace."""
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
-    request = pb.GetNamespaceRequest(name=_name(namespace))
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    request = pb.GetNamespaceRequest(name=_resource_name(namespace))
+    with as_caller(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
-        _tell(transport.unary(stub.GetNamespace, request, None, repeatable=True).namespace, as_json)
+        _print_namespace(transport.unary(stub.GetNamespace, request, None, repeatable=True).namespace, as_json)
 
 
 @app.command("list")
-@reported
-def list_namespaces(
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """List the namespaces and their owners."""
+@report_errors
+@add_target_options()
+def list_namespaces(*, target: Target, as_json: bool) -> None:
+    """List namespaces and their owners."""
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
-    found: list[pb.Namespace] = []
+    namespaces: list[pb.Namespace] = []
     request = pb.ListNamespacesRequest()
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_caller(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
         while True:
             page = transport.unary(stub.ListNamespaces, request, None, repeatable=True)
-            found.extend(page.namespaces)
+            namespaces.extend(page.namespaces)
             request.page_token = page.next_page_token
             if not page.next_page_token:
                 break
     if as_json:
-        output.print_json({"namespaces": [document(each) for each in found]})
+        output.print_json({"namespaces": [message_to_dict(each) for each in namespaces]})
     else:
-        rows = [(_bare(each.name), each.provider, each.owner, str(len(each.delegates))) for each in found]
+        rows = [(_short_name(each.name), each.provider, each.owner, str(len(each.delegates))) for each in namespaces]
         output.print_table(("NAMESPACE", "PROVIDER", "OWNER", "DELEGATES"), rows)
 
 
-def _tell(namespace: pb.Namespace, as_json: bool) -> None:
-    from toolmesh_sdk.cli.views.documents import document
+def _print_namespace(namespace: pb.Namespace, as_json: bool) -> None:
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     if as_json:
-        output.print_json({"namespace": document(namespace)})
+        output.print_json({"namespace": message_to_dict(namespace)})
         return
     console = output.out()
-    owned = f"{_bare(namespace.name)} belongs to {namespace.owner}, provider {namespace.provider}"
+    owned = f"{_short_name(namespace.name)} belongs to {namespace.owner}, provider {namespace.provider}"
     console.print(output.text(owned, (f"  etag {namespace.etag}", "dim")))
     for subject in namespace.delegates:
         console.print(output.text(f"  {subject} may publish there"))
 
 
-def _name(namespace: str) -> str:
+def _resource_name(namespace: str) -> str:
     return namespace if namespace.startswith(_PREFIX) else _PREFIX + namespace
 
 
-def _bare(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.removeprefix(_PREFIX)

@@ -1,4 +1,4 @@
-"""`toolmesh policy`: put, check, activate and explain the rules of a mesh."""
+"""`toolmesh policy`: uploads, validates, activates and explains policies."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_steward, short
-from toolmesh_sdk.cli.inputs.bounds import said
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin
+from toolmesh_sdk.cli.inputs.options import refuse_blank
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.cli.views.policy_text import (
-    Sources,
-    changes_between,
-    left_out_of,
-    lines_of,
+    PolicySources,
+    diff_policy_sets,
+    listed_problems,
+    omitted_count,
     print_problems,
-    problems_of,
     read_documents,
+    split_lines,
 )
 from toolmesh_sdk.errors import ToolmeshError
 
@@ -32,255 +33,230 @@ if TYPE_CHECKING:
 
     from toolmesh_sdk._wire.transport import Transport
 
-app = typer.Typer(help="Put, check, activate and explain policies.", no_args_is_help=True)
+app = typer.Typer(help="Upload, validate, activate and explain policies.", no_args_is_help=True)
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Files (*.cedar, limits.json), or folders of them.")
 ]
 Set = Annotated[str, typer.Argument(metavar="SET", help="The set: its number, or `active`.")]
-Base = Annotated[str, typer.Option("--base", help="The set to begin with; without it, the active one.")]
-Remove = Annotated[list[str], typer.Option("--remove", help="A document of that set to leave out; may be repeated.")]
-Whole = Annotated[bool, typer.Option("--replace", help="Leave out everything that is not among the paths.")]
+Base = Annotated[str, typer.Option("--base", help="The set to start from; default: the active one.")]
+Remove = Annotated[list[str], typer.Option("--remove", help="A document of that set to leave out; repeatable.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Leave out all documents that are not among the paths.")]
 Expected = Annotated[
-    str | None, typer.Option("--expect", callback=said, help="Only if this set is still the active one.")
+    str | None, typer.Option("--expect", callback=refuse_blank, help="Only if this set is still the active one.")
 ]
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options(timeout=60.0)
 def put(
     paths: Paths,
-    comment: Annotated[str, typer.Option("--comment", "-m", help="What it is for.")] = "",
+    comment: Annotated[str, typer.Option("--comment", "-m", help="The purpose of the set.")] = "",
     base: Base = "",
     remove: Remove = [],  # noqa: B006  Typer copies it
-    replace: Whole = False,
-    timeout: options.Timeout = 60.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    replace: Replace = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Put documents on top of a set. The new set decides nothing until it is activated."""
+    """Upload documents as a new set. The set takes effect when it is activated."""
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     sources = read_documents(paths)
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        removed = _left_out(transport, sources, base, remove, whole=replace)
+    with as_admin(target, service="authz") as transport:
+        removed = _removed_names(transport, sources, base, remove, whole=replace)
         request = pb.PutPolicyRequest(
             documents=sources.messages(), removed=removed, base=_set_name(base), comment=comment
         )
         try:
             answer = transport.unary(_stub(transport).PutPolicy, request, None, repeatable=True)
         except ToolmeshError as error:
-            if (problems := problems_of(error)) and not as_json:
-                print_problems(problems, sources, left_out=left_out_of(error))
+            if (problems := listed_problems(error)) and not as_json:
+                print_problems(problems, sources, left_out=omitted_count(error))
                 raise typer.Exit(1) from None
             raise
     _print_set(answer.policy_set, as_json)
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options(timeout=60.0)
 def validate(
     paths: Paths,
     base: Base = "",
     remove: Remove = [],  # noqa: B006  Typer copies it
-    replace: Whole = False,
-    timeout: options.Timeout = 60.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    replace: Replace = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Say what is wrong with documents, each with line and column: exit code 1. Nothing is kept."""
+    """Check documents without storing them.
+
+    Prints every problem with line and column; exits with 1 if there is one.
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     sources = read_documents(paths)
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        removed = _left_out(transport, sources, base, remove, whole=replace)
+    with as_admin(target, service="authz") as transport:
+        removed = _removed_names(transport, sources, base, remove, whole=replace)
         request = pb.ValidatePolicyRequest(documents=sources.messages(), removed=removed, base=_set_name(base))
-        found = transport.unary(_stub(transport).ValidatePolicy, request, None, repeatable=True).problems
+        problems = transport.unary(_stub(transport).ValidatePolicy, request, None, repeatable=True).problems
     if as_json:
-        output.print_json({"problems": [document(each) for each in found]})
-    elif found:
-        print_problems(found, sources)
+        output.print_json({"problems": [message_to_dict(problem) for problem in problems]})
+    elif problems:
+        print_problems(problems, sources)
     else:
-        output.out().print(output.text("Nothing is wrong."))
-    if found:
+        output.out().print(output.text("No problems."))
+    if problems:
         raise typer.Exit(1)
 
 
 @app.command("list")
-@reported
+@report_errors
+@add_target_options()
 def list_sets(
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many of the newest.")] = 20,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="The number of sets to show.")] = 20,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """List sets, newest first."""
+    """List policy sets, newest first."""
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import document, moment
+    from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        found = list(islice(_sets(transport, pb.ListPolicySetsRequest(page_size=min(number, 1000))), number))
+    with as_admin(target, service="authz") as transport:
+        sets = list(islice(_list_all(transport, pb.ListPolicySetsRequest(page_size=min(number, 1000))), number))
     if as_json:
-        output.print_json({"policy_sets": [document(each) for each in found]})
+        output.print_json({"policy_sets": [message_to_dict(each) for each in sets]})
         return
     rows = [
         (
             _number(each.name),
             "active" if each.active else "",
             str(each.policy_count),
-            moment(each.put_time),
+            format_time(each.put_time),
             each.put_by,
             each.comment,
         )
-        for each in found
+        for each in sets
     ]
     output.print_table(("SET", "", "POLICIES", "PUT", "BY", "COMMENT"), rows)
 
 
 @app.command()
-@reported
-def show(
-    name: Set = "active",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """Show a set with its documents."""
-    from toolmesh_sdk.cli.views.documents import document
+@report_errors
+@add_target_options()
+def show(name: Set = "active", *, target: Target, as_json: bool) -> None:
+    """Show a policy set with its documents."""
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        found = _get(transport, name)
+    with as_admin(target, service="authz") as transport:
+        found = _get_set(transport, name)
     if as_json:
-        output.print_json({"policy_set": document(found)})
+        output.print_json({"policy_set": message_to_dict(found)})
         return
     _print_set(found, as_json=False)
     for each in found.documents:
         output.out().print()
         output.out().print(output.text((f"--- {each.name}", "bold")))
-        for line in lines_of(each.text):
+        for line in split_lines(each.text):
             output.out().print(output.text(line))
 
 
 @app.command()
-@reported
-def activate(
-    name: Set,
-    expect: Expected = None,
-    timeout: options.Timeout = 60.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """Make a set the one that is asked, and say what changes. All replicas follow within a second."""
+@report_errors
+@add_target_options(timeout=60.0)
+def activate(name: Set, expect: Expected = None, *, target: Target, as_json: bool) -> None:
+    """Activate a policy set and show what changes. All replicas follow within a second."""
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        before, after = _get(transport, "active"), _get(transport, name)
-        # Whoever activates has seen what changes; if that is no longer true, somebody else was faster.
+    with as_admin(target, service="authz") as transport:
+        before, after = _get_set(transport, "active"), _get_set(transport, name)
+        # The printed difference is against this set; the call fails if another set was activated in between.
         request = pb.ActivatePolicySetRequest(name=after.name, expected_active=_set_name(expect or "") or before.name)
         answer = transport.unary(_stub(transport).ActivatePolicySet, request, None, repeatable=True)
     _print_change(before, after, answer.policy_set, as_json)
 
 
 @app.command()
-@reported
-def rollback(
-    expect: Expected = None,
-    timeout: options.Timeout = 60.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """Make the set active that was active before; again, the one before that."""
+@report_errors
+@add_target_options(timeout=60.0)
+def rollback(expect: Expected = None, *, target: Target, as_json: bool) -> None:
+    """Activate the previously active policy set. Repeat it to go back further."""
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
-        before = _get(transport, "active")
+    with as_admin(target, service="authz") as transport:
+        before = _get_set(transport, "active")
         request = pb.RollbackPolicySetRequest(expected_active=_set_name(expect or "") or before.name)
         answer = transport.unary(_stub(transport).RollbackPolicySet, request, None, repeatable=False)
-        after = _get(transport, answer.policy_set.name)
+        after = _get_set(transport, answer.policy_set.name)
     _print_change(before, after, answer.policy_set, as_json)
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options(timeout=600.0)
 def replay(
     name: Set,
     number: Annotated[
-        int, typer.Option("--number", "-n", min=1, max=1_000_000, help="How many of the last decisions.")
+        int, typer.Option("--number", "-n", min=1, max=1_000_000, help="The number of recent decisions.")
     ] = 10_000,
-    timeout: options.Timeout = 600.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Ask a set the questions of the last decisions, and list what it would answer otherwise. Changes nothing."""
+    """Replay recent decisions against a policy set.
+
+    Lists the decisions that would change; changes nothing itself.
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     flips: list[policy_pb.Flip] = []
     last = pb.ReplayPolicySetResponse()
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
+    with as_admin(target, service="authz") as transport:
         request = pb.ReplayPolicySetRequest(name=_set_name(name), decisions=number)
-        for last in _replayed(transport, request):
+        for last in _stream_replay(transport, request):
             flips.extend(last.flips)
             if not as_json:
                 _print_progress(last, len(flips))
     if as_json:
         counts = {"replayed": last.replayed, "undecidable": last.undecidable}
-        output.print_json({**counts, "flips": [document(each) for each in flips]})
+        output.print_json({**counts, "flips": [message_to_dict(each) for each in flips]})
         return
     if flips:
         headings = ("DECISION", "WHO", "TOOL", "WAS", "WOULD BE", "BECAUSE OF")
         output.print_table(headings, [_flip_row(each) for each in flips])
-    told = f"{last.replayed} decisions asked again, {len(flips)} would flip"
-    told += f", {last.undecidable} cannot be asked: what the set reads of them was not kept" if last.undecidable else ""
-    output.err().print(output.text(told + "."))
+    summary = f"{last.replayed} decisions replayed, {len(flips)} would flip"
+    if last.undecidable:
+        summary += f", {last.undecidable} cannot be replayed: attributes that the set reads were not recorded"
+    output.err().print(output.text(summary + "."))
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options()
 def explain(
-    decision: Annotated[str, typer.Argument(metavar="DECISION", help="Its id, or decisions/{id}.")],
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    decision: Annotated[str, typer.Argument(metavar="DECISION", help="The decision: its id, or decisions/{id}.")],
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Say how a decision came about: the question, the answer, and what each policy made of it."""
+    """Explain a decision: request, result and policies."""
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service="authz") as transport:
+    with as_admin(target, service="authz") as transport:
         request = pb.ExplainDecisionRequest(name=f"decisions/{decision.removeprefix('decisions/')}")
         found = transport.unary(_stub(transport).ExplainDecision, request, None, repeatable=True)
     if as_json:
-        output.print_json(document(found))
+        output.print_json(message_to_dict(found))
         return
     console = output.out()
     for line in found.summary.splitlines():
@@ -299,14 +275,14 @@ def _stub(transport: Transport) -> PolicyServiceStub:
     return PolicyServiceStub(transport.channel)
 
 
-def _get(transport: Transport, name: str) -> policy_pb.PolicySet:
+def _get_set(transport: Transport, name: str) -> policy_pb.PolicySet:
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     request = pb.GetPolicySetRequest(name=_set_name(name))
     return transport.unary(_stub(transport).GetPolicySet, request, None, repeatable=True).policy_set
 
 
-def _sets(transport: Transport, request: policy_pb.ListPolicySetsRequest) -> Iterator[policy_pb.PolicySet]:
+def _list_all(transport: Transport, request: policy_pb.ListPolicySetsRequest) -> Iterator[policy_pb.PolicySet]:
     while True:
         page = transport.unary(_stub(transport).ListPolicySets, request, None, repeatable=True)
         yield from page.policy_sets
@@ -315,14 +291,16 @@ def _sets(transport: Transport, request: policy_pb.ListPolicySetsRequest) -> Ite
             return
 
 
-def _left_out(transport: Transport, sources: Sources, base: str, remove: Sequence[str], *, whole: bool) -> list[str]:
+def _removed_names(
+    transport: Transport, sources: PolicySources, base: str, remove: Sequence[str], *, whole: bool
+) -> list[str]:
     if not whole:
         return list(remove)
-    kept = {each.name for each in _get(transport, base or "active").documents}
-    return sorted(kept - set(sources.texts) | set(remove))
+    current = {each.name for each in _get_set(transport, base or "active").documents}
+    return sorted(current - set(sources.texts) | set(remove))
 
 
-def _replayed(
+def _stream_replay(
     transport: Transport, request: policy_pb.ReplayPolicySetRequest
 ) -> Iterator[policy_pb.ReplayPolicySetResponse]:
     import grpc
@@ -349,27 +327,27 @@ def _print_progress(message: policy_pb.ReplayPolicySetResponse, flips: int) -> N
 
 
 def _print_set(found: policy_pb.PolicySet, as_json: bool) -> None:
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     if as_json:
-        output.print_json({"policy_set": document(found)})
+        output.print_json({"policy_set": message_to_dict(found)})
         return
     active = ", active" if found.active else ""
-    told = f"set {_number(found.name)}{active}: {found.policy_count} policies in {len(found.documents)} documents"
-    output.out().print(output.text(told, (f"  {found.version}", "dim")))
+    summary = f"set {_number(found.name)}{active}: {found.policy_count} policies in {len(found.documents)} documents"
+    output.out().print(output.text(summary, (f"  {found.version}", "dim")))
 
 
 def _print_change(
     before: policy_pb.PolicySet, after: policy_pb.PolicySet, active: policy_pb.PolicySet, as_json: bool
 ) -> None:
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     if as_json:
-        output.print_json({"before": before.name, "policy_set": document(active)})
+        output.print_json({"before": before.name, "policy_set": message_to_dict(active)})
         return
     console = output.out()
-    console.print(output.text(f"set {_number(active.name)} is active; it was set {_number(before.name)}"))
-    for mark, line in changes_between(before, after):
+    console.print(output.text(f"set {_number(active.name)} is active; before it was set {_number(before.name)}"))
+    for mark, line in diff_policy_sets(before, after):
         console.print(output.text((f"  {mark} {line}", {"+": "green", "-": "red"}.get(mark, "dim"))))
 
 
@@ -377,7 +355,7 @@ def _flip_row(flip: policy_pb.Flip) -> tuple[str, ...]:
     return (
         flip.decision.removeprefix("decisions/"),
         flip.subject,
-        short(flip.tool_version),
+        short_name(flip.tool_version),
         flip.before,
         flip.after,
         ", ".join(flip.determining_policies) or "no policy permits it",
@@ -385,7 +363,7 @@ def _flip_row(flip: policy_pb.Flip) -> tuple[str, ...]:
 
 
 def _set_name(name: str) -> str:
-    """Return the resource name of a set that was written as its number."""
+    """Return the resource name of a set that is given as its number."""
     return name if not name or name.startswith("policySets/") else f"policySets/{name}"
 
 

@@ -1,4 +1,4 @@
-"""`toolmesh result`: read a result that was stored because it is large."""
+"""`toolmesh result`: reads a large result from the result store."""
 
 from __future__ import annotations
 
@@ -8,49 +8,47 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.target import Place, open_client
+from toolmesh_sdk.cli.inputs.target import Target, open_client
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.views import output
 
 
-@reported
+@report_errors
+@add_target_options()
 def result(
-    ref: Annotated[str, typer.Argument(metavar="REF", help="The name of the stored result, results/...")],
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The name of the stored result: results/...")],
     access_token: Annotated[
         str,
         typer.Option(
             envvar="TOOLMESH_ACCESS_TOKEN",
-            help="The access token that came with the name, or - to read it from stdin.",
+            help="The access token of the result, or - for stdin.",
             show_default=False,
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it to this file, byte for byte, instead of stdout.")
+        Path | None, typer.Option("--output", "-o", help="Write the exact bytes to this file instead of stdout.")
     ] = None,
     max_bytes: options.MaxBytes = options.FETCHED_BYTES,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Print a stored result, or write it to a file.
 
-    `toolmesh call` says its name and access token. It is read whole and checked against its digest before anything is printed or
-    written. Who reads it must belong to the caller's tenant, and it is there until it expires.
+    `toolmesh call` prints its name and access token. The result is checked against its digest before it is printed or
+    written. It can be read by the tenant of the original caller until it expires.
     """
     from toolmesh_sdk._wire.payload import parse
 
     secret = sys.stdin.readline().strip() if access_token == options.STDIN else access_token
-    with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
+    with open_client(target) as client:
         content = client.fetch_result(ref, secret, max_bytes=max_bytes)
     if to is not None:
         _write(to, content)
-        said = {"ref": ref, "size_bytes": len(content), "output": str(to)}
         if as_json:
-            output.print_json(said)
+            output.print_json({"ref": ref, "size_bytes": len(content), "output": str(to)})
         else:
             output.err().print(output.text(f"{len(content)} bytes written to {to}"))
     elif as_json:

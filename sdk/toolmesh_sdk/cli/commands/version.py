@@ -1,4 +1,4 @@
-"""`toolmesh version`."""
+"""`toolmesh version`: prints the installed version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolmesh_sdk.cli.views import output
 
 
 def version(as_json: options.Json = False) -> None:
-    """Show which version this is."""
+    """Show the version."""
     facts = {
         "toolmesh": installed_version(),
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""The options that commands share."""
+"""Types of the command-line options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,46 @@ from typing import Annotated
 import typer
 
 STDIN = "-"
-TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of one, not one)
+TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of a variable, not a secret)
 KEY_VARIABLE = "TOOLMESH_AUDIT_KEY"
-# The largest whole number of the contract.
-MOST = 2**63 - 1
-_LONGEST_SECONDS = 366 * 86_400
-# What a terminal or a pipe is given without being asked, and what one fetches at most on purpose.
+MAX_INT64 = 2**63 - 1
+_MAX_TIMEOUT_SECONDS = 366 * 86_400
+# StoredResult results up to the first limit are printed by default; up to the second they are fetched on request.
 SHOWN_BYTES, FETCHED_BYTES = 8 * 1024 * 1024, 64 * 1024 * 1024
+
+
+def split_list(text: str | None) -> list[str]:
+    """Split a list that is separated by commas; None is an empty list."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def refuse_blank(text: str | None) -> str | None:
+    """Refuse an option that is set to nothing, such as `--resources "$UNSET"`; None means that it is not set.
+
+    Otherwise a token would not be bound, or a call not pinned, although the user asked for it.
+    """
+    if text is not None and not split_list(text):
+        raise typer.BadParameter("the value is empty; omit the option to leave it unset")
+    return text
+
+
+def check_token(value: str | None) -> str | None:
+    """Refuse an empty token, so that a command never falls back to the local mesh's own authority by accident."""
+    if value is None and os.environ.get(TOKEN_VARIABLE) is None:
+        return None
+    if not (value or "").strip():
+        raise typer.BadParameter(f"the token is empty; omit --token and unset {TOKEN_VARIABLE} to use your own")
+    return value
+
+
+def check_log_key(value: str | None) -> str | None:
+    """Refuse an empty log key, so that a log is never trusted about its own key by accident."""
+    if value is None:
+        value = os.environ.get(KEY_VARIABLE)
+    if value is not None and not value.strip():
+        raise typer.BadParameter(f"the key is empty; omit --key and unset {KEY_VARIABLE} to require none")
+    return value
+
 
 Url = Annotated[
     str,
@@ -23,37 +56,17 @@ Url = Annotated[
         "--url",
         "--target",
         envvar="TOOLMESH_URL",
-        help="Where the mesh is: a URL or host:port.",
+        help="The mesh: a URL or host:port.",
         show_default=False,
     ),
 ]
-
-
-def token_given(value: str | None) -> str | None:
-    """Refuse a token that is empty: whoever meant to hand one over must not act with the local mesh's own authority instead."""
-    if value is None and os.environ.get(TOKEN_VARIABLE) is None:
-        return None
-    if not (value or "").strip():
-        raise typer.BadParameter(f"the token is empty; leave --token out and {TOKEN_VARIABLE} unset to use your own")
-    return value
-
-
-def key_given(value: str | None) -> str | None:
-    """Refuse a log's key that is empty: whoever meant to demand one must not have the log believed about its own key instead."""
-    if value is None:
-        value = os.environ.get(KEY_VARIABLE)
-    if value is not None and not value.strip():
-        raise typer.BadParameter(f"the key is empty; leave --key out and {KEY_VARIABLE} unset to demand none")
-    return value
-
-
 LogKey = Annotated[
     str | None,
     typer.Option(
         "--key",
         envvar=KEY_VARIABLE,
-        callback=key_given,
-        help="The log's verifier key, or a file that holds it; without it, a running log is believed about its own.",
+        callback=check_log_key,
+        help="The log's verifier key, or a file that holds it. Without it, a running log's own key is trusted.",
         show_default=False,
     ),
 ]
@@ -62,7 +75,7 @@ Token = Annotated[
     typer.Option(
         "--token",
         envvar=TOKEN_VARIABLE,
-        callback=token_given,
+        callback=check_token,
         help="The capability token to call with.",
         show_default=False,
     ),
@@ -81,7 +94,7 @@ Ca = Annotated[
     typer.Option(
         "--ca",
         envvar="TOOLMESH_CA",
-        help="Who issues the mesh's certificate, a PEM file; for https.",
+        help="The CA certificate of the mesh, a PEM file; for https.",
         show_default=False,
     ),
 ]
@@ -90,18 +103,18 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         min=0.001,
-        max=_LONGEST_SECONDS,
-        help="Seconds for the whole call, retries included; a year at most.",
+        max=_MAX_TIMEOUT_SECONDS,
+        help="Seconds for the whole call, including retries.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="The largest stored result that is fetched.")]
+MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="The largest stored result to fetch.")]
 KeySecret = Annotated[
     str,
     typer.Option(
         "--key-secret",
         envvar="TOOLMESH_KEY_SECRET",
-        help="The secret that the keys of steps are derived with.",
+        help="The secret from which the keys of steps are derived.",
         show_default=False,
     ),
 ]

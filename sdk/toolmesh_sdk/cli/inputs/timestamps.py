@@ -1,25 +1,56 @@
-"""Times in the past, as a person writes them."""
+"""Parses times and durations of command-line options."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import typer
 
-from toolmesh_sdk.cli.inputs.claims import seconds_of
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+# The largest google.protobuf.Duration, about ten thousand years.
+_MAX_SECONDS = 315_576_000_000
 
 
-def moment_from(text: str, hint: str) -> datetime:
-    """Read a time, in UTC unless it says otherwise, or a span before now such as 2h."""
+def parse_seconds(text: str, option: str, *, least: int = 1) -> int:
+    """Parse a duration: `90`, `90s`, `15m`, `1h`, `2d`. A lifetime is at least one second; a budget may be zero."""
+    match = re.fullmatch(r"([0-9]{1,100})([smhd]?)", text.strip())
+    if match is None or int(match.group(1)) < least:
+        raise typer.BadParameter(f"{text} is not a duration; write 90s, 15m, 1h or 2d", param_hint=option)
+    seconds = int(match.group(1)) * _UNITS[match.group(2)]
+    if seconds > _MAX_SECONDS:
+        raise typer.BadParameter(f"{text} is too long", param_hint=option)
+    return seconds
+
+
+def parse_time(text: str) -> datetime:
+    """Parse an ISO 8601 time, in UTC unless it has an offset. Raises ValueError."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def parse_past_time(text: str, hint: str) -> datetime:
+    """Parse a time, or a duration before now such as 2h."""
     try:
-        found = datetime.fromisoformat(text)
+        return parse_time(text)
     except ValueError:
-        return _ago(text, hint)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        return _before_now(text, hint)
 
 
-def _ago(text: str, hint: str) -> datetime:
+def parse_future_time(text: str, hint: str) -> datetime:
+    """Parse a time, or a duration from now such as 30d."""
     try:
-        return datetime.now(UTC) - timedelta(seconds=seconds_of(text, hint))
+        return parse_time(text)
+    except ValueError:
+        seconds = parse_seconds(text, hint)
+    try:
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        raise typer.BadParameter(f"{text} from now is beyond the calendar", param_hint=hint) from None
+
+
+def _before_now(text: str, hint: str) -> datetime:
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_seconds(text, hint))
     except (typer.BadParameter, OverflowError):
-        raise typer.BadParameter(f"{text} is neither a time nor a span such as 2h", param_hint=hint) from None
+        raise typer.BadParameter(f"{text} is neither a time nor a duration such as 2h", param_hint=hint) from None

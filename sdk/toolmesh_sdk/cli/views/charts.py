@@ -1,4 +1,4 @@
-"""Small charts and figures for a terminal: lines of blocks, bars, durations. Where the stream cannot carry blocks, ASCII."""
+"""Sparklines, bars, tables and number formats for a terminal; ASCII if the stream is not UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARS = " ▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Names fold inside the terminal's width; figures are right-aligned and never break."""
+    """A column of a table. Names wrap within the terminal's width; numbers are right-aligned and never wrap."""
 
     heading: str
     name: bool = False
@@ -24,27 +24,27 @@ class Column:
     style: str = ""
 
 
-def spark(values: Sequence[float], width: int = 10) -> str:
-    """Return one character for each value, higher for more; neighbours share one where there are more than `width`.
-    A value above zero is never shown as none."""
-    shared = _shared(values, width)
-    most = max(shared, default=0) or 1
-    steps = _BLOCKS if _blocks() else _PLAIN
-    return "".join(steps[max(1, round(value / most * 8)) if value > 0 else 0] for value in shared)
+def sparkline(values: Sequence[float], width: int = 10) -> str:
+    """Return one block character per value; adjacent values are summed if there are more than `width`.
+    A value above zero is never drawn as zero."""
+    values_shown = _downsample(values, width)
+    most = max(values_shown, default=0) or 1
+    steps = _BLOCKS if _supports_blocks() else _PLAIN
+    return "".join(steps[max(1, round(value / most * 8)) if value > 0 else 0] for value in values_shown)
 
 
 def bar(value: float, most: float, width: int = 12) -> str:
-    """Return a bar as long as the value's part of the most there is; at least a sliver if there is anything."""
+    """Return a bar proportional to `value / most`; any value above zero has a visible part."""
     eighths = max(1, round(value / most * width * 8)) if value > 0 and most > 0 else 0
-    if not _blocks():
+    if not _supports_blocks():
         return "#" * max(eighths // 8, min(eighths, 1))
     return "█" * (eighths // 8) + (_BARS[eighths % 8] if eighths % 8 else "")
 
 
-def duration(seconds: float) -> str:
-    """Return a latency with three figures at most, in the unit that suits it."""
+def format_duration(seconds: float) -> str:
+    """Format a duration with up to three digits and a suitable unit."""
     if seconds < 0.0009995:
-        return f"{seconds * 1e6:.3g} {'µs' if _blocks() else 'us'}"
+        return f"{seconds * 1e6:.3g} {'µs' if _supports_blocks() else 'us'}"
     if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 120:
@@ -52,8 +52,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def percent(rate: float) -> str:
-    """Return a rate in percent. Only what is whole is called 100 %, and only what is nothing 0 %."""
+def format_percent(rate: float) -> str:
+    """Format a rate in percent. Only exact 1 is 100 %, and only exact 0 is 0 %."""
     shown = f"{rate * 100:.1f}"
     if shown == "100.0" and rate < 1:
         shown = "99.9"
@@ -62,26 +62,31 @@ def percent(rate: float) -> str:
     return shown.removesuffix(".0") + " %"
 
 
-def money(micros: int) -> str:
-    """Return a cost in units: to the hundredth, or with two figures where it is less than that."""
+def format_cost(micros: int) -> str:
+    """Format a cost in units with two decimals; smaller amounts have two significant digits."""
     units = micros / 1e6
     return f"{units:,.2f}" if abs(units) >= 0.01 else f"{units:.2g}"
 
 
 def print_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under headings; columns that are empty in all of them are left out. A terminal that is too narrow for
-    every chart gets those that fit, whole; a pipe gets lines that never wrap."""
-    kept = [index for index in range(len(columns)) if any(row[index].strip() for row in rows)]
+    """Print a table without its empty columns. A narrow terminal drops the charts that do not fit; a pipe gets lines
+    that never wrap."""
+    shown_columns = [index for index in range(len(columns)) if any(row[index].strip() for row in rows)]
     console = output.out()
     if not console.is_terminal:
-        _print_plain([columns[index] for index in kept], [[row[index] for index in kept] for row in rows])
+        _print_plain(
+            [columns[index] for index in shown_columns], [[row[index] for index in shown_columns] for row in rows]
+        )
         return
     while (
-        len(fitting := [index for index in kept if columns[index].chart])
-        and _width(columns, rows, kept) > console.width
+        len(fitting := [index for index in shown_columns if columns[index].chart])
+        and _width(columns, rows, shown_columns) > console.width
     ):
-        kept.remove(fitting[-1])
-    columns, rows = [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
+        shown_columns.remove(fitting[-1])
+    columns, rows = (
+        [columns[index] for index in shown_columns],
+        [[row[index] for index in shown_columns] for row in rows],
+    )
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
@@ -110,20 +115,21 @@ def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
-    widths = [max(len(columns[index].heading), *(len(row[index]) for row in rows)) for index in kept]
+def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]], shown_columns: Sequence[int]) -> int:
+    widths = [max(len(columns[index].heading), *(len(row[index]) for row in rows)) for index in shown_columns]
     bounded = [
-        min(width, _NARROWEST_NAME) if columns[index].name else width for index, width in zip(kept, widths, strict=True)
+        min(width, _NARROWEST_NAME) if columns[index].name else width
+        for index, width in zip(shown_columns, widths, strict=True)
     ]
-    return sum(bounded) + 2 * len(kept)
+    return sum(bounded) + 2 * len(shown_columns)
 
 
-def _shared(values: Sequence[float], width: int) -> list[float]:
+def _downsample(values: Sequence[float], width: int) -> list[float]:
     if len(values) <= width:
         return list(values)
     edges = [round(step * len(values) / width) for step in range(width + 1)]
     return [sum(values[start:end]) for start, end in pairwise(edges)]
 
 
-def _blocks() -> bool:
+def _supports_blocks() -> bool:
     return (sys.stdout.encoding or "").lower().startswith("utf")

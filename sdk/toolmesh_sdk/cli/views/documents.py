@@ -1,6 +1,6 @@
-"""Messages of the contract as JSON values: words instead of numbers, JSON instead of bytes.
+"""Converts protobuf messages to JSON objects: enum labels instead of numbers, JSON instead of bytes.
 
-What is empty is left out: absent messages, empty text and lists. Numbers and truth values are always there, zero or not.
+Absent messages, empty strings and empty lists are left out; numbers and booleans are always present.
 """
 
 from __future__ import annotations
@@ -16,25 +16,23 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolmesh_sdk._wire.payload import parse
 
-# The contract carries JSON as bytes; these fields hold it. All other bytes are hashes.
+# Bytes fields that hold JSON. All other bytes are hashes.
 _JSON_FIELDS = {
     *("schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
     *("arguments_summary", "result_summary", "structured_content"),
 }
 
 
-def document(message: Message, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+def message_to_dict(message: Message, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a message, in their order, except those named in `without`."""
-    fields = [
-        field for field in message.DESCRIPTOR.fields if field.name not in without and _says_something(message, field)
-    ]
+    fields = [field for field in message.DESCRIPTOR.fields if field.name not in without and _is_set(message, field)]
     return {field.name: _field(field, getattr(message, field.name)) for field in fields}
 
 
-def word(enum: EnumDescriptor, number: int) -> str:
-    """Return the own part of an enum value's name: success for RECORD_STATUS_SUCCESS; empty for zero.
+def enum_label(enum: EnumDescriptor, number: int) -> str:
+    """Return the name of an enum value without its prefix: success for RECORD_STATUS_SUCCESS; empty for zero.
 
-    Reasons and categories of the error table keep their capitals: those are the names that errors are known by.
+    Error reasons and categories stay upper-case, as in the error table.
     """
     if not number:
         return ""
@@ -44,12 +42,12 @@ def word(enum: EnumDescriptor, number: int) -> str:
     return name if enum.name in ("ErrorReason", "ErrorCategory") else name.lower()
 
 
-def moment(stamp: Timestamp) -> str:
-    """Return a time as people and machines read it."""
+def format_time(stamp: Timestamp) -> str:
+    """Format a timestamp in ISO 8601, in UTC."""
     return stamp.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _says_something(message: Message, field: Any) -> bool:
+def _is_set(message: Message, field: Any) -> bool:
     if field.has_presence:
         return bool(message.HasField(field.name))
     value = getattr(message, field.name)
@@ -67,14 +65,14 @@ def _field(field: Any, value: Any) -> Any:
 
 def _value(field: Any, value: Any) -> Any:
     if isinstance(value, Timestamp):
-        return moment(value)
+        return format_time(value)
     if isinstance(value, Duration):
         return value.ToMicroseconds() / 1e6
     if isinstance(value, Message):
-        return document(value)
+        return message_to_dict(value)
     if isinstance(value, bytes):
         return _bytes(field.name, value)
-    return word(field.enum_type, value) if field.enum_type is not None else value
+    return enum_label(field.enum_type, value) if field.enum_type is not None else value
 
 
 def _bytes(name: str, value: bytes) -> Any:

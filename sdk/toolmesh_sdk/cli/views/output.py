@@ -1,4 +1,4 @@
-"""What is printed and where: machines read stdout, people read both, and nothing is cut off without saying so."""
+"""Prints JSON, text and tables: results on stdout, remarks and errors on stderr."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _UPPER_CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
 def print_json(document: Any, *, lines: bool = False, flush: bool = False) -> None:
-    """Print one JSON document to stdout, indented, or on one line where many follow each other."""
+    """Print a JSON document to stdout, indented; on one line with `lines`."""
     sys.stdout.write(_json_text(document, None if lines else 2) + "\n")
     if lines or flush:
         sys.stdout.flush()
 
 
-def printable(words: str) -> str:
-    """Return the words with control characters shown instead of sent: tools and errors are written by others."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", words)
+def printable(value: str) -> str:
+    """Escape control characters: texts of tools and errors are not trusted."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", value)
 
 
 def text(*parts: str | tuple[str, str]) -> Text:
-    """Return one line of the parts, each plain or with a style."""
+    """Return a line of parts, each plain or styled."""
     from rich.text import Text
 
     styled = [part if isinstance(part, tuple) else (part, "") for part in parts]
-    return Text.assemble(*((printable(words), style) for words, style in styled))
+    return Text.assemble(*((printable(part), style) for part, style in styled))
 
 
 def out() -> Console:
-    """The console of results."""
+    """Return the console for results, on stdout."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=True)
 
 
 def err() -> Console:
-    """The console of remarks and failures."""
+    """Return the console for remarks and errors, on stderr."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_content(content: Any) -> None:
-    """Print a result for a person: indented JSON, coloured where the terminal wants that, whole however large it is."""
+    """Print content as indented JSON, coloured on a terminal, never truncated."""
     console = out()
     if not console.is_terminal:
         print_json(content)
@@ -62,7 +62,7 @@ def print_content(content: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows. A terminal gets columns that fold inside its width; a pipe gets lines that never wrap."""
+    """Print a table. A terminal gets columns that wrap within its width; a pipe gets lines that never wrap."""
     console = out()
     if not console.is_terminal:
         _print_columns(headings, rows)
@@ -78,10 +78,10 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _json_text(document: Any, indent: int | None) -> str:
-    # Where the stream cannot carry every character, escapes can; JSON itself leaves the upper control characters alone.
+    # Escapes are used if the stream is not UTF-8. JSON does not escape the upper control characters itself.
     ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
     written = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
-    return _UPPER_CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", written)
+    return _UPPER_CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", written)
 
 
 def _print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

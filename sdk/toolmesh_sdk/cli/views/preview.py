@@ -1,4 +1,4 @@
-"""Previews as `toolmesh call --preview` shows them."""
+"""Renders previews for `toolmesh call --preview`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from toolmesh_sdk.cli.inputs.admin_connection import short
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.cli.views.results import iso
+from toolmesh_sdk.cli.views.results import isoformat_or_none
 
 if TYPE_CHECKING:
     from toolmesh_sdk.preview import Preview
 
 
 _LEFT_OUT = {
-    "needs_approval": "What it would return is not shown before it is approved.",
-    "too_large": "What it would return is too large to be shown.",
+    "needs_approval": "The predicted result is shown only after approval.",
+    "too_large": "The predicted result is too large to show.",
 }
 
 
 def preview_document(preview: Preview) -> dict[str, Any]:
-    """Return a preview as JSON values."""
+    """Return a preview as a JSON object."""
     return {
         "changes": [asdict(change) for change in preview.changes],
         "preconditions": [asdict(each) for each in preview.preconditions],
@@ -30,7 +30,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
         "result_left_out": preview.result_left_out,
         "approval_required": preview.approval_required,
         "preview_token": preview.token,
-        "expire_time": iso(preview.expires),
+        "expire_time": isoformat_or_none(preview.expires),
         "tool_version": preview.tool_version,
         "invocation_id": preview.invocation_id,
         "trace_id": preview.trace_id,
@@ -38,10 +38,10 @@ def preview_document(preview: Preview) -> dict[str, Any]:
 
 
 def print_preview(preview: Preview, key: str = "") -> None:
-    """Print a preview for a person: what would change first, then what it takes, then how to go on, under the key where there is one."""
+    """Print the changes, preconditions and predicted result, and the options for the call, with `key` among them."""
     console = output.out()
-    begins = "would change:" if preview.changes else "would change nothing that it knows of."
-    console.print(output.text((short(preview.tool_version), "bold"), f" {begins}"))
+    summary = "would change:" if preview.changes else "predicts no changes."
+    console.print(output.text((short_name(preview.tool_version), "bold"), f" {summary}"))
     for change in preview.changes:
         console.print(output.text(f"  {change.operation:<7} {change.resource}"))
     if preview.impact:
@@ -53,20 +53,20 @@ def print_preview(preview: Preview, key: str = "") -> None:
         console.print("It would return:")
         output.print_content(preview.predicted_result)
     elif preview.result_left_out:
-        console.print(_LEFT_OUT.get(preview.result_left_out, "What it would return is left out."))
-    _how_to_go_on(preview, key)
+        console.print(_LEFT_OUT.get(preview.result_left_out, "The predicted result is left out."))
+    _print_next_step(preview, key)
 
 
-def _how_to_go_on(preview: Preview, key: str) -> None:
+def _print_next_step(preview: Preview, key: str) -> None:
     console = output.out()
     until = f" until {preview.expires:%Y-%m-%d %H:%M:%S} UTC" if preview.expires else ""
     if preview.approval_required:
         console.print(
-            output.text(("Nothing was done. A person would have to approve the call, and approvals", "yellow"))
+            output.text(("Nothing was done. The call needs the approval of a person, and approvals", "yellow"))
         )
-        console.print(output.text(("cannot be given yet: it would be recorded and refused.", "yellow")))
-        console.print(output.text(f"Once the policies no longer ask for one, repeat it{until} with"))
+        console.print(output.text(("are not available yet: the call would be recorded and refused.", "yellow")))
+        console.print(output.text(f"Once the policies no longer require one, repeat it{until} with"))
     else:
         console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
-    said = ["--key", key] if key else []
-    console.print(output.text(f"  {shlex.join([*said, '--preview-token', preview.token])}"))
+    options = ["--key", key] if key else []
+    console.print(output.text(f"  {shlex.join([*options, '--preview-token', preview.token])}"))

@@ -1,4 +1,4 @@
-"""Results as commands show them: the content whole on stdout, what is worth knowing beside it on stderr."""
+"""Renders results: the content on stdout, remarks about it on stderr."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolmesh_sdk.cli.inputs.admin_connection import short
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, Stored
+    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, StoredResult
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.result import Result
 
 
-class Whole(NamedTuple):
-    """A result and its content, as far as that could be had: not if it is stored and larger than wanted, nor if fetching it failed."""
+class LoadedResult(NamedTuple):
+    """A result and its content; `available` is False if stored content is too large or could not be fetched."""
 
     result: Result
     content: Any = None
-    here: bool = True
+    available: bool = True
     error: ToolmeshError | None = None
 
 
-def whole_of(client: Client, result: Result, limit: int) -> Whole:
-    """Return a result with its content, fetched where it is stored and no larger than the limit."""
+def load_content(client: Client, result: Result, limit: int) -> LoadedResult:
+    """Return a result with its content; stored content is fetched up to the limit."""
     stored = result.stored
     if result.raw or stored is None:
-        return Whole(result, result.content)
+        return LoadedResult(result, result.content)
     if stored.size > limit:
-        return Whole(result, here=False)
+        return LoadedResult(result, available=False)
     try:
-        return Whole(result, client.content(result, max_bytes=limit))
+        return LoadedResult(result, client.content(result, max_bytes=limit))
     except ToolmeshError as error:
-        return Whole(result, here=False, error=error)
+        return LoadedResult(result, available=False, error=error)
 
 
-def print_result(whole: Whole) -> None:
-    """Print the content and the remarks on it. Where the content is not here, stdout stays empty and the remark says how to get it."""
-    if whole.here:
-        output.print_content(whole.content)
-    _remark(whole)
+def print_result(loaded: LoadedResult) -> None:
+    """Print the content and the remarks. If the content is not available, a remark shows how to fetch it."""
+    if loaded.available:
+        output.print_content(loaded.content)
+    _print_remarks(loaded)
 
 
-def result_document(whole: Whole) -> dict[str, Any]:
-    """Return a result as JSON values."""
-    result = whole.result
+def result_document(loaded: LoadedResult) -> dict[str, Any]:
+    """Return a result as a JSON object."""
+    result = loaded.result
     notice, undo = result.deprecation, result.compensation
-    said = {
-        "content": whole.content,
+    fields = {
+        "content": loaded.content,
         "status": result.status,
         "source": result.source,
         "invocation_id": result.invocation_id,
@@ -73,68 +73,68 @@ def result_document(whole: Whole) -> dict[str, Any]:
         "compensation": None if undo is None else asdict(undo),
         "shown": asdict(result.shown),
         "evidence_refs": list(result.evidence_refs),
-        "persisted": [_stored_document(part) for part in _stored(result)],
+        "persisted": [_stored_document(part) for part in _stored_parts(result)],
         "deprecation": None
         if notice is None
         else {
-            "sunset_time": iso(notice.sunset_time),
+            "sunset_time": isoformat_or_none(notice.sunset_time),
             "successor": notice.successor,
             "migration_guide_url": notice.migration_guide_url,
         },
     }
-    return said if whole.error is None else {**said, "error": whole.error.to_dict()}
+    return fields if loaded.error is None else {**fields, "error": loaded.error.to_dict()}
 
 
-def iso(moment: datetime | None) -> str | None:
-    """Return a time as machines read it; None where it was never set."""
+def isoformat_or_none(moment: datetime | None) -> str | None:
+    """Return a time in ISO 8601; None if it is unset."""
     return None if moment is None else moment.isoformat()
 
 
-def _stored(result: Result) -> list[Stored]:
-    from toolmesh_sdk._wire.envelope import stored_of
+def _stored_parts(result: Result) -> list[StoredResult]:
+    from toolmesh_sdk._wire.envelope import parse_stored_result
 
-    return [stored_of(part) for part in result.envelope.persisted]
+    return [parse_stored_result(part) for part in result.envelope.persisted]
 
 
-def _stored_document(part: Stored) -> dict[str, Any]:
+def _stored_document(part: StoredResult) -> dict[str, Any]:
     return {
         "ref": part.ref,
         "size_bytes": part.size,
         "digest": part.digest,
         "media_type": part.media_type,
-        "expire_time": iso(part.expires),
+        "expire_time": isoformat_or_none(part.expires),
         "access_token": part.access_token,
     }
 
 
-def _remark(whole: Whole) -> None:
-    """Say on stderr what the result itself does not: what matters always, the rest to a terminal."""
-    result, console = whole.result, output.err()
-    for words in (*_changes(result), *(f"context: {each}" for each in result.additional_context)):
-        console.print(output.text(words))
+def _print_remarks(loaded: LoadedResult) -> None:
+    """Print remarks on stderr: important ones always, metadata only to a terminal."""
+    result, console = loaded.result, output.err()
+    for line in (*_changes(result), *(f"context: {each}" for each in result.additional_context)):
+        console.print(output.text(line))
     if result.adjusted_result:
-        places = ", ".join(pointer or "/" for pointer in result.adjusted_result)
-        console.print(output.text((f"policy had this removed or cut: {places}", "yellow")))
+        paths = ", ".join(pointer or "/" for pointer in result.adjusted_result)
+        console.print(output.text((f"removed or truncated by policy: {paths}", "yellow")))
     if result.deprecation is not None:
-        console.print(output.text((_ending(result.tool_version, result.deprecation), "yellow")))
-    fetched = whole.here and not result.raw
-    for part in _stored(result)[1 if fetched else 0 :]:
+        console.print(output.text((_describe_deprecation(result.tool_version, result.deprecation), "yellow")))
+    fetched = loaded.available and not result.raw
+    for part in _stored_parts(result)[1 if fetched else 0 :]:
         console.print(output.text((f"stored, not shown: {part.ref} ({part.size} bytes). To get it:", "yellow")))
         console.print(output.text(f"  {_fetch_command(part)}"))
     if console.is_terminal:
-        _facts(result)
+        _print_metadata(result)
 
 
-def _ending(version: str, notice: Deprecation) -> str:
-    ends = f"ends on {notice.sunset_time:%Y-%m-%d}" if notice.sunset_time else "is about to end"
+def _describe_deprecation(version: str, notice: Deprecation) -> str:
+    ends = f"ends on {notice.sunset_time:%Y-%m-%d}" if notice.sunset_time else "ends soon"
     successor = f"; use {notice.successor}" if notice.successor else ""
-    guide = f"; how to move: {notice.migration_guide_url}" if notice.migration_guide_url else ""
+    guide = f"; migration guide: {notice.migration_guide_url}" if notice.migration_guide_url else ""
     return f"deprecated: {version} {ends}{successor}{guide}"
 
 
 def _changes(result: Result) -> list[str]:
     effects = [f"changed: {each.operation} {each.resource} ({each.source})" for each in result.effects]
-    # A default that was filled in is what everybody expects; whatever else changed an argument is news.
+    # Filled-in defaults are expected; other changes of arguments are reported.
     arguments = [
         f"argument {each.path or '/'} was changed: {each.source}" + (f", {each.reason}" if each.reason else "")
         for each in result.argument_changes
@@ -146,20 +146,20 @@ def _changes(result: Result) -> list[str]:
 
 
 def _undo_command(undo: Compensation, invocation_id: str) -> str:
-    given = [] if undo.arguments is None else [json.dumps(undo.arguments, ensure_ascii=False)]
-    # What undoes a change is a change itself, and mostly asks for a key; one call is undone once.
-    return shlex.join(["toolmesh", "call", short(undo.tool), *given, "--key", f"undo-{invocation_id}"])
+    arguments = [] if undo.arguments is None else [json.dumps(undo.arguments, ensure_ascii=False)]
+    # A compensation usually needs a key; this one makes sure that a call is undone once.
+    return shlex.join(["toolmesh", "call", short_name(undo.tool), *arguments, "--key", f"undo-{invocation_id}"])
 
 
-def _fetch_command(part: Stored) -> str:
+def _fetch_command(part: StoredResult) -> str:
     return shlex.join(["toolmesh", "result", part.ref, "--access-token", part.access_token, "--output", "FILE"])
 
 
-def _facts(result: Result) -> None:
+def _print_metadata(result: Result) -> None:
     console = output.err()
     if result.shown.person:
         console.print(output.text(result.shown.person))
     costs = [f"{cost.amount_micros / 1e6:g} {cost.currency} {cost.category}" for cost in result.costs]
     origin = [] if result.source in ("computed", "unspecified") else [result.source]
-    facts = [result.tool_version, f"{result.duration * 1000:.1f} ms", *origin, *costs, result.invocation_id]
-    console.print(output.text((" · ".join(facts), "dim")))
+    metadata = [result.tool_version, f"{result.duration * 1000:.1f} ms", *origin, *costs, result.invocation_id]
+    console.print(output.text((" · ".join(metadata), "dim")))

@@ -1,4 +1,4 @@
-"""Usage as a person reads it in a terminal of eighty columns."""
+"""Prints usage reports for a terminal of eighty columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.cli.views.charts import Column, bar, duration, money, percent, print_columns, spark
+from toolmesh_sdk.cli.views.charts import (
+    Column,
+    bar,
+    format_cost,
+    format_duration,
+    format_percent,
+    print_columns,
+    sparkline,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -22,21 +30,21 @@ _GOOD, _BAD = "green", "red"
 
 
 def print_top(
-    found: usage_service_pb2.ListTopUsageResponse,
+    ranking: usage_service_pb2.ListTopUsageResponse,
     total: usage_service_pb2.GetUsageResponse,
     *,
     by: str,
     what: str,
     days: int,
 ) -> None:
-    """Print a ranking, with what all of it comes to above it."""
+    """Print a ranking under the total usage."""
     _heading(f"{what} by {by}", total.total, days)
-    measures = [_measure(by, entry) for entry in found.entries]
+    measures = [_measure(by, entry) for entry in ranking.entries]
     most = max(measures, default=0)
-    columns = [Column(what[:-1].upper(), name=True), *_FIGURES]
+    columns = [Column(what[:-1].upper(), name=True), *_USAGE_COLUMNS]
     rows = [
-        [_name(entry.name, what), *_figures(entry, found.coverage), _measured(by, measure, most)]
-        for entry, measure in zip(found.entries, measures, strict=True)
+        [_name(entry.name, what), *_usage_columns(entry, ranking.coverage), _format_measure(by, measure, most)]
+        for entry, measure in zip(ranking.entries, measures, strict=True)
     ]
     measured = Column("MEAN") if by == "latency" else Column("", chart=True, style="cyan")
     print_columns([*columns, measured], rows)
@@ -49,79 +57,81 @@ def print_usage(
     days: int,
     callers: usage_service_pb2.GetToolUsageResponse | None = None,
 ) -> None:
-    """Print what there is to know of one tool or caller: its days, outcomes, latency and reasons."""
+    """Print the usage of one tool or caller: calls per day, outcomes, latency and error reasons."""
     total, console = answer.total, output.out()
     _heading(name, total, days)
     per_day = _per_day(((day.day, day.usage.calls) for day in answer.days), answer.coverage)
     busiest = max(answer.days, key=lambda day: day.usage.calls)
-    _fact("per day", (spark(per_day, _LINE), "cyan"), f"  most {busiest.usage.calls:,} on {date_of(busiest.day)}")
-    first, last = date_of(total.first_call_time), moment_of(total.last_call_time)
+    _fact(
+        "per day", (sparkline(per_day, _LINE), "cyan"), f"  most {busiest.usage.calls:,} on {format_date(busiest.day)}"
+    )
+    first, last = format_date(total.first_call_time), format_minute(total.last_call_time)
     _fact("calls", f"first {first}, last {last} UTC ({_ago(total.last_call_time)})")
     if callers is not None:
         more = "more than " if callers.more_callers else ""
         _fact("callers", f"{more}{callers.distinct_callers:,}")
     if total.HasField("success_rate"):
         _fact(
-            "success", (percent(total.success_rate), _style(total.success_rate)), " of the calls that ran to their end"
+            "success",
+            (format_percent(total.success_rate), _style(total.success_rate)),
+            " of the completed calls",
         )
     if total.HasField("latency"):
         _fact("latency", _latency_line(total.latency))
     if total.cost_micros:
-        _fact("cost", money(total.cost_micros))
+        _fact("cost", format_cost(total.cost_micros))
     console.print()
     for outcome in _OUTCOMES:
         _print_outcome(outcome, getattr(total, outcome), total.calls)
     _print_reasons(total.reasons)
 
 
-def print_ranking(heading: str, found: usage_service_pb2.ListTopUsageResponse, *, last: bool = False) -> None:
-    """Print a part of the calls as a table; with the day of the last one, where somebody may want to retire it."""
-    if not found.entries:
+def print_ranking(heading: str, ranking: usage_service_pb2.ListTopUsageResponse, *, last: bool = False) -> None:
+    """Print a ranking as a table; `last` adds the day of the last call."""
+    if not ranking.entries:
         return
     output.out().print()
     named = "Callers" if heading == "CALLER" else "Tools"
     rows = [
         [
             entry.name.rpartition("/")[2] if heading == "VERSION" else _name(entry.name, named),
-            *_figures(entry, found.coverage),
-            date_of(entry.usage.last_call_time) if last else "",
+            *_usage_columns(entry, ranking.coverage),
+            format_date(entry.usage.last_call_time) if last else "",
         ]
-        for entry in found.entries
+        for entry in ranking.entries
     ]
-    print_columns([Column(heading, name=True), *_FIGURES, Column("LAST")], rows)
+    print_columns([Column(heading, name=True), *_USAGE_COLUMNS, Column("LAST")], rows)
 
 
-def remark(coverage: usage_pb2.UsageCoverage) -> None:
-    """Say on stderr what the figures do not show."""
+def print_coverage_notes(coverage: usage_pb2.UsageCoverage) -> None:
+    """Print on stderr which calls the numbers do not include."""
     console = output.err()
     behind = coverage.log_records - coverage.counted_records
     if behind > 0:
         console.print(
-            output.text((f"{behind:,} records of the log are not counted yet; ask again in a moment.", "dim"))
+            output.text((f"{behind:,} records of the log are not counted yet; try again in a moment.", "dim"))
         )
     if coverage.folded_calls:
-        words = (
-            f"{coverage.folded_calls:,} further calls were not kept apart, because a day had too many callers or tasks."
-        )
-        console.print(output.text((words, "dim")))
+        note = f"{coverage.folded_calls:,} more calls are not broken down: a day had too many callers or tasks."
+        console.print(output.text((note, "dim")))
 
 
-def shown_tool(name: str) -> str:
-    """Return a tool as people write it: core.echo, or core.echo@1.0.0."""
+def display_tool(name: str) -> str:
+    """Return the short form of a tool name: core.echo, or core.echo@1.0.0."""
     return name.removeprefix("tools/").replace("/versions/", "@") or UNKNOWN_TOOL
 
 
-def date_of(stamp: Timestamp) -> str:
-    """Return the day, in UTC."""
+def format_date(stamp: Timestamp) -> str:
+    """Format the day of a timestamp, in UTC."""
     return stamp.ToDatetime(UTC).date().isoformat()
 
 
-def moment_of(stamp: Timestamp) -> str:
-    """Return the minute, in UTC."""
+def format_minute(stamp: Timestamp) -> str:
+    """Format a timestamp to the minute, in UTC."""
     return stamp.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M")
 
 
-_FIGURES = (
+_USAGE_COLUMNS = (
     Column("CALLS"),
     Column("ERRORS"),
     Column("P50"),
@@ -131,18 +141,18 @@ _FIGURES = (
 )
 
 
-def _figures(entry: usage_service_pb2.RankedUsage, coverage: usage_pb2.UsageCoverage) -> Sequence[str]:
+def _usage_columns(entry: usage_service_pb2.RankedUsage, coverage: usage_pb2.UsageCoverage) -> Sequence[str]:
     usage = entry.usage
     errors = sum(day.errors for day in entry.days)
     timed = usage.HasField("latency")
     per_day = _per_day(((day.day, day.calls) for day in entry.days), coverage)
     return [
         f"{usage.calls:,}",
-        percent(errors / usage.calls) if errors else "",
+        format_percent(errors / usage.calls) if errors else "",
         _seconds(usage.latency.p50) if timed else "",
         _seconds(usage.latency.p95) if timed else "",
-        money(usage.cost_micros) if usage.cost_micros else "",
-        spark(per_day),
+        format_cost(usage.cost_micros) if usage.cost_micros else "",
+        sparkline(per_day),
     ]
 
 
@@ -150,14 +160,14 @@ def _heading(name: str, total: usage_pb2.Usage, days: int) -> None:
     console = output.out()
     errors = total.failed + total.timed_out + total.not_started + total.refused
     span = "today" if days == 1 else f"{days} days"
-    said: list[Any] = [(name, "bold"), (f"  {span} · {_many(total.calls, 'call')}", "dim")]
+    parts: list[Any] = [(name, "bold"), (f"  {span} · {_count(total.calls, 'call')}", "dim")]
     if errors:
-        said += [(" · ", "dim"), (_many(errors, "error"), "red")]
-    console.print(output.text(*said))
+        parts += [(" · ", "dim"), (_count(errors, "error"), "red")]
+    console.print(output.text(*parts))
     console.print()
 
 
-def _many(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -180,7 +190,7 @@ def _print_outcome(outcome: str, count: int, calls: int) -> None:
     style = {"succeeded": _GOOD, "failed": _BAD, "timed_out": _BAD}.get(outcome, "yellow")
     line = output.text(
         f"  {outcome.replace('_', ' '):<11} {count:>9,}  ",
-        (f"{percent(count / calls):>7}  ", "dim"),
+        (f"{format_percent(count / calls):>7}  ", "dim"),
         (bar(count, calls, 40), style),
     )
     output.out().print(line)
@@ -197,7 +207,7 @@ def _print_reasons(reasons: Sequence[usage_pb2.ReasonCount]) -> None:
 
 
 def _per_day(counts: Iterable[tuple[Timestamp, int]], coverage: usage_pb2.UsageCoverage) -> list[float]:
-    """Return a value for each day that the answer covers, quiet ones included."""
+    """Return a value for each day of the covered range, including days without calls."""
     first, end = coverage.from_day.seconds // _DAY, coverage.to_day.seconds // _DAY
     values = [0.0] * max(1, end - first)
     for day, count in counts:
@@ -215,26 +225,26 @@ def _measure(by: str, entry: usage_service_pb2.RankedUsage) -> float:
     return entry.usage.calls
 
 
-def _measured(by: str, measure: float, most: float) -> str:
+def _format_measure(by: str, measure: float, most: float) -> str:
     if by == "latency":
-        return duration(measure / 1e9) if measure else ""
+        return format_duration(measure / 1e9) if measure else ""
     return bar(measure, most, 6)
 
 
 def _name(name: str, what: str) -> str:
-    return name or "(no subject)" if what == "Callers" else shown_tool(name)
+    return name or "(no subject)" if what == "Callers" else display_tool(name)
 
 
 def _seconds(value: Any) -> str:
-    return duration(value.ToNanoseconds() / 1e9)
+    return format_duration(value.ToNanoseconds() / 1e9)
 
 
 def _reason(number: int) -> str:
     from toolmesh.common.v1 import error_reason_pb2
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
-    return word(error_reason_pb2.ErrorReason.DESCRIPTOR, number)
+    return enum_label(error_reason_pb2.ErrorReason.DESCRIPTOR, number)
 
 
 def _ago(stamp: Timestamp) -> str:

@@ -116,7 +116,7 @@ def test_a_witness_is_named_by_the_key_that_the_log_knows_it_by(tmp_path: Path, 
 def test_no_witness_is_demanded_in_vain_of_a_running_mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A demand that is passed over would look like one that was met."""
     good = Report(subject="a log", key_id="a key")
-    monkeypatch.setattr("toolmesh_sdk.cli.commands.audit.verify._online", lambda *asked: good)
+    monkeypatch.setattr("toolmesh_sdk.cli.commands.audit.verify._verify_online", lambda *asked: good)
     assert run("verify", "--state", tmp_path).exit_code == 0
     assert run("verify", "--state", tmp_path, "--witness", Witnessed().witness_key).exit_code == 2
 
@@ -126,7 +126,7 @@ def test_a_key_or_a_witness_that_says_nothing_is_not_taken_for_none(
 ) -> None:
     """A variable of the shell that was never set must not turn a demand into none."""
     monkeypatch.setattr(
-        "toolmesh_sdk.cli.commands.audit.verify._online", lambda *asked: Report(subject="a log", key_id="a key")
+        "toolmesh_sdk.cli.commands.audit.verify._verify_online", lambda *asked: Report(subject="a log", key_id="a key")
     )
     assert run("verify", export, "--key", key.text, "--witness", "").exit_code == 2
     assert run("verify", "--state", tmp_path, "--key", " ").exit_code == 2

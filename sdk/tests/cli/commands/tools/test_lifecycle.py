@@ -109,7 +109,7 @@ def test_a_removal_that_must_wait_says_until_when(toolmesh: Any, mesh: Any) -> N
     mesh.answer("RemoveVersion", pb.RemoveVersionResponse(blocked=blocked))
     ran = toolmesh("tools", "remove", "echo@1.0.0", "-r", "over")
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "7 calls" in ran.stderr
+    assert "7 recent calls" in ran.stderr
     as_json = toolmesh("tools", "remove", "echo@1.0.0", "-r", "over", "--json")
     assert json.loads(as_json.stdout)["blocked"]["calls"] == 7
     mesh.answer("RemoveVersion", pb.RemoveVersionResponse(removed=version("RETIRED")))

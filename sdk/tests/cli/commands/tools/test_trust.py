@@ -62,7 +62,7 @@ def test_a_score_as_json_keeps_every_part(toolmesh: Any) -> None:
 def test_a_rating_is_the_callers_own(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("RateTool", pb.RateToolResponse(average=3.5, ratings=2))
     assert toolmesh("tools", "rate", "echo@1.0.0", "4", "--comment", "good").stdout == (
-        "3.5 of 5 on average; rated by 2\n"
+        "3.5 of 5 on average; 2 ratings\n"
     )
     [call] = mesh.of("RateTool")
     assert (call.request.version, call.request.stars) == ("tools/core.echo/versions/1.0.0", 4)

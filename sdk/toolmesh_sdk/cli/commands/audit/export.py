@@ -1,38 +1,37 @@
-"""`toolmesh audit export`: evidence to take away."""
+"""`toolmesh audit export`: exports audit records with their proofs."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from toolmesh_sdk.cli.exits import FAILED
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.target import Place, open_client
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.target import Target, open_client
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.timestamps import parse_time
 from toolmesh_sdk.cli.views import output
 
 
-@reported
+@report_errors
+@add_target_options()
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write; it must be new or empty.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write to; new or empty.")],
     shard: Annotated[int | None, typer.Option(min=0, help="Only this shard.", show_default="all")] = None,
     begin: Annotated[
-        str, typer.Option("--from", help="From this sequence, or this time such as 2026-11-15T08:00:00Z.")
+        str, typer.Option("--from", help="The first sequence, or a time such as 2026-11-15T08:00:00Z.")
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="Up to but without this sequence or time.")] = "",
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write the records as a Parquet file, too.")] = False,
-    ocsf: Annotated[bool, typer.Option("--ocsf", help="Write the records as OCSF events for a SIEM, too.")] = False,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    end: Annotated[str, typer.Option("--to", help="The sequence or time after the last record.")] = "",
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write the records as a Parquet file.")] = False,
+    ocsf: Annotated[bool, typer.Option("--ocsf", help="Also write the records as OCSF events for a SIEM.")] = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Export the log, or a part of it, with the proofs that anyone can verify it by.
+    """Export the log, or a part of it, with its proofs.
 
     With --json: {"folder", "records", "manifests": {folder: digest}, "verifier_key"}.
     """
@@ -41,17 +40,17 @@ def export(
     from toolmesh_sdk.audit.remote import RemoteLog
 
     if shard is not None and (begin or end):
-        raise typer.BadParameter("a shard and a range are two different exports", param_hint="--shard")
-    first, from_time = _bound(begin, "--from")
-    behind, to_time = _bound(end, "--to")
+        raise typer.BadParameter("use --shard or --from and --to, not both", param_hint="--shard")
+    first, from_time = _parse_bound(begin, "--from")
+    behind, to_time = _parse_bound(end, "--to")
     selection = Selection(shard=shard, first=first, end=behind, from_time=from_time, to_time=to_time)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise typer.BadParameter(f"{out} is not an empty folder", param_hint="--out")
-    with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
+    with open_client(target) as client:
         with output.err().status("exporting") as status:
             try:
                 done = write_export(
-                    RemoteLog(client._transport, timeout),
+                    RemoteLog(client.transport, target.timeout),
                     out,
                     selection,
                     parquet=parquet,
@@ -59,10 +58,8 @@ def export(
                     progress=lambda count: status.update(f"{count} records"),
                 )
             except ValueError as error:
-                # The log itself is broken; the verifier says how.
-                output.err().print(
-                    output.text(f"The log cannot be exported: {error}. `toolmesh audit verify` says more.")
-                )
+                # The log itself is inconsistent; the verifier explains how.
+                output.err().print(output.text(f"The log cannot be exported: {error}. Run `toolmesh audit verify`."))
                 raise typer.Exit(FAILED) from None
     if as_json:
         content = {"records": done.records, "manifests": done.digests, "verifier_key": done.verifier_key}
@@ -80,14 +77,13 @@ def export(
     )
 
 
-def _bound(text: str, hint: str) -> tuple[int | None, datetime | None]:
-    """Read a bound: a sequence, or a time, in UTC unless it says otherwise."""
+def _parse_bound(text: str, hint: str) -> tuple[int | None, datetime | None]:
+    """Parse a sequence, or a time in UTC unless it has an offset."""
     if not text:
         return None, None
     if text.isdigit():
         return int(text), None
     try:
-        moment = datetime.fromisoformat(text)
+        return None, parse_time(text)
     except ValueError:
         raise typer.BadParameter(f"{text} is neither a sequence nor a time", param_hint=hint) from None
-    return None, moment if moment.tzinfo else moment.replace(tzinfo=UTC)

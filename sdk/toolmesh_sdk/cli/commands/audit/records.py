@@ -1,4 +1,4 @@
-"""`toolmesh audit`: what happened."""
+"""`toolmesh audit tail` and `show`: print audit records. Also assembles the `audit` group."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from toolmesh_sdk.cli.commands.audit import hold as holds
 from toolmesh_sdk.cli.commands.audit import shards
 from toolmesh_sdk.cli.commands.audit.export import export
 from toolmesh_sdk.cli.commands.audit.verify import verify
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.target import Place, open_client
-from toolmesh_sdk.cli.inputs.timestamps import moment_from
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.target import Target, open_client
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.timestamps import parse_past_time
+from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
     from toolmesh_sdk._wire.requests import RecordFilters
     from toolmesh_sdk.client import Client
 
-app = typer.Typer(
-    help="Read the audit log, take it away, verify it, and rule how long it is kept.", no_args_is_help=True
-)
+app = typer.Typer(help="Read, export and verify the log; manage retention.", no_args_is_help=True)
 for _command in (export, verify, shards.shards, shards.close, shards.archive, shards.erase):
     app.command()(_command)
 app.add_typer(holds.app, name="hold")
-_MOST_PER_PAGE = 1000
+_MAX_PAGE_SIZE = 1000
 
 
 class Status(StrEnum):
-    """How a step ended."""
+    """The status of a record."""
 
     SUCCESS = "success"
     ERROR = "error"
@@ -42,7 +41,7 @@ class Status(StrEnum):
 
 
 class Decision(StrEnum):
-    """What policy said to a call."""
+    """The authorization decision of a record."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -50,28 +49,30 @@ class Decision(StrEnum):
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options()
 def tail(
-    number: Annotated[int, typer.Option("--number", "-n", min=0, help="How many of the last records.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing what is appended.")] = False,
+    number: Annotated[int, typer.Option("--number", "-n", min=0, help="The number of records to show.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new records.")] = False,
     tool: Annotated[str, typer.Option(help="Only this tool, such as echo or arith*.")] = "",
-    trace: Annotated[str, typer.Option(help="Only this trace.")] = "",
-    invocation: Annotated[str, typer.Option(help="Only this invocation.")] = "",
-    subject: Annotated[str, typer.Option(help="Only calls on this subject's authority, a DID.")] = "",
-    status: Annotated[Status | None, typer.Option(help="Only steps that ended so.")] = None,
-    decision: Annotated[Decision | None, typer.Option(help="Only steps that policy answered so.")] = None,
-    since: Annotated[str, typer.Option(help="From this time, or so long ago: 2026-11-15T08:00:00Z, 2h.")] = "",
-    until: Annotated[str, typer.Option(help="Up to but without this time, or so long ago.")] = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    trace: Annotated[str, typer.Option(help="Only this trace id.")] = "",
+    invocation: Annotated[str, typer.Option(help="Only this invocation id.")] = "",
+    subject: Annotated[str, typer.Option(help="Only calls of this subject, a DID.")] = "",
+    status: Annotated[Status | None, typer.Option(help="Only records with this status.")] = None,
+    decision: Annotated[Decision | None, typer.Option(help="Only records with this decision.")] = None,
+    since: Annotated[str, typer.Option(help="From a time or a duration ago: 2026-11-15T08:00:00Z, 2h.")] = "",
+    until: Annotated[str, typer.Option(help="Before a time, or a duration ago.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Show the last records, oldest first.
+    """Show the newest records, oldest first.
 
-    With --json: {"records": [...]}, or one record per line when following.
+    With --json: {"records": [...]}, or one record per line with --follow.
+
+    \b
+    Example:
+      toolmesh audit tail -f --tool acme.pay --status error
     """
     filters: RecordFilters = {
         "tool": tool,
@@ -82,47 +83,43 @@ def tail(
         "authorization": decision or "",
     }
     if since:
-        filters["from_time"] = moment_from(since, "--since")
+        filters["from_time"] = parse_past_time(since, "--since")
     if until:
-        filters["to_time"] = moment_from(until, "--until")
-    with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
-        # Asked for before the query, so that a record appended in between is followed and not lost.
+        filters["to_time"] = parse_past_time(until, "--until")
+    with open_client(target) as client:
+        # Read before the query, so that a record appended in between is not lost.
         now = client.checkpoint() if follow else None
         size = now.first_sequence + now.tree_size if now else 0
-        records = _last(client, number, filters)
+        records = _newest(client, number, filters)
         _print_records(records, as_json=as_json, lines=follow)
         if follow:
             _follow(client, records[-1].sequence + 1 if records else size, filters, as_json=as_json)
 
 
 @app.command()
-@reported
+@report_errors
+@add_target_options()
 def show(
-    record: Annotated[
-        str, typer.Argument(metavar="RECORD", help="A record: its sequence, its id, or its resource name.")
-    ],
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    record: Annotated[str, typer.Argument(metavar="RECORD", help="The record: its sequence, id or resource name.")],
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Show one record, whole."""
-    from toolmesh_sdk.cli.views.documents import document
+    """Show one record."""
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
-    with open_client(Place(url=url, token=token, state=state, ca=ca), timeout) as client:
-        found = client.get_record(_record_name(client, record))
+    with open_client(target) as client:
+        logged = client.get_record(_record_name(client, record))
     if as_json:
-        output.print_json(document(found))
+        output.print_json(message_to_dict(logged))
     else:
-        output.print_content(document(found, without=frozenset({"canonical_json"})))
+        output.print_content(message_to_dict(logged, without=frozenset({"canonical_json"})))
 
 
-def _last(client: Client, number: int, filters: RecordFilters) -> list[pb.LoggedRecord]:
+def _newest(client: Client, number: int, filters: RecordFilters) -> list[pb.LoggedRecord]:
     if not number:
         return []
-    newest = client.query_records(page_size=min(number, _MOST_PER_PAGE), **filters)
+    newest = client.query_records(page_size=min(number, _MAX_PAGE_SIZE), **filters)
     return list(islice(newest, number))[::-1]
 
 
@@ -141,10 +138,10 @@ def _record_name(client: Client, record: str) -> str:
 
 
 def _print_records(records: list[pb.LoggedRecord], *, as_json: bool, lines: bool) -> None:
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     if as_json:
-        shown = [document(record, without=frozenset({"canonical_json"})) for record in records]
+        shown = [message_to_dict(record, without=frozenset({"canonical_json"})) for record in records]
         if not lines:
             output.print_json({"records": shown})
         for each in shown if lines else []:
@@ -158,17 +155,17 @@ def _print_records(records: list[pb.LoggedRecord], *, as_json: bool, lines: bool
 
 
 def _line(logged: pb.LoggedRecord) -> Any:
-    from toolmesh_sdk.cli.views.documents import moment
+    from toolmesh_sdk.cli.views.documents import format_time
 
     record = logged.record
     if logged.erased_by:
-        # All that it said is gone, the time of the event included.
-        told = f"{logged.sequence:>6}  {moment(logged.log_time)}  "
-        return output.text((told, "dim"), ("erased", "yellow"), f"; record {logged.erased_by} says by whom and why")
+        # The whole payload is gone, including the time of the event.
+        prefix = f"{logged.sequence:>6}  {format_time(logged.log_time)}  "
+        return output.text((prefix, "dim"), ("erased", "yellow"), f"; see record {logged.erased_by} for the reason")
     outcome, style = _outcome(record)
     return output.text(
-        (f"{logged.sequence:>6}  {moment(record.event_time)}  ", "dim"),
-        f"{_event(record):<28}  {_tool(record.tool_version):<24}  ",
+        (f"{logged.sequence:>6}  {format_time(record.event_time)}  ", "dim"),
+        f"{_event(record):<28}  {short_name(record.tool_version):<24}  ",
         (f"{outcome:<10}", style),
         (f"  {record.caller.subject}  {record.invocation_id}", "dim"),
     )
@@ -177,9 +174,9 @@ def _line(logged: pb.LoggedRecord) -> Any:
 def _event(record: pb.AuditRecord) -> str:
     from toolmesh.audit.v1 import audit_record_pb2
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
-    event = word(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class)
+    event = enum_label(audit_record_pb2.EventClass.DESCRIPTOR, record.event_class)
     return f"{event} (preview)" if record.preview else event
 
 
@@ -187,15 +184,11 @@ def _outcome(record: pb.AuditRecord) -> tuple[str, str]:
     from toolmesh.audit.v1 import audit_record_pb2
     from toolmesh.common.v1 import error_reason_pb2
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
-    reason = word(error_reason_pb2.ErrorReason.DESCRIPTOR, record.error_reason)
-    status = word(audit_record_pb2.RecordStatus.DESCRIPTOR, record.status)
-    allowed = word(audit_record_pb2.AuthorizationOutcome.DESCRIPTOR, record.authorization)
+    reason = enum_label(error_reason_pb2.ErrorReason.DESCRIPTOR, record.error_reason)
+    status = enum_label(audit_record_pb2.RecordStatus.DESCRIPTOR, record.status)
+    allowed = enum_label(audit_record_pb2.AuthorizationOutcome.DESCRIPTOR, record.authorization)
     if reason:
         return reason, "red"
     return status or allowed, "green" if status == "success" or allowed == "allow" else "yellow"
-
-
-def _tool(name: str) -> str:
-    return name.removeprefix("tools/").replace("/versions/", "@")

@@ -1,4 +1,4 @@
-"""`toolmesh audit shards`, `close`, `archive` and `erase`: how long the log keeps what, as its operator decides."""
+"""`toolmesh audit shards`, `close`, `archive` and `erase`: manage the retention of the log."""
 
 from __future__ import annotations
 
@@ -9,153 +9,147 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolmesh_sdk.cli.exits import FAILED
-from toolmesh_sdk.cli.failures import reported
+from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_steward
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
     from toolmesh.audit.v1 import shard_pb2 as pb
 
     from toolmesh_sdk.audit import VerifierKey
-    from toolmesh_sdk.audit.export.archive_candidates import Archive
+    from toolmesh_sdk.audit.verify.archive_candidates import Archive
 
 SERVICE = "audit"
-Why = Annotated[str, typer.Option("--reason", "-r", help="Why, for those who read the log.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded in the log.")]
 
 
-@reported
-def shards(
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
-) -> None:
-    """List the shards that the log is cut into."""
+@report_errors
+@add_target_options()
+def shards(*, target: Target, as_json: bool) -> None:
+    """List the shards of the log."""
     from toolmesh_sdk.audit.remote import RemoteLog
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service=SERVICE) as transport:
+    with as_admin(target, service=SERVICE) as transport:
         _print_shards(RemoteLog(transport).shards(), as_json)
 
 
-@reported
+@report_errors
+@add_target_options()
 def close(
-    shard: Annotated[int | None, typer.Argument(min=0, help="Its number.", show_default="the open one")] = None,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    shard: Annotated[
+        int | None, typer.Argument(min=0, help="The number of the shard.", show_default="the open one")
+    ] = None,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Close the open shard and go on in the next one; what is closed can be archived."""
+    """Close the open shard and start the next one. A closed shard can be archived."""
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
     from toolmesh_sdk.audit.remote import RemoteLog
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service=SERVICE) as transport:
+    with as_admin(target, service=SERVICE) as transport:
         number = RemoteLog(transport).shards()[-1].number if shard is None else shard
         request = log_service_pb2.CloseShardRequest(shard=number)
         stub = LogServiceStub(transport.channel)
         _print_shards([transport.unary(stub.CloseShard, request, None, repeatable=True).shard], as_json)
 
 
-@reported
+@report_errors
+@add_target_options()
 def archive(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An export of closed shards, each of them whole.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An export of closed, complete shards.")],
     drop: Annotated[
-        bool, typer.Option("--drop", help="Drop the records from the database, too; the export is then all there is.")
+        bool, typer.Option("--drop", help="Also drop the records from the database. Only the export remains.")
     ] = False,
     key: options.LogKey = None,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Note in the log that an export is the archive of the shards it holds.
+    """Record an export as the archive of its shards.
 
-    The export is verified first, and compared with the shards of the log: what is noted, and what is dropped, is
-    what the folder really holds. Exit code 1, and nothing noted, if it is not.
+    The export is verified and compared with the shards of the log first. If it does not match, the exit code is 1 and
+    nothing is recorded or dropped.
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
     from toolmesh_sdk.audit.remote import RemoteLog
-    from toolmesh_sdk.cli.commands.audit.verify import key_from
+    from toolmesh_sdk.cli.commands.audit.verify import read_key
 
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service=SERVICE) as transport:
+    with as_admin(target, service=SERVICE) as transport:
         log = RemoteLog(transport)
         present = log.shards()
-        found = _archives(folder, key_from(key or log.verifier_key(present[-1])), present)
+        archives = _find_archives(folder, read_key(key or log.verifier_key(present[-1])), present)
         stub, done = LogServiceStub(transport.channel), []
-        for each in found:
+        for candidate in archives:
             request = log_service_pb2.ArchiveShardRequest(
-                shard=each.shard, manifest_digest=each.digest, drop_records=drop
+                shard=candidate.shard, manifest_digest=candidate.digest, drop_records=drop
             )
             done.append(transport.unary(stub.ArchiveShard, request, None, repeatable=True).shard)
     _print_shards(done, as_json)
 
 
-@reported
+@report_errors
+@add_target_options()
 def erase(
-    sequence: Annotated[int, typer.Argument(min=0, max=options.MOST, help="The record's place in the log.")],
-    reason: Why,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    sequence: Annotated[int, typer.Argument(min=0, max=options.MAX_INT64, help="The sequence of the record.")],
+    reason: Reason,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Erase what one record says; its place and hash stay, and the log says who erased it and why."""
+    """Erase the payload of one record.
+
+    Its sequence and hash remain, and a new record states who erased it and why.
+    """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
     request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason=reason)
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout, service=SERVICE) as transport:
+    with as_admin(target, service=SERVICE) as transport:
         stub = LogServiceStub(transport.channel)
         erased_by = transport.unary(stub.ErasePayload, request, None, repeatable=True).erased_by
     if as_json:
         output.print_json({"sequence": sequence, "erased_by": erased_by})
     else:
-        output.out().print(output.text(f"record {sequence} is erased", (f"  record {erased_by} says so", "dim")))
+        output.out().print(output.text(f"record {sequence} is erased", (f"  recorded as {erased_by}", "dim")))
 
 
-def _archives(folder: Path, key: VerifierKey, present: Sequence[pb.Shard]) -> list[Archive]:
-    from toolmesh_sdk.audit.export.archive_candidates import NotAnArchiveError, archives_in
+def _find_archives(folder: Path, key: VerifierKey, present: Sequence[pb.Shard]) -> list[Archive]:
+    from toolmesh_sdk.audit.verify.archive_candidates import NotAnArchiveError, find_archives
 
     try:
-        return archives_in(folder, key, present)
+        return find_archives(folder, key, present)
     except NotAnArchiveError as error:
-        output.err().print(output.text((f"{folder} is not what the log holds: ", "bold red"), str(error)))
+        output.err().print(output.text((f"{folder} does not match the log: ", "bold red"), str(error)))
         raise typer.Exit(FAILED) from None
 
 
-def _print_shards(found: Sequence[pb.Shard], as_json: bool) -> None:
+def _print_shards(listed: Sequence[pb.Shard], as_json: bool) -> None:
     from toolmesh.audit.v1 import shard_pb2
 
-    from toolmesh_sdk.cli.views.documents import document, moment, word
+    from toolmesh_sdk.cli.views.documents import enum_label, format_time, message_to_dict
 
     if as_json:
-        output.print_json({"shards": [document(each) for each in found]})
+        output.print_json({"shards": [message_to_dict(each) for each in listed]})
         return
     states = shard_pb2.ShardState.DESCRIPTOR
     rows = [
         (
             str(each.number),
-            word(states, each.state),
+            enum_label(states, each.state),
             str(each.first_sequence),
             str(each.tree_size),
-            moment(each.open_time),
-            moment(each.close_time) if each.HasField("close_time") else "",
+            format_time(each.open_time),
+            format_time(each.close_time) if each.HasField("close_time") else "",
             each.manifest_digest,
         )
-        for each in found
+        for each in listed
     ]
     output.print_table(("SHARD", "STATE", "FROM", "RECORDS", "OPENED", "CLOSED", "ARCHIVE"), rows)

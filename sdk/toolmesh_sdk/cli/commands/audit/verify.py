@@ -1,4 +1,4 @@
-"""`toolmesh audit verify`: whether the evidence is still what was signed."""
+"""`toolmesh audit verify`: verifies an export, or the log of a running mesh."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
-from toolmesh_sdk.cli.failures import report as report_failure
-from toolmesh_sdk.cli.failures import report_unforeseen
+from toolmesh_sdk.cli.failures import print_error, report_unexpected
 from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.bounds import said
-from toolmesh_sdk.cli.inputs.target import Place, open_client
+from toolmesh_sdk.cli.inputs.options import refuse_blank
+from toolmesh_sdk.cli.inputs.target import Target, open_client
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError
 
@@ -28,8 +28,8 @@ _CANNOT_VERIFY = 2
 _SHOWN = 10
 
 
-def _accusing_nobody(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Keep exit code 1 for evidence of tampering: whatever else goes wrong, such as a full disk, is no verdict about the log."""
+def _keep_exit_one_for_tampering(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Reserve exit code 1 for tampering: any other failure, such as a full disk, exits with 2."""
 
     @wraps(command)
     def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
@@ -38,148 +38,152 @@ def _accusing_nobody(command: Callable[Parameters, None]) -> Callable[Parameters
         except (typer.Exit, typer.BadParameter):
             raise
         except Exception as error:
-            report_unforeseen(error)
+            report_unexpected(error)
             raise typer.Exit(_CANNOT_VERIFY) from None
 
     return run
 
 
-@_accusing_nobody
+@_keep_exit_one_for_tampering
+@add_target_options()
 def verify(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="An export; without one, the log of a running mesh.")
+        Path | None, typer.Argument(metavar="[DIR]", help="An export; default: the log of a running mesh.")
     ] = None,
     key: options.LogKey = None,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that you kept, as a file; may be repeated.")
+        list[Path] | None, typer.Option("--checkpoint", help="A file with an earlier checkpoint; repeatable.")
     ] = None,
     witness: Annotated[
         str | None,
         typer.Option(
-            callback=said,
+            callback=refuse_blank,
             help="The key of a witness that must have co-signed, or a file that holds it; for an export.",
             show_default=False,
         ),
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Demand whole shards, and from the first on if several; for an export.")
+        bool, typer.Option("--whole", help="Require whole shards, starting with the first if several; for an export.")
     ] = False,
     sample: Annotated[
-        int, typer.Option(min=0, help="Look at so many records of each shard instead of all; for a running mesh.")
+        int, typer.Option(min=0, help="Check this many records of each shard instead of all; for a running mesh.")
     ] = 0,
-    kept: Annotated[
-        Path | None, typer.Option(help="Where key and checkpoints are kept for the next time; for a running mesh.")
+    pinned: Annotated[
+        Path | None,
+        typer.Option("--pinned", help="The file that pins the key and checkpoints between runs; for a running mesh."),
     ] = None,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Verify an export with nothing but the key, or the log of a running mesh.
+    """Verify an export, or the log of a running mesh.
 
-    Exit codes: 0 verified, 1 tampered with, 2 cannot be verified.
+    An export is verified offline, with only the log's key. Exit codes: 0 verified, 1 tampered with, 2 cannot be
+    verified.
+
+    \b
+    Examples:
+      toolmesh audit verify
+      toolmesh audit verify ./export --key log.vkey
     """
-    notes = [_note(path) for path in checkpoint or []]
+    notes = [_read_note(path) for path in checkpoint or []]
     if folder is not None:
         from toolmesh_sdk.audit import verify_export
 
         if not key:
-            raise typer.BadParameter("an export is verified with the log's key", param_hint="--key")
-        cosigner = _witness_from(witness) if witness else None
-        report = verify_export(folder, key_from(key), notes, cosigner, whole=whole)
+            raise typer.BadParameter("an export needs the log's key", param_hint="--key")
+        cosigner = _read_witness(witness) if witness else None
+        report = verify_export(folder, read_key(key), notes, cosigner, whole=whole)
     elif witness:
-        # A running log signs for whoever asks, so what it shows has no witness yet; that must not pass for a demand that was met.
-        raise typer.BadParameter("witnesses have signed what was exported; give a folder", param_hint="--witness")
+        # A running log signs on request, so its newest checkpoint has no witness signature yet.
+        raise typer.BadParameter("witness signatures are part of an export; give a folder", param_hint="--witness")
     else:
-        place = Place(url=url, token=token, state=state, ca=ca)
         try:
-            report = _online(place, timeout, kept or _kept_file(place), key_from(key) if key else None, notes, sample)
+            report = _verify_online(
+                target, pinned or _pinned_file(target), read_key(key) if key else None, notes, sample
+            )
         except ToolmeshError as error:
-            report_failure(error, as_json=as_json)
+            print_error(error, as_json=as_json)
             raise typer.Exit(_CANNOT_VERIFY) from None
-    _print(report, as_json=as_json)
+    _print_tolerantly(report, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 
-def _print(report: Report, *, as_json: bool) -> None:
-    """Print the report. Whoever stops reading it, as `head` does, changes nothing about the verdict."""
+def _print_tolerantly(report: Report, *, as_json: bool) -> None:
+    """Print the report. A reader that stops early, such as `head`, does not change the exit code."""
     try:
         if as_json:
             output.print_json(report.to_dict(), flush=True)
         else:
-            _show(report)
+            _print_report(report)
             sys.stdout.flush()
     except OSError as error:
-        _forget_what_is_buffered()
+        _discard_stdout()
         if not isinstance(error, BrokenPipeError):
             raise
     except SystemExit:
-        # How Rich says that nobody reads.
-        _forget_what_is_buffered()
+        # Rich raises it when stdout is closed.
+        _discard_stdout()
 
 
-def _forget_what_is_buffered() -> None:
-    """When the program ends it would be written once more, and the failure of that would take the place of the exit code."""
+def _discard_stdout() -> None:
+    """Redirect stdout to /dev/null: flushing it again at exit would fail and change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _online(
-    place: Place, timeout: float, path: Path, key: VerifierKey | None, notes: list[Note], sample: int
-) -> Report:
+def _verify_online(target: Target, path: Path, key: VerifierKey | None, notes: list[Note], sample: int) -> Report:
     from toolmesh_sdk.audit.remote import RemoteLog
     from toolmesh_sdk.audit.verify.online import OnlineCheck
-    from toolmesh_sdk.audit.verify.pinned_state import Kept, load, save
+    from toolmesh_sdk.audit.verify.pinned_state import PinnedState, load, save
 
     try:
-        remembered = load(path)
+        pinned = load(path)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--kept") from None
-    with open_client(place, timeout) as client, output.err().status("verifying") as status:
-        log = RemoteLog(client._transport, timeout)
+        raise typer.BadParameter(str(error), param_hint="--pinned") from None
+    with open_client(target) as client, output.err().status("verifying") as status:
+        log = RemoteLog(client.transport, target.timeout)
         check = OnlineCheck(
-            log, remembered, key, known=notes, sample=sample, progress=lambda n: status.update(f"{n} records")
+            log, pinned, key, known=notes, sample=sample, progress=lambda n: status.update(f"{n} records")
         )
         report = check.run()
     if report.exit_code == 0 and check.key is not None:
         try:
-            save(path, Kept(check.key.text, {**remembered.notes, **check.newest}))
+            save(path, PinnedState(check.key.text, {**pinned.notes, **check.newest}))
         except OSError as error:
-            report.problems.append(f"{path} cannot be written, so the next time has nothing to compare with: {error}")
+            report.problems.append(f"{path} cannot be written, so the next run cannot compare with this one: {error}")
     return report
 
 
-def _kept_file(place: Place) -> Path:
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", place.url.rpartition("://")[2]) or "local"
-    return place.folder / f"verifier-{name}.json"
+def _pinned_file(target: Target) -> Path:
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", target.url.rpartition("://")[2]) or "local"
+    return target.folder / f"verifier-{name}.json"
 
 
-def key_from(text: str) -> VerifierKey:
-    """Read a verifier key, or the file that holds it."""
+def read_key(text: str) -> VerifierKey:
+    """Parse a verifier key, or read it from a file."""
     from toolmesh_sdk.audit.format.notes import ED25519
 
-    return _key(text, ED25519, "--key")
+    return _parse_key(text, ED25519, "--key")
 
 
-def _witness_from(text: str) -> VerifierKey:
+def _read_witness(text: str) -> VerifierKey:
     from toolmesh_sdk.audit.format.notes import COSIGNATURE_V1
 
-    return _key(text, COSIGNATURE_V1, "--witness")
+    return _parse_key(text, COSIGNATURE_V1, "--witness")
 
 
-def _key(text: str, kind: int, hint: str) -> VerifierKey:
+def _parse_key(text: str, kind: int, hint: str) -> VerifierKey:
     from toolmesh_sdk.audit import UnreadableNoteError, VerifierKey
 
     try:
-        # A key is no path: it has a plus where a path would have to be very odd.
+        # A verifier key contains a plus; a path with one is unlikely.
         content = Path(text).read_text() if "+" not in text else text
         return VerifierKey.parse(content, kind)
     except (OSError, UnreadableNoteError, UnicodeDecodeError) as error:
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
-def _note(path: Path) -> Note:
+def _read_note(path: Path) -> Note:
     from toolmesh_sdk.audit import Note, UnreadableNoteError
 
     try:
@@ -188,24 +192,25 @@ def _note(path: Path) -> Note:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--checkpoint") from None
 
 
-def _show(report: Report) -> None:
+def _print_report(report: Report) -> None:
     console = output.out()
-    word, style = {0: ("verified", "bold green"), 1: ("TAMPERED", "bold red"), 2: ("cannot verify", "bold yellow")}[
+    verdict, style = {0: ("verified", "bold green"), 1: ("TAMPERED", "bold red"), 2: ("cannot verify", "bold yellow")}[
         report.exit_code
     ]
-    console.print(output.text((word, style), f"  {report.subject}"))
+    console.print(output.text((verdict, style), f"  {report.subject}"))
     ordered = sorted(report.findings, key=lambda finding: finding.order())
     for finding in ordered[:_SHOWN]:
-        console.print(_line(finding))
+        console.print(_format_finding(finding))
     if len(ordered) > _SHOWN:
-        console.print(output.text((f"  and {len(ordered) - _SHOWN} more; --json shows all", "dim")))
+        console.print(output.text((f"  and {len(ordered) - _SHOWN} more; use --json to see all", "dim")))
     for problem in report.problems:
         console.print(output.text((f"  {problem}", "yellow")))
     for shard in report.shards:
-        looked = "sampled" if shard.sampled else "records"
+        checked = "sampled" if shard.sampled else "records"
         console.print(
             output.text(
-                f"  shard {shard.number}: {shard.records} {looked}, sequences {shard.first_sequence} to {shard.end_sequence - 1}",
+                f"  shard {shard.number}: {shard.records} {checked}, "
+                f"sequences {shard.first_sequence} to {shard.end_sequence - 1}",
                 (f", {shard.erased} erased" if shard.erased else "", "yellow"),
                 (f"  checkpoint {shard.tree_size} {shard.root_hash[:16]}", "dim"),
             )
@@ -216,6 +221,6 @@ def _show(report: Report) -> None:
         console.print(output.text((f"  key {report.key_id}", "dim")))
 
 
-def _line(finding: Finding) -> object:
-    where = f" at {finding.place}" if finding.place else ""
+def _format_finding(finding: Finding) -> object:
+    where = f" at {finding.location}" if finding.location else ""
     return output.text((f"  {finding.kind.value}{where}", "red"), f": {finding.detail}")

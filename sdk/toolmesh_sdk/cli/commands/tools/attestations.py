@@ -1,4 +1,4 @@
-"""`toolmesh tools verify` and `audited`: what somebody found out about a version, for its trust and its stage to rest on."""
+"""`toolmesh tools verify` and `audited`: record attestations, which feed the trust score and the stage of a tool."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolmesh_sdk.cli.commands.tools.lifecycle import Version
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_steward, short, version_name
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.tool_names import short_name, version_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What can be verified of a version."""
+    """The kinds of verification."""
 
     SANDBOX_DEPLOYMENT = "sandbox_deployment"
     INTEGRATION_TESTS = "integration_tests"
@@ -29,27 +30,25 @@ class Kind(StrEnum):
 
 
 class Level(StrEnum):
-    """Who audited a version."""
+    """The independence of an auditor."""
 
     SELF_ASSESSED = "self_assessed"
     THIRD_PARTY = "third_party"
 
 
-@reported
+@report_errors
+@add_target_options()
 def verify(
     name: Version,
-    kind: Annotated[Kind, typer.Argument(help="What was verified.")],
-    failed: Annotated[bool, typer.Option("--failed", help="It did not hold.")] = False,
-    evidence: Annotated[str, typer.Option(help="Where the evidence is, a URL.")] = "",
-    summary: Annotated[str, typer.Option(help="What was seen, in a few sentences.")] = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    kind: Annotated[Kind, typer.Argument(help="The kind of verification.")],
+    failed: Annotated[bool, typer.Option("--failed", help="The verification failed.")] = False,
+    evidence: Annotated[str, typer.Option(help="The URL of the evidence.")] = "",
+    summary: Annotated[str, typer.Option(help="A short summary.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Record that something about a version was verified, or failed to be; the last word on each kind stands."""
+    """Record the result of a verification. The newest record of each kind counts."""
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -60,30 +59,28 @@ def verify(
         evidence_url=evidence,
         summary=summary,
     )
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_admin(target) as transport:
         stub = TrustServiceStub(transport.channel)
         answer = transport.unary(stub.RecordVerification, request, None, repeatable=False)
-    _tell(request.version, kind, answer, failed=failed, as_json=as_json)
+    _print_attestation(request.version, kind, answer, failed=failed, as_json=as_json)
 
 
-@reported
+@report_errors
+@add_target_options()
 def audited(
     name: Version,
     level: Annotated[
-        Level, typer.Argument(help="Its provider, or somebody independent; only the operator says the latter.")
+        Level, typer.Argument(help="By the provider, or by a third party; only the operator may record the latter.")
     ],
-    auditor: Annotated[str, typer.Option(help="The auditor's name.")],
-    failed: Annotated[bool, typer.Option("--failed", help="It did not pass.")] = False,
-    report: Annotated[str, typer.Option(help="Where the report is, a URL.")] = "",
-    summary: Annotated[str, typer.Option(help="What was found, in a few sentences.")] = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    auditor: Annotated[str, typer.Option(help="The name of the auditor.")],
+    failed: Annotated[bool, typer.Option("--failed", help="The audit failed.")] = False,
+    report: Annotated[str, typer.Option(help="The URL of the report.")] = "",
+    summary: Annotated[str, typer.Option(help="A short summary.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Record the security audit of a version; the last one stands."""
+    """Record a security audit of a version. The newest record counts."""
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -95,13 +92,13 @@ def audited(
         report_url=report,
         summary=summary,
     )
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_admin(target) as transport:
         stub = TrustServiceStub(transport.channel)
         answer = transport.unary(stub.RecordSecurityAudit, request, None, repeatable=False)
-    _tell(request.version, f"{level} security audit", answer, failed=failed, as_json=as_json)
+    _print_attestation(request.version, f"{level} security audit", answer, failed=failed, as_json=as_json)
 
 
-def _tell(
+def _print_attestation(
     version: str,
     what: str,
     answer: pb.RecordVerificationResponse | pb.RecordSecurityAuditResponse,
@@ -109,10 +106,10 @@ def _tell(
     failed: bool,
     as_json: bool,
 ) -> None:
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     if as_json:
-        output.print_json(document(answer))
+        output.print_json(message_to_dict(answer))
         return
     verdict = "failed" if failed else "passed"
-    output.out().print(output.text(f"{short(version)} {verdict} {what}", (f"  {answer.fact_id}", "dim")))
+    output.out().print(output.text(f"{short_name(version)} {verdict} {what}", (f"  {answer.fact_id}", "dim")))

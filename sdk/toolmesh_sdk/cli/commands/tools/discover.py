@@ -1,4 +1,4 @@
-"""`toolmesh tools search` and its siblings: find tools, and see what a model would be shown of them."""
+"""`toolmesh tools search`, `surface` and `schema`: find tools, and show what a model sees of them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_caller, short, tool_or_version
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.admin_connection import as_caller
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.tool_names import short_name, tool_or_version
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
 
-MinTrust = Annotated[float, typer.Option(min=0.0, max=1.0, help="The least trust, 0 to 1.")]
-Tokenizer = Annotated[str, typer.Option(help="How tokens are counted: o200k_base or cl100k_base.")]
+MinTrust = Annotated[float, typer.Option(min=0.0, max=1.0, help="The minimum trust score, 0 to 1.")]
+Tokenizer = Annotated[str, typer.Option(help="The tokenizer: o200k_base or cl100k_base.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,32 +27,35 @@ def add_to(app: typer.Typer) -> None:
         app.command()(command)
 
 
-@reported
+@report_errors
+@add_target_options()
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A name, keywords or a sentence.")] = "",
-    capability: Annotated[list[str] | None, typer.Option(help="A capability that is wanted; repeatable.")] = None,
+    capability: Annotated[list[str] | None, typer.Option(help="A required capability; repeatable.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeatable.")] = None,
     namespace: Annotated[list[str] | None, typer.Option(help="Only tools of this namespace; repeatable.")] = None,
     min_trust: MinTrust = 0.0,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
-    version: Annotated[str, typer.Option(help="Only tools with a version that this constraint accepts.")] = "",
-    keywords: Annotated[bool, typer.Option("--keywords", help="Compare words alone, not meaning.")] = False,
-    forbidden: Annotated[bool, typer.Option("--forbidden", help="Find also what the token does not cover.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 10,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what each rank came from.")] = False,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    version: Annotated[str, typer.Option(help="Only tools with a version that matches this constraint.")] = "",
+    keywords: Annotated[bool, typer.Option("--keywords", help="Match keywords only, without semantic search.")] = False,
+    forbidden: Annotated[
+        bool, typer.Option("--forbidden", help="Include tools that the token does not allow.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="The maximum number of results.")] = 10,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Find tools by name, word, capability or meaning, the best first."""
+    """Search tools by name, keyword or meaning.
+
+    Results are ordered by score, best first.
+    """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1 import tool_manifest_pb2
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     request = pb.SearchToolsRequest(
         query=query,
@@ -67,37 +71,38 @@ def search(
             include_forbidden=forbidden,
         ),
     )
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_caller(target) as transport:
         stub = DiscoveryServiceStub(transport.channel)
-        found = transport.unary(stub.SearchTools, request, None, repeatable=True)
+        response = transport.unary(stub.SearchTools, request, None, repeatable=True)
     if as_json:
-        output.print_json(document(found))
-    elif found.tools:
-        _print_found(found, explain=explain)
+        output.print_json(message_to_dict(response))
+    elif response.tools:
+        _print_results(response, explain=explain)
     else:
-        _print_no_match(found)
+        _print_no_match(response)
 
 
-@reported
+@report_errors
+@add_target_options()
 def surface(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What the model is to do.")] = "",
-    budget: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many tokens the text may have.")] = 2000,
-    capability: Annotated[list[str] | None, typer.Option(help="A capability that is wanted; repeatable.")] = None,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task of the model.")] = "",
+    budget: Annotated[int, typer.Option(min=1, max=1_000_000, help="The maximum number of tokens.")] = 2000,
+    capability: Annotated[list[str] | None, typer.Option(help="A required capability; repeatable.")] = None,
     tokenizer: Tokenizer = "",
-    model: Annotated[str, typer.Option(help="The model that the surface is for.")] = "",
+    model: Annotated[str, typer.Option(help="The model that reads the text.")] = "",
     min_trust: MinTrust = 0.0,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Print what a model would be shown of the tools for a task; facts about it go to stderr."""
+    """Print the tool descriptions for a model prompt.
+
+    The text fits the token budget; totals go to stderr.
+    """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
     request = pb.CompileSurfaceRequest(
         task=task,
@@ -108,81 +113,86 @@ def surface(
         context=pb.SurfaceContext(model=model),
         scope="command line",
     )
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_caller(target) as transport:
         stub = DiscoveryServiceStub(transport.channel)
-        found = transport.unary(stub.CompileSurface, request, None, repeatable=True)
+        response = transport.unary(stub.CompileSurface, request, None, repeatable=True)
     if as_json:
-        output.print_json(document(found))
-    elif found.HasField("surface"):
-        _print_surface(found.surface)
+        output.print_json(message_to_dict(response))
+    elif response.HasField("surface"):
+        _print_surface(response.surface)
     else:
-        small = found.budget_too_small
-        output.err().print(f"A budget of {small.token_budget} holds nothing; {small.required_tokens} tokens would do.")
+        small = response.budget_too_small
+        output.err().print(
+            f"A budget of {small.token_budget} tokens is too small; at least {small.required_tokens} are needed."
+        )
         raise typer.Exit(1)
 
 
-@reported
+@report_errors
+@add_target_options()
 def schema(
     tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools, or versions such as echo@1.0.0.")],
-    detail: Annotated[bool, typer.Option("--detail", help="Whole schemas and examples.")] = False,
+    detail: Annotated[bool, typer.Option("--detail", help="Include full schemas and examples.")] = False,
     tokenizer: Tokenizer = "",
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Load the schemas of tools, with the digests that a call of a deferred one must carry."""
+    """Print the schemas and digests of tools.
+
+    A call of a deferred version needs its digest (`call --digest`).
+    """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document, word
+    from toolmesh_sdk.cli.views.documents import enum_label, message_to_dict
 
     request = pb.GetToolSchemasRequest(
         tools=[tool_or_version(tool) for tool in tools],
         tier=pb.SURFACE_TIER_DETAIL if detail else pb.SURFACE_TIER_SCHEMA,
         tokenizer=tokenizer,
     )
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_caller(target) as transport:
         stub = DiscoveryServiceStub(transport.channel)
-        found = transport.unary(stub.GetToolSchemas, request, None, repeatable=True)
+        response = transport.unary(stub.GetToolSchemas, request, None, repeatable=True)
     if as_json:
-        output.print_json(document(found))
+        output.print_json(message_to_dict(response))
         return
-    for each in found.schemas:
-        output.err().print(output.text((short(each.version), "bold"), f"  {each.digest}  {each.block.tokens} tokens"))
+    for each in response.schemas:
+        output.err().print(
+            output.text((short_name(each.version), "bold"), f"  {each.digest}  {each.block.tokens} tokens")
+        )
         sys.stdout.write(each.block.text)
-    for left in found.unloaded:
-        reason = word(pb.UnloadedReason.DESCRIPTOR, left.reason)
-        output.err().print(output.text(f"{short(left.tool)}: {reason}"))
-    if not found.schemas:
+    for left in response.unloaded:
+        reason = enum_label(pb.UnloadedReason.DESCRIPTOR, left.reason)
+        output.err().print(output.text(f"{short_name(left.tool)}: {reason}"))
+    if not response.schemas:
         raise typer.Exit(1)
 
 
-def _print_found(found: pb.SearchToolsResponse, *, explain: bool) -> None:
+def _print_results(response: pb.SearchToolsResponse, *, explain: bool) -> None:
     from toolmesh.registry.v1 import tool_manifest_pb2
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
     effects = tool_manifest_pb2.MutationClass.DESCRIPTOR
     rows = []
-    for tool in found.tools:
+    for tool in response.tools:
         score = tool.score
-        shown = (short(tool.version), f"{score.score:.2f}", word(effects, tool.mutation_class), tool.title)
-        rows.append((*shown, _explained(score)) if explain else shown)
+        shown = (short_name(tool.version), f"{score.score:.2f}", enum_label(effects, tool.mutation_class), tool.title)
+        rows.append((*shown, _explain_score(score)) if explain else shown)
     headings = ("TOOL", "SCORE", "EFFECT", "TITLE")
     output.print_table((*headings, "WHY") if explain else headings, rows)
     if explain:
-        removed = ", ".join(f"{effect.filter} {effect.removed}" for effect in found.filter_effects)
-        remark = f"{found.total_candidates} fit, {found.total_filtered} passed" + (
+        removed = ", ".join(f"{effect.filter} {effect.removed}" for effect in response.filter_effects)
+        remark = f"{response.total_candidates} candidates, {response.total_filtered} passed the filters" + (
             f" (removed: {removed})" if removed else ""
         )
         output.err().print(output.text(remark))
-    _print_remarks(found)
+    _print_remarks(response)
 
 
-def _explained(score: pb.ToolScore) -> str:
+def _explain_score(score: pb.ToolScore) -> str:
     parts = [
         f"0.4*trust {score.trust:.2f} + 0.3*relevance {score.relevance:.2f}",
         f"+ 0.2*latency {score.latency:.2f} + 0.1*cost {score.cost:.2f};",
@@ -192,41 +202,41 @@ def _explained(score: pb.ToolScore) -> str:
     return " ".join([*parts, f"capability {score.capability:.2f}"] if score.capability else parts)
 
 
-def _print_remarks(found: pb.SearchToolsResponse) -> None:
+def _print_remarks(response: pb.SearchToolsResponse) -> None:
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
 
-    if found.semantic_use == pb.SEMANTIC_USE_UNAVAILABLE:
-        output.err().print("Words alone were compared: the language model did not answer.")
-    elif found.semantic_pending:
-        output.err().print(f"The meaning of {found.semantic_pending} tools is still being worked out.")
+    if response.semantic_use == pb.SEMANTIC_USE_UNAVAILABLE:
+        output.err().print("Only keywords were compared: the embedding model did not respond.")
+    elif response.semantic_pending:
+        output.err().print(f"The embeddings of {response.semantic_pending} tools are not computed yet.")
 
 
-def _print_no_match(found: pb.SearchToolsResponse) -> None:
+def _print_no_match(response: pb.SearchToolsResponse) -> None:
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
-    reason = word(pb.NoMatchReason.DESCRIPTOR, found.no_match.reason).replace("_", " ")
+    reason = enum_label(pb.NoMatchReason.DESCRIPTOR, response.no_match.reason).replace("_", " ")
     output.err().print(output.text(f"No tools match: {reason}."))
-    for effect in found.filter_effects:
+    for effect in response.filter_effects:
         output.err().print(output.text(f"  {effect.filter} removed {effect.removed}"))
-    if found.no_match.nearest:
-        output.err().print(output.text(f"  nearest: {', '.join(found.no_match.nearest)}"))
-    _print_remarks(found)
+    if response.no_match.nearest:
+        output.err().print(output.text(f"  nearest: {', '.join(response.no_match.nearest)}"))
+    _print_remarks(response)
 
 
-def _print_surface(found: pb.ToolSurface) -> None:
+def _print_surface(response: pb.ToolSurface) -> None:
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
 
-    from toolmesh_sdk.cli.views.documents import word
+    from toolmesh_sdk.cli.views.documents import enum_label
 
-    sys.stdout.write("".join(block.text for block in found.blocks))
+    sys.stdout.write("".join(block.text for block in response.blocks))
     sys.stdout.flush()
-    totals = found.totals
-    steps = " ".join(word(pb.SurfaceStep.DESCRIPTOR, step) for step in found.surface_reason)
+    totals = response.totals
+    steps = " ".join(enum_label(pb.SurfaceStep.DESCRIPTOR, step) for step in response.surface_reason)
     output.err().print(
         output.text(
-            (f"{found.token_count} of {found.token_budget} tokens ({found.tokenizer}); ", "dim"),
+            (f"{response.token_count} of {response.token_budget} tokens ({response.tokenizer}); ", "dim"),
             (f"{totals.loaded} schemas, {totals.indexed} named, {totals.usable} usable, ", "dim"),
             (f"{totals.blocked} blocked, {totals.excluded} excluded{'; ' + steps if steps else ''}", "dim"),
         )

@@ -1,19 +1,20 @@
-"""`toolmesh tools deprecate` and its siblings: moving versions through their life, and reading how they got there."""
+"""`toolmesh tools deprecate`, `remove`, `history` and the other lifecycle commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.failures import reported
-from toolmesh_sdk.cli.inputs import options
-from toolmesh_sdk.cli.inputs.admin_connection import as_caller, as_steward, short, tool_or_version, version_name
-from toolmesh_sdk.cli.inputs.bounds import said
-from toolmesh_sdk.cli.inputs.claims import seconds_of
-from toolmesh_sdk.cli.inputs.target import Place
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller
+from toolmesh_sdk.cli.inputs.options import refuse_blank
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.timestamps import parse_future_time, parse_seconds
+from toolmesh_sdk.cli.tool_names import short_name, tool_or_version, version_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import tool_version_pb2
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A tool such as acme.send_email, or a version as echo@1.2.0.")
+    str, typer.Argument(metavar="NAME", help="A tool such as acme.send_email, or a version such as echo@1.2.0.")
 ]
 Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version, such as echo@1.2.0.")]
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for people; recorded, and shown to who is refused.")]
-Etag = Annotated[str | None, typer.Option(callback=said, help="Only if the version is still the one with this etag.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded, and shown to refused callers.")]
+Etag = Annotated[str | None, typer.Option(callback=refuse_blank, help="Only if the version still has this etag.")]
 
 _NEEDS_REASON = {"SunsetVersion", "DisableTool", "QuarantineTool", "ReleaseTool", "MarkRequiresSetup"}
 
@@ -38,45 +39,43 @@ def add_to(app: typer.Typer) -> None:
     app.command()(history)
     for name, rpc, text in (
         ("publish", "PublishVersion", "Publish a draft."),
-        ("undeprecate", "UndeprecateVersion", "Take a deprecation back, also after the sunset."),
-        ("sunset", "SunsetVersion", "End a deprecated version now, before its date."),
-        ("disable", "DisableTool", "Switch a tool or one version off."),
-        ("enable", "EnableTool", "Switch a tool or one version on again."),
-        ("quarantine", "QuarantineTool", "Take a tool or one version out of use at once, on suspicion."),
+        ("undeprecate", "UndeprecateVersion", "Withdraw a deprecation, even after the sunset."),
+        ("sunset", "SunsetVersion", "End a deprecated version before its sunset date."),
+        ("disable", "DisableTool", "Disable a tool or one version."),
+        ("enable", "EnableTool", "Enable a tool or one version again."),
+        ("quarantine", "QuarantineTool", "Block a suspicious tool or version at once."),
         ("release", "ReleaseTool", "End a quarantine."),
         (
             "needs-setup",
             "MarkRequiresSetup",
-            "Take a version out of use until its credentials, or whatever it needs, are there.",
+            "Block a version until its setup is complete.",
         ),
-        ("setup-done", "CompleteSetup", "Say that what a version waited for, such as its credentials, is there."),
+        ("setup-done", "CompleteSetup", "Mark the setup of a version as complete."),
         (
             "defer",
             "DeferVersion",
-            "Hide the schema of a version until it is asked for; calls then need --digest, which `tools schema` shows.",
+            "Hide a schema until it is requested. Calls then need --digest, which `tools schema` prints.",
         ),
-        ("load", "LoadVersion", "Show the schema of a deferred version to everyone again."),
+        ("load", "LoadVersion", "Show the schema of a deferred version again."),
     ):
-        app.command(name, help=text)(_verb(rpc))
+        app.command(name, help=text)(_lifecycle_command(rpc))
 
 
-@reported
+@report_errors
+@add_target_options()
 def deprecate(
     name: Version,
     reason: Reason,
-    sunset: Annotated[str, typer.Option(help="Until when it runs: a date, or a span such as 30d.")] = "90d",
-    successor: Annotated[str, typer.Option(help="What to use instead, such as echo@2.0.0.")] = "",
-    guide: Annotated[str, typer.Option(help="Where the migration is described.")] = "",
-    grace: Annotated[str, typer.Option(help="How long its name is kept after the sunset.")] = "30d",
+    sunset: Annotated[str, typer.Option(help="The last day: a date, or a duration such as 30d.")] = "90d",
+    successor: Annotated[str, typer.Option(help="The replacement, such as echo@2.0.0.")] = "",
+    guide: Annotated[str, typer.Option(help="The URL of the migration guide.")] = "",
+    grace: Annotated[str, typer.Option(help="The time from the sunset to the removal.")] = "30d",
     etag: Etag = None,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Announce the end of a version; again, to revise what was announced."""
+    """Deprecate a version. Repeat it to change the announcement."""
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
@@ -84,40 +83,38 @@ def deprecate(
         name=version_name(name),
         reason=reason,
         etag=etag or "",
-        sunset_time=_stamp(_moment(sunset)),
-        grace_period=_grace(grace),
+        sunset_time=_timestamp(parse_future_time(sunset, "--sunset")),
+        grace_period=_duration(grace, "--grace"),
         successor=version_name(successor) if successor else "",
         migration_guide_url=guide,
     )
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_admin(target) as transport:
         stub = LifecycleServiceStub(transport.channel)
         _print_changed([transport.unary(stub.DeprecateVersion, request, None, repeatable=False).version], as_json)
 
 
-@reported
+@report_errors
+@add_target_options()
 def remove(
     name: Version,
     reason: Reason,
-    force: Annotated[bool, typer.Option("--force", help="Wait neither for the grace period nor for callers.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Ignore the grace period and recent calls.")] = False,
     etag: Etag = None,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Retire a version that has ended and that nobody calls; only its name stays.
+    """Remove an ended version that is no longer called.
 
-    While it is called it stays, and its time is extended: exit code 1.
+    Its name stays reserved. If it is still called, its grace period is extended and the exit code is 1.
     """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document, moment
+    from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
 
     request = pb.RemoveVersionRequest(name=version_name(name), reason=reason, etag=etag or "", force=force)
-    with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_admin(target) as transport:
         stub = LifecycleServiceStub(transport.channel)
         answer = transport.unary(stub.RemoveVersion, request, None, repeatable=False)
     if answer.WhichOneof("outcome") == "removed":
@@ -125,74 +122,67 @@ def remove(
         return
     blocked = answer.blocked
     if as_json:
-        output.print_json({"blocked": document(blocked)})
+        output.print_json({"blocked": message_to_dict(blocked)})
     else:
-        until = moment(blocked.version.deprecation.remove_time)
+        until = format_time(blocked.version.deprecation.remove_time)
         output.err().print(
             output.text(
-                f"{short(blocked.version.name)} is still called ({blocked.calls} calls lately) and stays until {until}."
+                f"{short_name(blocked.version.name)} is still called ({blocked.calls} recent calls) "
+                f"and stays until {until}."
             )
         )
     raise typer.Exit(1)
 
 
-@reported
+@report_errors
+@add_target_options()
 def history(
     name: Name,
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many of the last changes.")] = 50,
-    timeout: options.Timeout = 30.0,
-    url: options.Url = "",
-    token: options.Token = None,
-    state: options.State = None,
-    ca: options.Ca = None,
-    as_json: options.Json = False,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="The number of changes to show.")] = 50,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Show what was done to a tool or one version, newest first: when, what, by whom and why."""
+    """Show the state changes of a tool or version.
+
+    Newest first, with time, actor and reason.
+    """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
-    from toolmesh_sdk.cli.views.documents import document
+    from toolmesh_sdk.cli.views.documents import message_to_dict
 
-    found: list[pb.Transition] = []
+    transitions: list[pb.Transition] = []
     request = pb.ListTransitionsRequest(name=tool_or_version(name), page_size=min(number, 1000))
-    with as_caller(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+    with as_caller(target) as transport:
         stub = LifecycleServiceStub(transport.channel)
-        while len(found) < number:
+        while len(transitions) < number:
             page = transport.unary(stub.ListTransitions, request, None, repeatable=True)
-            found.extend(page.transitions)
+            transitions.extend(page.transitions)
             request.page_token = page.next_page_token
             if not page.next_page_token:
                 break
     if as_json:
-        output.print_json({"transitions": [document(each) for each in found[:number]]})
+        output.print_json({"transitions": [message_to_dict(each) for each in transitions[:number]]})
     else:
         headings = ("WHEN", "VERSION", "WHAT", "FROM", "TO", "WHO", "WHY")
-        output.print_table(headings, [_row(each) for each in found[:number]])
+        output.print_table(headings, [_row(each) for each in transitions[:number]])
 
 
-def _verb(rpc: str) -> Callable[..., None]:
-    """Return a command for a verb that needs nothing but a name and a reason."""
+def _lifecycle_command(rpc: str) -> Callable[..., None]:
+    """Return the command of an RPC that takes only a name, a reason and an etag."""
 
-    @reported
-    def run(
-        name: Name,
-        reason: Reason = "",
-        etag: Etag = None,
-        timeout: options.Timeout = 30.0,
-        url: options.Url = "",
-        token: options.Token = None,
-        state: options.State = None,
-        ca: options.Ca = None,
-        as_json: options.Json = False,
-    ) -> None:
+    @report_errors
+    @add_target_options()
+    def run(name: Name, reason: Reason = "", etag: Etag = None, *, target: Target, as_json: bool) -> None:
         from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
         from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
         if rpc in _NEEDS_REASON and not reason:
-            raise typer.BadParameter("say why; others will read it", param_hint="--reason")
-        named = tool_or_version(name) if rpc.endswith("Tool") else version_name(name)
-        request = getattr(pb, f"{rpc}Request")(name=named, reason=reason, etag=etag or "")
-        with as_steward(Place(url=url, token=token, state=state, ca=ca), timeout) as transport:
+            raise typer.BadParameter("a reason is required", param_hint="--reason")
+        resource = tool_or_version(name) if rpc.endswith("Tool") else version_name(name)
+        request = getattr(pb, f"{rpc}Request")(name=resource, reason=reason, etag=etag or "")
+        with as_admin(target) as transport:
             method = getattr(LifecycleServiceStub(transport.channel), rpc)
             answer: Any = transport.unary(method, request, None, repeatable=False)
         _print_changed(answer.versions if rpc.endswith("Tool") else [answer.version], as_json)
@@ -203,64 +193,48 @@ def _verb(rpc: str) -> Callable[..., None]:
 def _print_changed(versions: Sequence[tool_version_pb2.ToolVersion], as_json: bool) -> None:
     from toolmesh.registry.v1 import tool_version_pb2
 
-    from toolmesh_sdk.cli.views.documents import document, moment, word
+    from toolmesh_sdk.cli.views.documents import enum_label, format_time, message_to_dict
 
     if as_json:
-        output.print_json({"versions": [document(each) for each in versions]})
+        output.print_json({"versions": [message_to_dict(each) for each in versions]})
         return
     for each in versions:
-        parts = [f"{short(each.name)} is {word(tool_version_pb2.LifecycleState.DESCRIPTOR, each.state)}"]
+        parts = [f"{short_name(each.name)} is {enum_label(tool_version_pb2.LifecycleState.DESCRIPTOR, each.state)}"]
         if each.state == tool_version_pb2.LIFECYCLE_STATE_DEPRECATED:
-            parts.append(f"until {moment(each.deprecation.sunset_time)}")
+            parts.append(f"until {format_time(each.deprecation.sunset_time)}")
         if each.state == tool_version_pb2.LIFECYCLE_STATE_SUNSET:
-            parts.append(f"may be removed from {moment(each.deprecation.remove_time)} on")
+            parts.append(f"removable from {format_time(each.deprecation.remove_time)}")
         if each.deprecation.successor:
-            parts.append(f"use {short(each.deprecation.successor)}")
+            parts.append(f"use {short_name(each.deprecation.successor)}")
         output.out().print(output.text(", ".join(parts), (f"  etag {each.etag}", "dim")))
 
 
 def _row(transition: Any) -> tuple[str, ...]:
     from toolmesh.registry.v1 import tool_version_pb2
 
-    from toolmesh_sdk.cli.views.documents import moment, word
+    from toolmesh_sdk.cli.views.documents import enum_label, format_time
 
     states = tool_version_pb2.LifecycleState.DESCRIPTOR
     return (
-        moment(transition.time),
-        short(transition.version),
+        format_time(transition.time),
+        short_name(transition.version),
         transition.verb.replace("_", " "),
-        word(states, transition.from_state),
-        word(states, transition.to_state),
+        enum_label(states, transition.from_state),
+        enum_label(states, transition.to_state),
         transition.actor,
         transition.reason,
     )
 
 
-def _stamp(moment: datetime) -> Timestamp:
+def _timestamp(time: datetime) -> Timestamp:
     from google.protobuf.timestamp_pb2 import Timestamp
 
     stamp = Timestamp()
-    stamp.FromDatetime(moment)
+    stamp.FromDatetime(time)
     return stamp
 
 
-def _moment(text: str) -> datetime:
-    """Read a date, or a span from now on."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return _from_now(seconds_of(text, "--sunset"))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _from_now(seconds: int) -> datetime:
-    try:
-        return datetime.now(UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        raise typer.BadParameter("there is no such date", param_hint="--sunset") from None
-
-
-def _grace(text: str) -> Duration:
+def _duration(text: str, option: str) -> Duration:
     from google.protobuf.duration_pb2 import Duration
 
-    return Duration(seconds=seconds_of(text, "--grace"))
+    return Duration(seconds=parse_seconds(text, option))

@@ -1,4 +1,4 @@
-"""Which shards of a log an export can be the archive of."""
+"""Selects the shards of an export that can be recorded as archived."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from toolmesh_sdk.audit.verify.offline import verify_export
 
 
 class NotAnArchiveError(ValueError):
-    """The folder does not hold what it would be noted as."""
+    """The folder is not a valid archive of the log's shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A folder that holds one shard whole, and the digest that names it."""
+    """A folder with one complete shard, and the digest of its manifest."""
 
     shard: int
     digest: str
 
 
-def archives_in(folder: Path, key: VerifierKey, present: Sequence[shard_pb2.Shard]) -> list[Archive]:
-    """Return what of an export can be noted: every shard that is closed. Each is verified as a whole by the key and compared with
-    what the log says of it: once its records are dropped, nobody can. Raises NotAnArchiveError at the first that does not fit, and if there is none."""
-    found = [_archive(each, key, present) for each in _folders(folder)]
-    closed = [each for each in found if each is not None]
+def find_archives(folder: Path, key: VerifierKey, present: Sequence[shard_pb2.Shard]) -> list[Archive]:
+    """Return the closed shards of an export. Each is verified with the key and compared with the log, because this is
+    impossible once its records are dropped. Raises NotAnArchiveError for the first mismatch, or if there is none."""
+    candidates = [_check_archive(shard_folder, key, present) for shard_folder in _folders(folder)]
+    closed = [archive for archive in candidates if archive is not None]
     if not closed:
-        raise NotAnArchiveError("it holds no shard that is closed")
+        raise NotAnArchiveError("it holds no closed shard")
     return closed
 
 
@@ -45,15 +45,15 @@ def _folders(folder: Path) -> list[Path]:
         raise NotAnArchiveError(str(error)) from None
 
 
-def _archive(folder: Path, key: VerifierKey, present: Sequence[shard_pb2.Shard]) -> Archive | None:
+def _check_archive(folder: Path, key: VerifierKey, present: Sequence[shard_pb2.Shard]) -> Archive | None:
     report = verify_export(folder, key, whole=True)
     if report.exit_code or len(report.shards) != 1:
         first = report.first
-        raise NotAnArchiveError(f"{first.detail} ({first.place})" if first else "; ".join(report.problems))
+        raise NotAnArchiveError(f"{first.detail} ({first.location})" if first else "; ".join(report.problems))
     [held] = report.shards
     known = next((each for each in present if each.number == held.number), None)
     if known is not None and known.state == shard_pb2.SHARD_STATE_OPEN:
         return None
     if known is None or (known.tree_size, known.root_hash.hex()) != (held.tree_size, held.root_hash):
-        raise NotAnArchiveError(f"the log's shard {held.number} is another one")
+        raise NotAnArchiveError(f"shard {held.number} of the log differs")
     return Archive(held.number, "sha256:" + hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest())

@@ -1,0 +1,54 @@
+"""The help of every command: summaries that fit 80 columns, and the shared options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from toolmesh_sdk.cli.main import build
+from typer.testing import CliRunner
+
+MAX_SUMMARY = 50
+CONNECTION = {"--timeout", "--url", "--token", "--state", "--ca", "--json"}
+LOCAL = {"--timeout", "--state", "--json"}
+# Commands that only the operator of a local mesh can run, and those that call no mesh.
+LOCAL_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
+OFFLINE_COMMANDS = {"doctor", "version"}
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, child in getattr(command, "commands", {}).items():
+        yield " ".join((*path, name)), child
+        yield from walk(child, (*path, name))
+
+
+COMMANDS = dict(walk(typer.main.get_command(build(plugins=()))))
+GROUPS = ["", *(path for path, command in COMMANDS.items() if hasattr(command, "commands"))]
+
+
+def test_the_walk_finds_nested_commands() -> None:
+    assert {"call", "tools", "tools list", "audit hold place"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_has_a_summary_of_at_most_fifty_characters(path: str) -> None:
+    summary = COMMANDS[path].get_short_help_str(limit=1000)
+    assert 0 < len(summary) <= MAX_SUMMARY, summary
+
+
+@pytest.mark.parametrize("path", GROUPS)
+def test_no_summary_is_cut_in_a_terminal_of_80_columns(path: str) -> None:
+    ran = CliRunner(env={"COLUMNS": "80"}).invoke(build(plugins=()), [*path.split(), "--help"])
+    commands = ran.stdout.partition("Commands:")[2].partition("Connection:")[0]
+    assert commands
+    assert "..." not in commands
+
+
+@pytest.mark.parametrize("path", sorted(set(COMMANDS) - set(GROUPS) - OFFLINE_COMMANDS))
+def test_every_command_that_calls_a_mesh_has_the_shared_options(path: str) -> None:
+    options = {name for parameter in COMMANDS[path].params for name in parameter.opts}
+    assert options >= (LOCAL if path in LOCAL_COMMANDS else CONNECTION)
+    assert "--target" not in options or "--url" in options
+    assert not any(parameter.name == "target" for parameter in COMMANDS[path].params)
