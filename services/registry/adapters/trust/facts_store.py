@@ -34,12 +34,11 @@ from services.registry.domain.trust.facts import (
     OtherTools,
     Rating,
     Ratings,
-    StageChange,
     Verification,
     VerificationKind,
 )
 from services.registry.domain.trust.score import Score
-from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.stages import Stage, StageChange
 
 
 class PostgresTrustBook:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from services.registry.domain.discovery.environment import Place, Survey
+from services.registry.domain.discovery.query import Query
+from services.registry.domain.discovery.results import Hits
 from services.registry.domain.publishing.manifest import Manifest
-
-if TYPE_CHECKING:
-    from services.registry.domain.discovery.environment import Place, Survey
-    from services.registry.domain.discovery.query import Query
-    from services.registry.domain.discovery.results import Hits
 
 
 class LanguageUnavailableError(Exception):

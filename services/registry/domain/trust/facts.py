@@ -8,7 +8,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.trust.stages import Stage
 from services.registry.domain.trust.usage import Usage
 
 
@@ -81,18 +80,6 @@ class Verification:
 
 
 Fact = Audit | Verification
-
-
-@dataclass(frozen=True, slots=True)
-class StageChange:
-    """A step between stages, as it is kept for good."""
-
-    tool: ToolName
-    before: Stage
-    after: Stage
-    actor: str
-    reason: str
-    time: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from libs.common.tool_names import ToolName
 from services.registry.domain.model import VersionHead
-from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings, StageChange
+from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings
 from services.registry.domain.trust.score import Score
-from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.stages import Stage, StageChange
 
 
 class TrustScores(Protocol):

@@ -8,8 +8,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState, Registrar
 from services.registry.domain.trust.compute_score import Scales, Weighed
-from services.registry.domain.trust.facts import StageChange
-from services.registry.domain.trust.stages import Gate, Stage, gates_of, unmet
+from services.registry.domain.trust.stages import Gate, Stage, StageChange, gates_of, unmet
 
 _MAY_BE_OFFERED = frozenset(
     {LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.REQUIRES_SETUP, LifecycleState.DEPRECATED}

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.tool_names import ToolName
+from services.registry.domain.trust.facts import Facts
 from services.registry.domain.trust.usage import Usage
-
-if TYPE_CHECKING:
-    from services.registry.domain.trust.facts import Facts
 
 BETA_CALLS, BETA_RATE = 100, 0.95
 GA_CALLS, GA_RATE = 1000, 0.99
@@ -40,6 +39,18 @@ class Stage(StrEnum):
     def is_before(self, other: Stage) -> bool:
         order = list(Stage)
         return order.index(self) < order.index(other)
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """A step between stages, as it is kept for good."""
+
+    tool: ToolName
+    before: Stage
+    after: Stage
+    actor: str
+    reason: str
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.prover import Prover
 from services.registry.domain.compatibility.proof.subschema import Place
 from services.registry.domain.compatibility.proof.value_constraints import Facts
-
-if TYPE_CHECKING:
-    from services.registry.domain.compatibility.proof.containment import Proof
 
 # Whatever else applies to the same array may look at items, so that `unevaluatedItems` does not.
 _LOOKING = ("contains", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas")
@@ -46,7 +44,7 @@ class ArrayView:
         return self.most is None or index < self.most
 
 
-def gaps(proof: Proof, facts: Facts, goal: Place) -> Iterator[Gap]:
+def gaps(prover: Prover, facts: Facts, goal: Place) -> Iterator[Gap]:
     """Yield what is not shown of an array."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
@@ -57,30 +55,30 @@ def gaps(proof: Proof, facts: Facts, goal: Place) -> Iterator[Gap]:
         yield Gap(goal.pointer, "maxItems")
     if goal.get("uniqueItems") and not _unique(facts, view):
         yield Gap(goal.pointer, "uniqueItems")
-    yield from _item_gaps(proof, view, goal)
+    yield from _item_gaps(prover, view, goal)
     if goal.has("contains"):
-        yield from _contained_gaps(proof, facts, view, goal)
+        yield from _contained_gaps(prover, facts, view, goal)
 
 
-def contradict(proof: Proof, facts: Facts) -> bool:
+def contradict(prover: Prover, facts: Facts) -> bool:
     """True if it is proven that no array satisfies the facts."""
     view = ArrayView(facts)
     if view.most is not None and view.least > view.most:
         return True
     last = min(view.least, view.prefix + 1)
-    with proof.deeper():
-        return any(proof.emptiness.empty(view.item(index)) for index in range(int(last)))
+    with prover.deeper():
+        return any(prover.is_empty(view.item(index)) for index in range(int(last)))
 
 
-def _item_gaps(proof: Proof, view: ArrayView, goal: Place) -> Iterator[Gap]:
+def _item_gaps(prover: Prover, view: ArrayView, goal: Place) -> Iterator[Gap]:
     own = len(goal.schema.get("prefixItems", ()))
     # One past every prefix stands for all that follow.
     for index in range(max(own, view.prefix) + 1):
         wanted = _wanted(goal, index, own)
         if wanted is None or not view.may_have(index):
             continue
-        with proof.deeper():
-            found = proof.gaps(view.item(index), wanted)
+        with prover.deeper():
+            found = prover.gaps(view.item(index), wanted)
         if found and wanted.impossible:
             parent, _, keyword = wanted.pointer.rpartition("/")
             found = (Gap(parent, keyword),)
@@ -95,32 +93,32 @@ def _wanted(goal: Place, index: int, own: int) -> Place | None:
     return goal.child(keyword) if keyword else None
 
 
-def _contained_gaps(proof: Proof, facts: Facts, view: ArrayView, goal: Place) -> Iterator[Gap]:
+def _contained_gaps(prover: Prover, facts: Facts, view: ArrayView, goal: Place) -> Iterator[Gap]:
     wanted = goal.child("contains")
     least, most = goal.schema.get("minContains", 1), goal.schema.get("maxContains")
-    with proof.deeper():
-        if not _contains_enough(proof, facts, view, wanted, least):
+    with prover.deeper():
+        if not _contains_enough(prover, facts, view, wanted, least):
             yield Gap(goal.pointer, "contains")
-        if most is not None and not _contains_few(proof, facts, view, wanted, most):
+        if most is not None and not _contains_few(prover, facts, view, wanted, most):
             yield Gap(goal.pointer, "maxContains")
 
 
-def _contains_enough(proof: Proof, facts: Facts, view: ArrayView, wanted: Place, least: Any) -> bool:
+def _contains_enough(prover: Prover, facts: Facts, view: ArrayView, wanted: Place, least: Any) -> bool:
     for atom in facts.atoms:
         enough = atom.has("contains") and atom.schema.get("minContains", 1) >= least
-        if enough and proof.proven((atom.child("contains"),), wanted):
+        if enough and prover.proven((atom.child("contains"),), wanted):
             return True
     if least > min(view.least, _MOST_CONTAINED):
         return False
-    return all(proof.proven(view.item(index), wanted) for index in range(int(least)))
+    return all(prover.proven(view.item(index), wanted) for index in range(int(least)))
 
 
-def _contains_few(proof: Proof, facts: Facts, view: ArrayView, wanted: Place, most: Any) -> bool:
+def _contains_few(prover: Prover, facts: Facts, view: ArrayView, wanted: Place, most: Any) -> bool:
     if view.most is not None and view.most <= most:
         return True
     for atom in facts.atoms:
         few = atom.has("contains") and atom.schema.get("maxContains", most + 1) <= most
-        if few and proof.proven((wanted,), atom.child("contains")):
+        if few and prover.proven((wanted,), atom.child("contains")):
             return True
     return False
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from services.registry.domain.compatibility.proof import arrays, objects, scalars
 from services.registry.domain.compatibility.proof.budget import Budget
-from services.registry.domain.compatibility.proof.emptiness import Emptiness
+from services.registry.domain.compatibility.proof.emptiness import EmptinessProver
 from services.registry.domain.compatibility.proof.evaluation import Evaluation
 from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.prover import INDEPENDENT
 from services.registry.domain.compatibility.proof.schema_equality import Sameness
 from services.registry.domain.compatibility.proof.subschema import Document, Place
 from services.registry.domain.compatibility.proof.value_constraints import Facts, taken_apart, weight_of
@@ -24,7 +25,6 @@ from services.registry.domain.compatibility.proof.values import KINDS, kind_of, 
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.schema_shape import Schema
 
-_INDEPENDENT = 1 << 30
 # A whole number between close bounds is one of a few values, and those can be tried.
 _FEW = 32
 _MOST_BRANCHES = 16
@@ -40,7 +40,7 @@ def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, w
     budget.spend((given.size + goal.size) // 16)
     if given.circular or goal.circular:
         return (Gap("", "$ref"),)
-    return Proof(checker, budget).gaps((given.whole,), goal.whole)
+    return ContainmentProver(checker, budget).gaps((given.whole,), goal.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,21 @@ class Split:
     branches: tuple[tuple[Place, ...], ...]
 
 
-class Proof:
+class ContainmentProver:
     """Searches for proofs within one budget, and remembers what it found."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self.budget = budget
         self.evaluation = Evaluation(checker, budget)
         self.sameness = Sameness(budget)
-        self.emptiness = Emptiness(self)
+        self._emptiness = EmptinessProver(self)
         self._facts: dict[tuple[tuple[int, int], ...], Facts] = {}
         self._found: dict[Any, tuple[Gap, ...]] = {}
         self._open: dict[Any, tuple[int, int]] = {}
         self._made: dict[Any, dict[str, Any]] = {}
         self._depth = self._level = 0
         # The outermost claim that the proof at hand assumes; what rests on an unproven claim is not remembered.
-        self.assumed = _INDEPENDENT
+        self.assumed = INDEPENDENT
 
     def gaps(
         self,
@@ -92,6 +92,10 @@ class Proof:
     def proven(self, given: tuple[Place, ...], goal: Place, kinds: frozenset[str] = KINDS) -> bool:
         """True if what satisfies all of `given` satisfies the goal."""
         return not self.gaps(given, goal, kinds)
+
+    def is_empty(self, given: tuple[Place, ...], kinds: frozenset[str] = KINDS) -> bool:
+        """Return whether it is proven that no value of these kinds satisfies all of `given`."""
+        return self._emptiness.is_empty(given, kinds)
 
     def facts(self, given: tuple[Place, ...]) -> Facts:
         """Return what is known of values that satisfy all of `given`."""
@@ -133,7 +137,7 @@ class Proof:
     ) -> tuple[Gap, ...]:
         index = len(self._open)
         self._open[key] = (self._level, index)
-        outer, self.assumed = self.assumed, _INDEPENDENT
+        outer, self.assumed = self.assumed, INDEPENDENT
         self._depth += 1
         self.budget.check_depth(self._depth)
         try:
@@ -143,7 +147,7 @@ class Proof:
             del self._open[key]
         if found or self.assumed >= index:
             self._found[key] = found
-        self.assumed = min(outer, self.assumed if self.assumed < index else _INDEPENDENT)
+        self.assumed = min(outer, self.assumed if self.assumed < index else INDEPENDENT)
         return found
 
     def _search(
@@ -161,7 +165,7 @@ class Proof:
     def _otherwise(self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]) -> bool:
         """Prove what the direct way did not: nothing satisfies the facts, or each of the cases they leave is fine."""
         only = frozenset({kind})
-        if self.emptiness.empty(facts.atoms, only):
+        if self.is_empty(facts.atoms, only):
             return True
         few = _few_integers(facts) if kind == "integer" else None
         if few is not None:
@@ -174,7 +178,7 @@ class Proof:
 
     def _value_gaps(self, facts: Facts, values: Iterable[Any], goal: Place, kinds: frozenset[str]) -> tuple[Gap, ...]:
         for value in values:
-            if kind_of(value) not in kinds or self.emptiness.excluded(facts, value):
+            if kind_of(value) not in kinds or self._emptiness.excluded(facts, value):
                 continue
             if self.evaluation.holds(goal, value) is not True:
                 return (_listing(goal),)
@@ -227,7 +231,7 @@ class Proof:
             yield Gap(goal.pointer, "anyOf")
         if self._changed(facts, goal, "oneOf") and not self._exactly_one(given, goal, only):
             yield Gap(goal.pointer, "oneOf")
-        if self._changed(facts, goal, "not") and not self.emptiness.empty((*given, goal.child("not")), only):
+        if self._changed(facts, goal, "not") and not self.is_empty((*given, goal.child("not")), only):
             yield Gap(goal.pointer, "not")
         if self._changed(facts, goal, *_CONDITION) and not self._conditional(given, goal, only):
             yield Gap(goal.pointer, "if")
@@ -243,7 +247,7 @@ class Proof:
         chosen = next((child for child in children if self.proven(given, child, only)), None)
         if chosen is None:
             return False
-        return all(self.emptiness.empty((*given, other), only) for other in children if other.pointer != chosen.pointer)
+        return all(self.is_empty((*given, other), only) for other in children if other.pointer != chosen.pointer)
 
     def _conditional(self, given: tuple[Place, ...], goal: Place, only: frozenset[str]) -> bool:
         condition = goal.child("if")

@@ -3,53 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from services.registry.domain.compatibility.proof import arrays, objects
+from services.registry.domain.compatibility.proof.prover import INDEPENDENT, Prover
 from services.registry.domain.compatibility.proof.scalars import exactly
 from services.registry.domain.compatibility.proof.subschema import Place
 from services.registry.domain.compatibility.proof.value_constraints import Facts
 from services.registry.domain.compatibility.proof.values import KINDS, kind_of
 
-if TYPE_CHECKING:
-    from services.registry.domain.compatibility.proof.containment import Proof
 
-_INDEPENDENT = 1 << 30
-
-
-class Emptiness:
+class EmptinessProver:
     """Searches for contradictions, with the proofs of containment at hand."""
 
-    def __init__(self, proof: Proof) -> None:
-        self._proof = proof
+    def __init__(self, prover: Prover) -> None:
+        self._prover = prover
         self._found: dict[Any, bool] = {}
         self._open: set[Any] = set()
 
-    def empty(self, given: tuple[Place, ...], kinds: frozenset[str] = KINDS) -> bool:
+    def is_empty(self, given: tuple[Place, ...], kinds: frozenset[str] = KINDS) -> bool:
         """True if it is proven that nothing of these kinds satisfies all of `given`."""
-        proof = self._proof
-        proof.budget.spend()
-        facts = proof.facts(given)
+        prover = self._prover
+        prover.budget.spend()
+        facts = prover.facts(given)
         kinds &= facts.kinds
         key = (facts.key, kinds)
         if key in self._open or len(self._open) > 24:
             return False
         if key in self._found:
             return self._found[key]
-        outer, proof.assumed = proof.assumed, _INDEPENDENT
+        outer, prover.assumed = prover.assumed, INDEPENDENT
         self._open.add(key)
         try:
             found = self._search(facts, kinds)
         finally:
             self._open.discard(key)
-        if not found or proof.assumed == _INDEPENDENT:
+        if not found or prover.assumed == INDEPENDENT:
             self._found[key] = found
-        proof.assumed = min(outer, proof.assumed)
+        prover.assumed = min(outer, prover.assumed)
         return found
 
     def excluded(self, facts: Facts, value: Any) -> bool:
         """True if one of the facts refuses the value."""
-        return any(self._proof.evaluation.holds(atom, value) is False for atom in facts.atoms)
+        return any(self._prover.evaluation.holds(atom, value) is False for atom in facts.atoms)
 
     def _search(self, facts: Facts, kinds: frozenset[str]) -> bool:
         if facts.values is not None:
@@ -65,15 +61,15 @@ class Emptiness:
             return True
         only = frozenset({kind})
         forbidden = (atom.child("not") for atom in facts.atoms if atom.has("not"))
-        if any(self._proof.proven(facts.atoms, each, only) for each in forbidden):
+        if any(self._prover.proven(facts.atoms, each, only) for each in forbidden):
             return True
-        return any(all(self.empty((*facts.atoms, c), only) for c in cases) for cases in _cases(facts))
+        return any(all(self.is_empty((*facts.atoms, c), only) for c in cases) for cases in _cases(facts))
 
     def _of_kind(self, facts: Facts, kind: str) -> bool:
         if kind == "object":
-            return objects.contradict(self._proof, facts)
+            return objects.contradict(self._prover, facts)
         if kind == "array":
-            return arrays.contradict(self._proof, facts)
+            return arrays.contradict(self._prover, facts)
         if kind == "string":
             most = facts.most("maxLength")
             return most is not None and facts.least("minLength") > most

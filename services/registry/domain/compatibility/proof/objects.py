@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from services.registry.domain.compatibility.proof.evaluation import applied
 from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.prover import Prover
 from services.registry.domain.compatibility.proof.subschema import NOTHING, Place, as_schema
 from services.registry.domain.compatibility.proof.value_constraints import Facts
-
-if TYPE_CHECKING:
-    from services.registry.domain.compatibility.proof.containment import Proof
 
 OBJECT = frozenset({"object"})
 _STRING = {"type": "string"}
@@ -42,15 +39,15 @@ class Evaluated:
         self.patterns |= set(schema.schema.get("patternProperties", ()))
         self.open |= schema.has("additionalProperties")
 
-    def covers(self, proof: Proof, name: str) -> bool:
-        return self.open or name in self.names or any(proof.evaluation.matches(p, name) for p in self.patterns)
+    def covers(self, prover: Prover, name: str) -> bool:
+        return self.open or name in self.names or any(prover.evaluation.matches(p, name) for p in self.patterns)
 
 
 class ObjectView:
     """What facts say about the properties of an object, class by class."""
 
-    def __init__(self, proof: Proof, facts: Facts) -> None:
-        self._proof, self._facts = proof, facts
+    def __init__(self, prover: Prover, facts: Facts) -> None:
+        self._prover, self._facts = prover, facts
         self._may = {atom.key: _may_evaluate(atom) for atom in facts.atoms if atom.has("unevaluatedProperties")}
         self.names = set(facts.required)
         self.patterns: set[str] = set()
@@ -65,9 +62,9 @@ class ObjectView:
         """Return what is known of the property of this name, should there be one."""
         found: list[Place] = []
         for atom in self._facts.atoms:
-            found.extend(applied(atom, name, self._proof.evaluation.matches))
+            found.extend(applied(atom, name, self._prover.evaluation.matches))
             may = self._may.get(atom.key)
-            if may is not None and not may.covers(self._proof, name):
+            if may is not None and not may.covers(self._prover, name):
                 found.append(atom.child("unevaluatedProperties"))
             if atom.has("propertyNames") and self._refuses(atom.child("propertyNames"), name):
                 found.append(atom.beside(NOTHING))
@@ -97,7 +94,7 @@ class ObjectView:
 
     def possible_names(self) -> set[str] | None:
         """Return every name that a property can have; None when there is no end of them."""
-        empty = self._proof.emptiness.empty
+        empty = self._prover.is_empty
         if any(not empty(self.of_pattern(pattern)) for pattern in self.patterns) or not empty(self.of_others()):
             return None
         return {name for name in self.names if not empty(self.of_name(name))}
@@ -105,20 +102,20 @@ class ObjectView:
     def most(self) -> int | None:
         """Return how many properties there can be; None without a limit."""
         limits = [limit for limit in (self._facts.most("maxProperties"),) if limit is not None]
-        with self._proof.deeper():
+        with self._prover.deeper():
             names = self.possible_names()
         return min([*limits, *([] if names is None else [len(names)])], default=None)
 
     def _refuses(self, names: Place, name: str) -> bool:
-        return self._proof.evaluation.holds(names, name) is False
+        return self._prover.evaluation.holds(names, name) is False
 
 
-def gaps(proof: Proof, facts: Facts, goal: Place) -> Iterator[Gap]:
+def gaps(prover: Prover, facts: Facts, goal: Place) -> Iterator[Gap]:
     """Yield what is not shown of an object."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
-    view = ObjectView(proof, facts)
-    proof.budget.spend(len(view.names) // 16)
+    view = ObjectView(prover, facts)
+    prover.budget.spend(len(view.names) // 16)
     for name in goal.schema.get("required", ()):
         if name not in facts.required:
             yield Gap(goal.pointer, "required", name)
@@ -128,57 +125,57 @@ def gaps(proof: Proof, facts: Facts, goal: Place) -> Iterator[Gap]:
         most = view.most()
         if most is None or most > goal.get("maxProperties"):
             yield Gap(goal.pointer, "maxProperties")
-    yield from _property_gaps(proof, facts, view, goal)
-    if goal.has("propertyNames") and not _names_fit(proof, facts, view, goal.child("propertyNames")):
+    yield from _property_gaps(prover, facts, view, goal)
+    if goal.has("propertyNames") and not _names_fit(prover, facts, view, goal.child("propertyNames")):
         yield Gap(goal.pointer, "propertyNames")
-    yield from _dependent_gaps(proof, facts, view, goal)
+    yield from _dependent_gaps(prover, facts, view, goal)
 
 
-def contradict(proof: Proof, facts: Facts) -> bool:
+def contradict(prover: Prover, facts: Facts) -> bool:
     """True if it is proven that no object satisfies the facts."""
     most = facts.most("maxProperties")
     if most is not None and max(facts.least("minProperties"), len(facts.required)) > most:
         return True
     if not facts.required:
         return False
-    view = ObjectView(proof, facts)
-    with proof.deeper():
-        return any(proof.emptiness.empty(view.of_name(name)) for name in facts.required)
+    view = ObjectView(prover, facts)
+    with prover.deeper():
+        return any(prover.is_empty(view.of_name(name)) for name in facts.required)
 
 
-def _property_gaps(proof: Proof, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
+def _property_gaps(prover: Prover, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
     asked = [word for word in ("properties", "patternProperties", "additionalProperties") if goal.has(word)]
     if not asked and not goal.has("unevaluatedProperties"):
         return
-    sure = _surely_evaluates(proof, facts, goal) if goal.has("unevaluatedProperties") else Evaluated(open=True)
+    sure = _surely_evaluates(prover, facts, goal) if goal.has("unevaluatedProperties") else Evaluated(open=True)
     for name in sorted(view.names | set(goal.schema.get("properties", ())) | sure.names):
-        proof.budget.spend()
-        for wanted in _asked_of(proof, goal, sure, name):
-            yield from _part_gaps(proof, view.of_name(name), wanted, Gap(f"{goal.pointer}/properties", "gone", name))
+        prover.budget.spend()
+        for wanted in _asked_of(prover, goal, sure, name):
+            yield from _part_gaps(prover, view.of_name(name), wanted, Gap(f"{goal.pointer}/properties", "gone", name))
     own = set(goal.schema.get("patternProperties", ()))
     for pattern in sorted(own):
-        yield from _part_gaps(proof, view.of_pattern(pattern), goal.child("patternProperties", pattern))
+        yield from _part_gaps(prover, view.of_pattern(pattern), goal.child("patternProperties", pattern))
     for pattern in sorted(view.patterns - own):
         if goal.has("additionalProperties"):
-            yield from _part_gaps(proof, view.of_pattern(pattern), goal.child("additionalProperties"))
+            yield from _part_gaps(prover, view.of_pattern(pattern), goal.child("additionalProperties"))
         if not sure.open and pattern not in sure.patterns:
-            yield from _part_gaps(proof, view.of_pattern(pattern), goal.child("unevaluatedProperties"))
+            yield from _part_gaps(prover, view.of_pattern(pattern), goal.child("unevaluatedProperties"))
     if goal.has("additionalProperties"):
-        yield from _part_gaps(proof, view.of_others(), goal.child("additionalProperties"))
+        yield from _part_gaps(prover, view.of_others(), goal.child("additionalProperties"))
     if not sure.open:
-        yield from _part_gaps(proof, view.of_others(), goal.child("unevaluatedProperties"))
+        yield from _part_gaps(prover, view.of_others(), goal.child("unevaluatedProperties"))
 
 
-def _asked_of(proof: Proof, goal: Place, sure: Evaluated, name: str) -> Iterable[Place]:
-    asked = list(applied(goal, name, proof.evaluation.matches))
-    if not sure.covers(proof, name):
+def _asked_of(prover: Prover, goal: Place, sure: Evaluated, name: str) -> Iterable[Place]:
+    asked = list(applied(goal, name, prover.evaluation.matches))
+    if not sure.covers(prover, name):
         asked.append(goal.child("unevaluatedProperties"))
     return asked
 
 
-def _part_gaps(proof: Proof, given: tuple[Place, ...], wanted: Place, gone: Gap | None = None) -> Iterator[Gap]:
-    with proof.deeper():
-        found = proof.gaps(given, wanted)
+def _part_gaps(prover: Prover, given: tuple[Place, ...], wanted: Place, gone: Gap | None = None) -> Iterator[Gap]:
+    with prover.deeper():
+        found = prover.gaps(given, wanted)
     if found and wanted.impossible:
         # A schema that refuses everything has no keyword worth naming.
         parent, _, keyword = wanted.pointer.rpartition("/")
@@ -186,27 +183,27 @@ def _part_gaps(proof: Proof, given: tuple[Place, ...], wanted: Place, gone: Gap 
     yield from found
 
 
-def _names_fit(proof: Proof, facts: Facts, view: ObjectView, wanted: Place) -> bool:
+def _names_fit(prover: Prover, facts: Facts, view: ObjectView, wanted: Place) -> bool:
     given = [atom.child("propertyNames") for atom in facts.atoms if atom.has("propertyNames")]
-    with proof.deeper():
-        if proof.proven((*given, wanted.beside(_STRING)), wanted):
+    with prover.deeper():
+        if prover.proven((*given, wanted.beside(_STRING)), wanted):
             return True
         names = view.possible_names()
-    return names is not None and all(proof.evaluation.holds(wanted, name) is True for name in names)
+    return names is not None and all(prover.evaluation.holds(wanted, name) is True for name in names)
 
 
-def _dependent_gaps(proof: Proof, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
+def _dependent_gaps(prover: Prover, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
     for name, needed in goal.schema.get("dependentRequired", {}).items():
-        if not set(needed) <= facts.required_with((name,)) and not _absent(proof, view, name):
+        if not set(needed) <= facts.required_with((name,)) and not _absent(prover, view, name):
             yield Gap(goal.pointer, "dependentRequired", name)
     for name, wanted in goal.named("dependentSchemas").items():
-        if not _absent(proof, view, name):
-            yield from proof.gaps((*facts.atoms, proof.having(goal, name)), wanted, OBJECT)
+        if not _absent(prover, view, name):
+            yield from prover.gaps((*facts.atoms, prover.having(goal, name)), wanted, OBJECT)
 
 
-def _absent(proof: Proof, view: ObjectView, name: str) -> bool:
-    with proof.deeper():
-        return proof.emptiness.empty(view.of_name(name))
+def _absent(prover: Prover, view: ObjectView, name: str) -> bool:
+    with prover.deeper():
+        return prover.is_empty(view.of_name(name))
 
 
 def _may_evaluate(atom: Place) -> Evaluated:
@@ -219,7 +216,7 @@ def _may_evaluate(atom: Place) -> Evaluated:
     return found
 
 
-def _surely_evaluates(proof: Proof, facts: Facts, goal: Place) -> Evaluated:
+def _surely_evaluates(prover: Prover, facts: Facts, goal: Place) -> Evaluated:
     """Return less than a goal looks at, given that all else that it asks is shown."""
     found, waiting, seen = Evaluated(), [goal], set[tuple[int, int]]()
     while waiting:
@@ -229,23 +226,23 @@ def _surely_evaluates(proof: Proof, facts: Facts, goal: Place) -> Evaluated:
         seen.add(place.key)
         found.add(place)
         found.open |= place is not goal and place.has("unevaluatedProperties")
-        waiting.extend(_surely_applied(proof, facts, place))
+        waiting.extend(_surely_applied(prover, facts, place))
     return found
 
 
-def _surely_applied(proof: Proof, facts: Facts, place: Place) -> Iterator[Place]:
+def _surely_applied(prover: Prover, facts: Facts, place: Place) -> Iterator[Place]:
     yield from place.children("allOf")
     target = place.referred()
     if target is not None:
         yield target
     for keyword in ("anyOf", "oneOf"):
-        yield from (child for child in place.children(keyword) if proof.proven(facts.atoms, child, OBJECT))
+        yield from (child for child in place.children(keyword) if prover.proven(facts.atoms, child, OBJECT))
     if place.has("if"):
         condition = place.child("if")
-        if proof.proven(facts.atoms, condition, OBJECT):
+        if prover.proven(facts.atoms, condition, OBJECT):
             yield condition
             yield place.beside(as_schema(place.schema.get("then", True)))
-        elif proof.emptiness.empty((*facts.atoms, condition), OBJECT):
+        elif prover.is_empty((*facts.atoms, condition), OBJECT):
             yield place.beside(as_schema(place.schema.get("else", True)))
     for name, child in place.named("dependentSchemas").items():
         if name in facts.required:

@@ -10,7 +10,7 @@ import pytest
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.compatibility.negotiate_schema import _not_accepted, _not_returned
 from services.registry.domain.compatibility.proof.budget import MAX_STEPS, Budget, OverBudgetError
-from services.registry.domain.compatibility.proof.containment import Proof, containment_gaps
+from services.registry.domain.compatibility.proof.containment import ContainmentProver, containment_gaps
 from services.registry.domain.compatibility.proof.schema_equality import Sameness
 from services.registry.domain.compatibility.proof.subschema import Document, Place
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, removed_fields
@@ -199,7 +199,7 @@ def test_what_rested_on_a_claim_that_failed_is_not_remembered() -> None:
     b, wider_b = x.referred(), wider_x.referred()
     assert b is not None
     assert wider_b is not None
-    proof = Proof(JsonSchemaChecker(), Budget())
+    proof = ContainmentProver(JsonSchemaChecker(), Budget())
     assert proof.gaps((b.child("properties", "y"),), wider_b.child("properties", "y"))
     assert proof.gaps((x,), wider_x)
     sameness = Sameness(Budget())
@@ -224,7 +224,7 @@ def test_a_schema_that_only_refers_to_itself_proves_nothing(wider: Any) -> None:
 def test_a_claim_is_never_assumed_for_the_very_value_it_is_about() -> None:
     """Such schemas are refused before a proof is tried; a proof would not fall for them either."""
     goal = Document({"anyOf": [{"$ref": "#"}]}).whole
-    assert Proof(JsonSchemaChecker(), Budget()).gaps((Document(STR).whole,), goal)
+    assert ContainmentProver(JsonSchemaChecker(), Budget()).gaps((Document(STR).whole,), goal)
 
 
 def test_the_gap_says_where_and_which() -> None:
