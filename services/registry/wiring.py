@@ -33,21 +33,21 @@ from services.registry.adapters.postgres.histories import PostgresHistories
 from services.registry.adapters.search.tool_directory import ToolDirectory
 from services.registry.adapters.search.vector_writer import SETTLE_SECONDS, VectorWriter
 from services.registry.adapters.search.vectors import PostgresVectors
-from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, report
-from services.registry.adapters.trust.facts_store import PostgresTrustBook
+from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, log_report
+from services.registry.adapters.trust.facts_store import PostgresTrustStore
 from services.registry.adapters.trust.scores import CachedTrustScores
-from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage
+from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader
 from services.registry.adapters.usability import AuthzUsability
 from services.registry.config import Settings
-from services.registry.domain.discovery.text import RECIPE
-from services.registry.domain.lifecycle.sweep_lifecycle import Swept, sweep_lifecycle
-from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
+from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport, sweep_lifecycle
+from services.registry.domain.trust.compute_score import TrustScorer
 from services.registry.domain.trust.rescore import sweep_scores
 from services.registry.handlers.discovery import DiscoveryHandlers
 from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
 from services.registry.handlers.registry import RegistryHandlers
-from services.registry.handlers.response_cache import Answers, CacheClearingWakeup
+from services.registry.handlers.response_cache import CacheClearingWakeup, ResponseCache
 from services.registry.handlers.trust import TrustHandlers
 from services.registry.policy import POLICY
 
@@ -79,27 +79,27 @@ async def build(
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
-    answers, bus = Answers(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
-    wakeup = CacheClearingWakeup(bus, answers)
+    cache, bus = ResponseCache(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
+    wakeup = CacheClearingWakeup(bus, cache)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
-    usage = AuditUsage(audit) if audit else UnknownUsage()
+    usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
     catalogue = PostgresCatalogue(engine)
-    scales = Scales(catalogue, PostgresTrustBook(engine), usage, clock)
+    scorer = TrustScorer(catalogue, PostgresTrustStore(engine), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
-    tasks: dict[str, Task] = {"lifecycle": lambda: _reported(due(), log), "trust": lambda: sweep_scores(scales)}
+    tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     lifecycle = LifecycleHandlers(
         catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
     )
     namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log)
-    trust = TrustHandlers(scales=scales, histories=histories, wakeup=wakeup, journal=log)
+    trust = TrustHandlers(scorer=scorer, histories=histories, wakeup=wakeup, journal=log)
     discovery = _discovery(engine, catalogue, changes, feed, trust_scores, clock, log, settle=settle_seconds)
     handlers = RegistryHandlers(
         catalogue=catalogue,
-        answers=answers,
+        cache=cache,
         log=changes,
         feed=feed,
         schemas=JsonSchemaChecker(),
@@ -115,7 +115,7 @@ async def build(
         tracing,
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
-        services=_services(answers, handlers, lifecycle, namespaces, discovery.handlers, trust),
+        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust),
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
@@ -132,8 +132,8 @@ async def build(
     return application
 
 
-async def _reported(sweeping: Awaitable[Swept], log: Log) -> None:
-    report(await sweeping, log)
+async def _sweep_and_log(sweeping: Awaitable[SweepReport], log: Log) -> None:
+    log_report(await sweeping, log)
 
 
 class _Discovery(NamedTuple):
@@ -156,7 +156,7 @@ def _discovery(
     settle: float,
 ) -> _Discovery:
     language = LanguageProcess(log)
-    vectors = PostgresVectors(engine, f"{language.model}/{RECIPE}")
+    vectors = PostgresVectors(engine, f"{language.model}/{EMBEDDING_TEXT_VERSION}")
     writer = VectorWriter(log=changes, feed=feed, vectors=vectors, language=language, journal=log, settle=settle)
     directory = ToolDirectory(
         catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
@@ -173,7 +173,6 @@ def _discovery(
 
 
 def _services(
-    answers: Answers,
     registry: RegistryHandlers,
     lifecycle: LifecycleHandlers,
     namespaces: NamespaceHandlers,
@@ -186,7 +185,6 @@ def _services(
         Service(
             package + "RegistryService",
             lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s),
-            recalls={name: answers.recall_of(name) for name in ("ResolveTool", "ListTools")},
         ),
         Service(
             package + "LifecycleService", lambda s: lifecycle_rpc.add_LifecycleServiceServicer_to_server(lifecycle, s)

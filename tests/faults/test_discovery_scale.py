@@ -22,7 +22,7 @@ from services.registry.adapters.postgres import tables
 from services.registry.adapters.postgres.ledger import _tool_row, _version_row
 from services.registry.adapters.search.vectors import PostgresVectors
 from services.registry.domain.catalog.tool import with_version
-from services.registry.domain.discovery.text import RECIPE
+from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
 from services.registry.domain.model import ToolVersion
 from services.registry.tests import corpus
 from services.registry.tests.calls import PATIENCE
@@ -59,7 +59,7 @@ def _numbered(kind: Mapping[str, Any], number: int) -> ToolVersion:
 
 async def embed(engine: AsyncEngine) -> None:  # noqa: F811
     """Give every tool a vector of its own, as the background would in some minutes."""
-    vectors = PostgresVectors(engine, f"{MODEL}/{RECIPE}")
+    vectors = PostgresVectors(engine, f"{MODEL}/{EMBEDDING_TEXT_VERSION}")
     while claimed := await vectors.claim(500):
         made = {}
         for each in claimed:

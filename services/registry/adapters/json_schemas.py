@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema_rs
 
+from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
 from services.registry.domain.ports import Finding
-from services.registry.domain.publishing.schema_shape import escape
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # A caller mends a few things at a time; a hostile value must not become a page of text.
@@ -55,7 +55,7 @@ def _findings(errors: Iterable[Any]) -> list[Finding]:
 
 
 def _pointer(error: Any) -> str:
-    return "".join(f"/{escape(str(step))}" for step in error.instance_path)
+    return pointer_of(error.instance_path)
 
 
 def _refuse(uri: str) -> Any:

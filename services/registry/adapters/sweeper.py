@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.registry.domain.lifecycle.sweep_lifecycle import Swept
+from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport
 
 SWEEP_SECONDS = 5.0
 # Any number will do, as long as nobody else in the database uses it.
-_TURN = 0x7006_3E5B
+_LOCK_KEY = 0x7006_3E5B
 
 sweeps_total = Counter(
     "toolmesh_registry_sweeps_total", "Sweeps of this replica, by task and outcome.", ["task", "outcome"]
@@ -52,11 +52,11 @@ class Sweeper:
 
     async def sweep(self) -> bool:
         """Run every task once if it is this replica's turn, and say whether it was."""
-        async with self._turn() as mine:
-            if mine:
+        async with self._lock() as acquired:
+            if acquired:
                 for name, task in self._tasks.items():
-                    await self._one(name, task)
-            return mine
+                    await self._run_task(name, task)
+            return acquired
 
     async def _run(self) -> None:
         while True:
@@ -64,19 +64,19 @@ class Sweeper:
                 await self.sweep()
             except Exception as error:
                 # Whatever it was, the next sweep may succeed; a sweeper that died would leave dates unkept forever.
-                self._note("turn", error)
+                self._record_failure("turn", error)
             await asyncio.sleep(self._interval)
 
-    async def _one(self, name: str, task: Task) -> None:
+    async def _run_task(self, name: str, task: Task) -> None:
         try:
             await task()
         except Exception as error:
-            self._note(name, error)
+            self._record_failure(name, error)
         else:
             sweeps_total.labels(name, "done").inc()
             self._failing.discard(name)
 
-    def _note(self, name: str, error: Exception) -> None:
+    def _record_failure(self, name: str, error: Exception) -> None:
         sweeps_total.labels(name, "failed").inc()
         if name in self._failing:
             return
@@ -87,23 +87,23 @@ class Sweeper:
             self._log.error("sweep failed", task=name, cause=error)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[bool]:
+    async def _lock(self) -> AsyncIterator[bool]:
         """A lock of the session, not of a transaction: a sweep asks other services and may take its time."""
         async with self._engine.connect() as connection:
-            mine = bool(await connection.scalar(text("select pg_try_advisory_lock(:turn)"), {"turn": _TURN}))
+            acquired = bool(await connection.scalar(text("select pg_try_advisory_lock(:turn)"), {"turn": _LOCK_KEY}))
             try:
-                yield mine
+                yield acquired
             finally:
-                if mine:
-                    await connection.execute(text("select pg_advisory_unlock(:turn)"), {"turn": _TURN})
+                if acquired:
+                    await connection.execute(text("select pg_advisory_unlock(:turn)"), {"turn": _LOCK_KEY})
 
 
-def report(swept: Swept, log: Log) -> None:
+def log_report(sweep: SweepReport, log: Log) -> None:
     """Tell what became of versions whose time has come; one that is still called is a warning."""
-    for outcome, names in (("ended", swept.ended), ("removed", swept.removed)):
+    for outcome, names in (("ended", sweep.ended), ("removed", sweep.removed)):
         for name in names:
             versions_swept_total.labels(outcome).inc()
             log.info(f"version {outcome}", version=name)
-    for name, calls in swept.kept:
+    for name, calls in sweep.kept:
         versions_swept_total.labels("kept").inc()
         log.warning("version is still called, so it is not removed", version=name, calls=calls)

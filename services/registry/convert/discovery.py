@@ -15,12 +15,18 @@ from libs.common.call_context import Call
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.tool_names import ToolName
-from services.registry.domain.discovery.compile_surface import Block, Order, Surface, Tier, TooSmall
-from services.registry.domain.discovery.environment import BLOCKING, Place, SurfaceReason, Withheld
-from services.registry.domain.discovery.get_tool_schemas import Schemas, Wanted
-from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
-from services.registry.domain.discovery.results import Hit, Score
-from services.registry.domain.discovery.search_tools import Found
+from services.registry.domain.discovery.compile_surface import (
+    BudgetTooSmall,
+    Surface,
+    SurfaceBlock,
+    SurfaceRequest,
+    Tier,
+)
+from services.registry.domain.discovery.environment import BLOCKING, SurfaceEnvironment, SurfaceReason, WithheldTool
+from services.registry.domain.discovery.get_tool_schemas import SchemaRequest, ToolSchemas
+from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
+from services.registry.domain.discovery.results import Hit, HitScore
+from services.registry.domain.discovery.search_tools import SearchResult
 from services.registry.domain.model import LifecycleState
 from services.registry.domain.publishing.manifest import MutationClass
 
@@ -31,11 +37,11 @@ SELECTION_POLICY = "utility-per-token/1"
 
 def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
     wanted = request.filter
-    reader = None if wanted.include_forbidden else _reader(call)
+    caller = None if wanted.include_forbidden else _caller_of(call)
     return Query(
         text=request.query.strip(),
         capabilities=tuple(request.capabilities),
-        filters=_filters(wanted, reader),
+        filters=_filters(wanted, caller),
         limit=request.max_results or _DEFAULT_RESULTS,
     )
 
@@ -44,15 +50,15 @@ def semantic(request: pb.SearchToolsRequest) -> bool:
     return request.mode != pb.SEARCH_MODE_LEXICAL
 
 
-def order_of(request: pb.CompileSurfaceRequest, call: Call) -> Order:
+def surface_request_of(request: pb.CompileSurfaceRequest, call: Call) -> SurfaceRequest:
     context = request.context
-    return Order(
+    return SurfaceRequest(
         task=request.task.strip(),
         capabilities=tuple(request.capabilities),
         budget=request.token_budget,
         tokenizer=request.tokenizer,
-        filters=_filters(request.filter, _reader(call)),
-        place=Place(
+        filters=_filters(request.filter, _caller_of(call)),
+        environment=SurfaceEnvironment(
             features=frozenset(context.features),
             credentials=frozenset(context.credentials),
             model=context.model,
@@ -63,12 +69,12 @@ def order_of(request: pb.CompileSurfaceRequest, call: Call) -> Order:
     )
 
 
-def wanted_of(request: pb.GetToolSchemasRequest, call: Call) -> Wanted:
+def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRequest:
     tier = Tier.DETAIL if request.tier == pb.SURFACE_TIER_DETAIL else Tier.SCHEMA
-    return Wanted(tuple(request.tools), tier, request.tokenizer, request.token_budget, _reader(call))
+    return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, _caller_of(call))
 
 
-def found(answer: Found, model: str) -> pb.SearchToolsResponse:
+def search_response(answer: SearchResult, model: str) -> pb.SearchToolsResponse:
     hits = answer.hits
     return pb.SearchToolsResponse(
         tools=[_found_tool(hit) for hit in hits.hits],
@@ -84,8 +90,8 @@ def found(answer: Found, model: str) -> pb.SearchToolsResponse:
     )
 
 
-def compiled(outcome: Surface | TooSmall, call: Call) -> pb.CompileSurfaceResponse:
-    if isinstance(outcome, TooSmall):
+def surface_response(outcome: Surface | BudgetTooSmall, call: Call) -> pb.CompileSurfaceResponse:
+    if isinstance(outcome, BudgetTooSmall):
         small = pb.BudgetTooSmall(
             token_budget=outcome.budget, required_tokens=outcome.required, tokenizer=outcome.tokenizer
         )
@@ -93,7 +99,7 @@ def compiled(outcome: Surface | TooSmall, call: Call) -> pb.CompileSurfaceRespon
     return pb.CompileSurfaceResponse(surface=_surface(outcome, call))
 
 
-def schemas(answer: Schemas) -> pb.GetToolSchemasResponse:
+def schemas_response(answer: ToolSchemas) -> pb.GetToolSchemasResponse:
     return pb.GetToolSchemasResponse(
         schemas=[
             pb.ToolSchema(
@@ -112,22 +118,22 @@ def schemas(answer: Schemas) -> pb.GetToolSchemasResponse:
             for each in answer.loaded
         ],
         unloaded=[
-            pb.UnloadedTool(tool=left.tool, reason=_enum(pb.UnloadedReason, left.reason), tokens=left.tokens)
-            for left in answer.left
+            pb.UnloadedTool(tool=tool.tool, reason=_enum(pb.UnloadedReason, tool.reason), tokens=tool.tokens)
+            for tool in answer.unloaded
         ],
         token_count=answer.tokens,
         tokenizer=answer.tokenizer,
     )
 
 
-def _reader(call: Call) -> Reader | None:
+def _caller_of(call: Call) -> Caller | None:
     identity = call.identity
     if identity is None:
         return None
-    return Reader(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
+    return Caller(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
 
 
-def _filters(wanted: pb.SearchFilter, reader: Reader | None) -> Filters:
+def _filters(wanted: pb.SearchFilter, caller: Caller | None) -> Filters:
     limited = wanted.HasField("max_latency_p95")
     return Filters(
         min_trust=wanted.min_trust,
@@ -141,7 +147,7 @@ def _filters(wanted: pb.SearchFilter, reader: Reader | None) -> Filters:
         states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, each)) for each in wanted.states)
         or CALLABLE,
         version_constraint=wanted.version_constraint,
-        reader=reader,
+        caller=caller,
     )
 
 
@@ -169,7 +175,7 @@ def _found_tool(hit: Hit) -> pb.FoundTool:
     )
 
 
-def _score(score: Score) -> pb.ToolScore:
+def _score(score: HitScore) -> pb.ToolScore:
     latency = Duration()
     latency.FromNanoseconds(round(score.latency_p95 * 1e9))
     return pb.ToolScore(
@@ -205,59 +211,59 @@ def _ref(hit: Hit, visibility: Any) -> pb.DeferredToolRef:
 
 
 def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
-    order, survey = surface.order, surface.survey
+    request, eligibility = surface.request, surface.eligibility
     loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
     created = Timestamp()
     created.FromDatetime(surface.create_time)
     scopes = sorted(call.identity.scopes) if call.identity else []
-    blocked = [each for each in survey.withheld if each.reason in BLOCKING]
+    blocked = [each for each in eligibility.withheld if each.reason in BLOCKING]
     return pb.ToolSurface(
         surface_id=surface.surface_id,
-        scope=order.scope,
+        scope=request.scope,
         create_time=created,
         producer="registry",
         tokenizer=surface.tokenizer,
-        token_budget=order.budget,
+        token_budget=request.budget,
         token_count=surface.token_count,
         blocks=[_block(block) for block in surface.blocks],
         tool_refs=sorted({f"tools/{name}" for name in surface.named} | {name.resource for name in loaded}),
         loaded_tools=[_loaded(block) for block in surface.blocks if block.hit],
         deferred_tools=_deferred(surface),
         blocked_tools=[_withheld(each) for each in blocked],
-        excluded_tools=[_withheld(each) for each in survey.withheld if each.reason not in BLOCKING],
+        excluded_tools=[_withheld(each) for each in eligibility.withheld if each.reason not in BLOCKING],
         totals=pb.SurfaceTotals(
-            usable=survey.usable,
+            usable=eligibility.usable,
             loaded=len(loaded),
             indexed=len(surface.named),
-            blocked=survey.blocked,
-            excluded=survey.excluded,
-            filtered=survey.filtered,
+            blocked=eligibility.blocked,
+            excluded=eligibility.excluded,
+            filtered=eligibility.filtered,
         ),
         selection_policy=SELECTION_POLICY,
         default_tool_choice="auto",
-        capability_requirements=order.capabilities,
-        model_capabilities=sorted(order.place.model_capabilities),
+        capability_requirements=request.capabilities,
+        model_capabilities=sorted(request.environment.model_capabilities),
         role_constraints=scopes,
         policy_refs=["token:grants", "token:scopes", "registry:lifecycle"],
         runtime_refs=["toolmesh.executor.v1.ExecutorService/Invoke"],
         surface_reason=[_enum(pb.SurfaceStep, step) for step in surface.steps],
         categories=[
             pb.SurfaceCategory(
-                category=each.name, tools=each.tools, utility=each.utility, listed=each.name in survey.listed
+                category=each.name, tools=each.tools, utility=each.utility, listed=each.name in eligibility.listed
             )
-            for each in survey.categories
+            for each in eligibility.categories
         ],
         utility=surface.utility,
         utility_possible=surface.utility_possible,
     )
 
 
-def _block(block: Block) -> pb.SurfaceBlock:
+def _block(block: SurfaceBlock) -> pb.SurfaceBlock:
     tool = block.hit.listing.name.resource if block.hit else ""
     return pb.SurfaceBlock(tier=_enum(pb.SurfaceTier, block.tier.name), text=block.text, tokens=block.tokens, tool=tool)
 
 
-def _loaded(block: Block) -> pb.LoadedTool:
+def _loaded(block: SurfaceBlock) -> pb.LoadedTool:
     hit = block.hit
     if hit is None:
         raise ValueError("the index is no tool")
@@ -273,14 +279,14 @@ def _loaded(block: Block) -> pb.LoadedTool:
 def _deferred(surface: Surface) -> list[pb.DeferredToolRef]:
     loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
     refs: list[pb.DeferredToolRef] = []
-    for hit in surface.survey.useful:
+    for hit in surface.eligibility.useful:
         if hit.listing.name not in loaded and len(refs) < _DEFERRED:
             shown = hit.listing.name.qualified in surface.named
             refs.append(_ref(hit, pb.SCHEMA_VISIBILITY_NAME if shown else pb.SCHEMA_VISIBILITY_HIDDEN))
     return refs
 
 
-def _withheld(each: Withheld) -> pb.WithheldTool:
+def _withheld(each: WithheldTool) -> pb.WithheldTool:
     return pb.WithheldTool(tool=each.listing.name.resource, reason=_reason(each.reason), detail=each.detail)
 
 

@@ -9,15 +9,15 @@ from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import tool_version_pb2
 
 from libs.common.call_context import Call
-from services.registry.convert.registry import registrar_of, tool_version
+from services.registry.convert.registry import actor_of, tool_version
 from services.registry.convert.shared import moment_of, state_of, timestamp
-from services.registry.domain.lifecycle.deprecate_version import Announcement
+from services.registry.domain.lifecycle.deprecate_version import DeprecationNotice
 from services.registry.domain.lifecycle.remove_version import WINDOW, Removal
-from services.registry.domain.lifecycle.transitions import History, Order, Transition
+from services.registry.domain.lifecycle.transitions import ChangeRequest, Transition, TransitionPage
 from services.registry.domain.model import ToolVersion, VersionHead
 
 
-class Asked(Protocol):
+class LifecycleRequest(Protocol):
     """What every request for a verb says."""
 
     @property
@@ -28,14 +28,14 @@ class Asked(Protocol):
     def request_id(self) -> str: ...
 
 
-def order_of(request: Asked, call: Call) -> Order:
-    return Order(registrar_of(call), reason=request.reason, etag=request.etag, request_id=request.request_id)
+def change_request_of(request: LifecycleRequest, call: Call) -> ChangeRequest:
+    return ChangeRequest(actor_of(call), reason=request.reason, etag=request.etag, request_id=request.request_id)
 
 
-def announcement_of(request: pb.DeprecateVersionRequest) -> Announcement:
+def deprecation_notice_of(request: pb.DeprecateVersionRequest) -> DeprecationNotice:
     sunset = moment_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
     grace = request.grace_period.ToTimedelta() if request.HasField("grace_period") else None
-    return Announcement(sunset, grace, request.successor, request.migration_guide_url)
+    return DeprecationNotice(sunset, grace, request.successor, request.migration_guide_url)
 
 
 def version(head: VersionHead) -> tool_version_pb2.ToolVersion:
@@ -52,7 +52,7 @@ def removal(outcome: Removal) -> pb.RemoveVersionResponse:
     return pb.RemoveVersionResponse(blocked=blocked)
 
 
-def history(page: History) -> pb.ListTransitionsResponse:
+def history(page: TransitionPage) -> pb.ListTransitionsResponse:
     return pb.ListTransitionsResponse(
         transitions=[_transition(each) for each in page.transitions], next_page_token=page.next_token
     )

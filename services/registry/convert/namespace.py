@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolmesh.registry.v1 import namespace_service_pb2 as pb
 
 from services.registry.convert.shared import timestamp
-from services.registry.domain.namespaces.namespaces import Namespaces
+from services.registry.domain.namespaces.namespaces import NamespacePage
 from services.registry.domain.namespaces.ownership import Namespace
 
 
@@ -21,7 +21,7 @@ def namespace(found: Namespace) -> pb.Namespace:
     )
 
 
-def listed(page: Namespaces) -> pb.ListNamespacesResponse:
+def listed(page: NamespacePage) -> pb.ListNamespacesResponse:
     return pb.ListNamespacesResponse(
         namespaces=[namespace(each) for each in page.namespaces], next_page_token=page.next_token
     )

@@ -14,18 +14,18 @@ from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
 from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.domain.catalog.list_tool_versions import VersionPage
-from services.registry.domain.catalog.list_tools import Listed, Page, Selection
-from services.registry.domain.catalog.watch_tools import Event, Heartbeat, Removed, Upserted
+from services.registry.domain.catalog.list_tools import ListedTool, Page, Selection
+from services.registry.domain.catalog.watch_tools import Event, Heartbeat, VersionRemoved, VersionUpserted
 from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
-from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiated
-from services.registry.domain.model import Deprecation, LifecycleState, Registrar, Tool, ToolVersion
+from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiation
+from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration
 
 
-def registrar_of(call: Call) -> Registrar:
-    return Registrar(call.peer, call.identity.subject if call.identity else "")
+def actor_of(call: Call) -> Actor:
+    return Actor(call.peer, call.identity.subject if call.identity else "")
 
 
 def selection_of(request: pb.ListToolsRequest) -> Selection:
@@ -63,7 +63,7 @@ def expectations_of(request: pb.NegotiateSchemaRequest) -> Expectations:
     )
 
 
-def negotiated(found: Negotiated) -> pb.NegotiateSchemaResponse:
+def negotiated(found: Negotiation) -> pb.NegotiateSchemaResponse:
     return pb.NegotiateSchemaResponse(
         match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{found.match.name}"),
         version=found.head.name,
@@ -127,9 +127,9 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
 
 def watch_step(event: Event) -> pb.WatchToolsResponse:
     token = event.at.token() if event.at else ""
-    if isinstance(event, Upserted):
+    if isinstance(event, VersionUpserted):
         return pb.WatchToolsResponse(upserted=tool_version(event.version), resume_token=token)
-    if isinstance(event, Removed):
+    if isinstance(event, VersionRemoved):
         return pb.WatchToolsResponse(removed=event.name, resume_token=token)
     if isinstance(event, Heartbeat):
         return pb.WatchToolsResponse(heartbeat=pb.Heartbeat(), resume_token=token)
@@ -141,7 +141,7 @@ def _difference(found: Difference) -> pb.CompatibilityFinding:
     return pb.CompatibilityFinding(path=found.path, rule=found.rule, kind=kind, message=found.message)
 
 
-def _listed_tool(item: Listed) -> pb.ListedTool:
+def _listed_tool(item: ListedTool) -> pb.ListedTool:
     return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version) if item.version else None)
 
 

@@ -9,10 +9,10 @@ from toolmesh.registry.v1 import trust_service_pb2 as pb
 
 from libs.common.call_context import Call
 from libs.common.tool_names import ToolName
-from services.registry.convert.registry import registrar_of
+from services.registry.convert.registry import actor_of
 from services.registry.convert.shared import timestamp
-from services.registry.domain.lifecycle.transitions import Order
-from services.registry.domain.trust.compute_score import Weighed
+from services.registry.domain.lifecycle.transitions import ChangeRequest
+from services.registry.domain.trust.compute_score import TrustScore
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Verification, VerificationKind
 from services.registry.domain.trust.promote_tool import Progress
 from services.registry.domain.trust.score import Component
@@ -21,8 +21,8 @@ from services.registry.domain.trust.stages import Stage
 Make = Callable[[ToolName, str, datetime], Fact]
 
 
-def order_of(request: pb.RevokeToolRequest | pb.ReinstateToolRequest, call: Call) -> Order:
-    return Order(registrar_of(call), reason=request.reason)
+def change_request_of(request: pb.RevokeToolRequest | pb.ReinstateToolRequest, call: Call) -> ChangeRequest:
+    return ChangeRequest(actor_of(call), reason=request.reason)
 
 
 def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
@@ -38,7 +38,7 @@ def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
             time=now,
             report_url=request.report_url,
             summary=request.summary,
-            actor=registrar_of(call).recorded,
+            actor=actor_of(call).recorded,
             request_id=request.request_id,
         )
 
@@ -57,18 +57,18 @@ def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
             time=now,
             evidence_url=request.evidence_url,
             summary=request.summary,
-            actor=registrar_of(call).recorded,
+            actor=actor_of(call).recorded,
             request_id=request.request_id,
         )
 
     return verification
 
 
-def score(weighed: Weighed, now: datetime) -> pb.TrustScore:
-    found = weighed.score
+def score(trust_score: TrustScore, now: datetime) -> pb.TrustScore:
+    found = trust_score.score
     return pb.TrustScore(
-        tool=weighed.tool.resource,
-        version=weighed.version.head.name,
+        tool=trust_score.tool.resource,
+        version=trust_score.version.head.name,
         score=found.value,
         components=[_component(each) for each in found.components],
         undecayed=found.undecayed,

@@ -63,7 +63,7 @@ def namespace_reserved(namespace: str) -> MeshError:
     )
 
 
-def namespace_not_yours(namespace: str, owner: str) -> MeshError:
+def namespace_not_owned(namespace: str, owner: str) -> MeshError:
     return MeshError(
         Reason.PERMISSION_DENIED,
         message="the namespace belongs to somebody else",
@@ -127,14 +127,14 @@ def namespace_changed(namespace: str, etag: str) -> MeshError:
     return MeshError(Reason.ETAG_MISMATCH, metadata={"namespace": namespace, "etag": etag})
 
 
-def etag_of_a_tool() -> MeshError:
+def etag_needs_a_version() -> MeshError:
     return MeshError(
         Reason.INVALID_REQUEST,
         violations=[Violation("etag", "etag.version", "guards one version; name the version, or leave it out")],
     )
 
 
-def nobody_to_use_it() -> MeshError:
+def caller_required() -> MeshError:
     return MeshError(
         Reason.INVALID_REQUEST,
         violations=[Violation("usable_only", "caller", "asks what a caller may use; call with a token")],

@@ -100,7 +100,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Registrar:
+class Actor:
     """Who registers: the peer at the other end, and the subject it acts for, empty when it acts for itself."""
 
     peer: str

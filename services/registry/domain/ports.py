@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.lifecycle.transitions import Transition
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Ledger(Protocol):
         """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
         ...
 
-    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+    async def add_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
         """Store what the scan let pass when this version was admitted."""
         ...
 
@@ -83,7 +83,7 @@ class Ledger(Protocol):
         """Return the manifest of a version."""
         ...
 
-    async def stand(self, head: VersionHead, transition: Transition) -> None:
+    async def update_standing(self, head: VersionHead, transition: Transition) -> None:
         """Store where a version stands now, the change, and the transition."""
         ...
 
@@ -91,7 +91,7 @@ class Ledger(Protocol):
         """Store a tool as it now is. Names that lead to it go on doing so; new aliases of it begin to."""
         ...
 
-    async def lead(self, alias: ToolName, tool: ToolName) -> None:
+    async def point_alias(self, alias: ToolName, tool: ToolName) -> None:
         """Make an alias lead to another tool."""
         ...
 
@@ -147,7 +147,7 @@ class Catalogue(Protocol):
         """Return who owns a namespace; None while nobody does."""
         ...
 
-    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
+    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
         """Return the names that a newcomer's may be taken for; more than those may come, and no fewer."""
         ...
 
@@ -167,7 +167,7 @@ class ChangeLog(Protocol):
         """Return how far the log reaches now."""
         ...
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
         """Return up to `limit` changes after a number, in order, and the horizon they were read under."""
         ...
 
@@ -179,11 +179,11 @@ class ChangeLog(Protocol):
 class ChangeFeed(Protocol):
     """The changes of the log as they come, read once for all watchers of a process."""
 
-    def seen(self) -> Position | None:
+    def last_position(self) -> Position | None:
         """Return how far the log was last seen to reach; None when it was not looked at lately."""
         ...
 
-    async def beyond(self, position: Position) -> Sequence[Change]:
+    async def changes_after(self, position: Position) -> Sequence[Change]:
         """Return what follows a position. If nothing does, wait until the log was looked at again: an empty answer
         means that it still says nothing new. Raises when the log cannot be followed from there."""
         ...

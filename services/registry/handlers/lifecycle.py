@@ -43,9 +43,9 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         return pb.PublishVersionResponse(version=await self._version(Verb.PUBLISH, request))
 
     async def DeprecateVersion(self, request: pb.DeprecateVersionRequest, context: Any) -> pb.DeprecateVersionResponse:
-        announcement, order = convert.announcement_of(request), convert.order_of(request, serving())
+        notice, change_request = convert.deprecation_notice_of(request), convert.change_request_of(request, serving())
         head = await deprecate_version(
-            request.name, announcement, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, notice, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return pb.DeprecateVersionResponse(version=self._noted(Verb.DEPRECATE, head))
 
@@ -54,7 +54,7 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
     ) -> pb.UndeprecateVersionResponse:
         head = await undeprecate_version(
             request.name,
-            convert.order_of(request, serving()),
+            convert.change_request_of(request, serving()),
             catalogue=self._catalogue,
             wakeup=self._wakeup,
             clock=self._clock,
@@ -62,16 +62,16 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         return pb.UndeprecateVersionResponse(version=self._noted(Verb.UNDEPRECATE, head))
 
     async def SunsetVersion(self, request: pb.SunsetVersionRequest, context: Any) -> pb.SunsetVersionResponse:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         head = await sunset_version(
-            request.name, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return pb.SunsetVersionResponse(version=self._noted(Verb.SUNSET, head))
 
     async def RemoveVersion(self, request: pb.RemoveVersionRequest, context: Any) -> pb.RemoveVersionResponse:
         outcome = await remove_version(
             request.name,
-            convert.order_of(request, serving()),
+            convert.change_request_of(request, serving()),
             force=request.force,
             catalogue=self._catalogue,
             usage=self._usage,
@@ -118,16 +118,16 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         return convert.history(page)
 
     async def _version(self, verb: Verb, request: Any) -> ToolVersion:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         head = await change_version(
-            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return self._noted(verb, head)
 
     async def _tool(self, verb: Verb, request: Any) -> Sequence[ToolVersion]:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         heads = await change_tool(
-            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
         return [self._noted(verb, head) for head in heads]
 

@@ -11,8 +11,8 @@ from libs.common.call_context import serving
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.registry.convert import namespace as convert
-from services.registry.convert.registry import registrar_of, tool
-from services.registry.domain.lifecycle.transitions import Order
+from services.registry.convert.registry import actor_of, tool
+from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.namespaces import namespaces
 from services.registry.domain.namespaces.move_alias import move_alias
 from services.registry.domain.namespaces.ownership import Namespace
@@ -33,7 +33,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             request.namespace,
             request.owner,
             request.provider,
-            registrar_of(serving()),
+            actor_of(serving()),
             catalogue=self._catalogue,
             clock=self._clock,
         )
@@ -47,7 +47,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             request.owner,
             request.provider,
             request.etag,
-            registrar_of(serving()),
+            actor_of(serving()),
             catalogue=self._catalogue,
             clock=self._clock,
         )
@@ -55,13 +55,13 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
 
     async def AddDelegate(self, request: pb.AddDelegateRequest, context: Any) -> pb.AddDelegateResponse:
         found = await namespaces.add_delegate(
-            request.name, request.subject, registrar_of(serving()), catalogue=self._catalogue, clock=self._clock
+            request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
         return pb.AddDelegateResponse(namespace=self._noted("shared", found))
 
     async def RemoveDelegate(self, request: pb.RemoveDelegateRequest, context: Any) -> pb.RemoveDelegateResponse:
         found = await namespaces.remove_delegate(
-            request.name, request.subject, registrar_of(serving()), catalogue=self._catalogue, clock=self._clock
+            request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
         return pb.RemoveDelegateResponse(namespace=self._noted("unshared", found))
 
@@ -74,12 +74,12 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
         return convert.listed(page)
 
     async def MoveAlias(self, request: pb.MoveAliasRequest, context: Any) -> pb.MoveAliasResponse:
-        order = Order(registrar_of(serving()), reason=request.reason)
+        change_request = ChangeRequest(actor_of(serving()), reason=request.reason)
         moved = await move_alias(
             request.alias,
             request.from_tool,
             request.to_tool,
-            order,
+            change_request,
             catalogue=self._catalogue,
             wakeup=self._wakeup,
             clock=self._clock,

@@ -21,11 +21,11 @@ from services.registry.domain.catalog.resolve_tool import resolve_tool
 from services.registry.domain.catalog.watch_tools import watch_tools
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
 from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
-from services.registry.domain.errors import nobody_to_use_it
+from services.registry.domain.errors import caller_required
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
-from services.registry.handlers.response_cache import Answers
+from services.registry.handlers.response_cache import ResponseCache
 
 
 class RegistryHandlers(rpc.RegistryServiceServicer):
@@ -35,7 +35,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         self,
         *,
         catalogue: Catalogue,
-        answers: Answers,
+        cache: ResponseCache,
         log: ChangeLog,
         feed: ChangeFeed,
         schemas: SchemaChecker,
@@ -47,13 +47,13 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
     ) -> None:
         self._scan_policy = scan_policy
         self._journal = journal
-        self._catalogue, self._answers, self._log, self._feed = catalogue, answers, log, feed
+        self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
         self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
         registration = await register_tool(
             manifest_of(request.manifest),
-            convert.registrar_of(serving()),
+            convert.actor_of(serving()),
             catalogue=self._catalogue,
             schemas=self._schemas,
             wakeup=self._wakeup,
@@ -72,11 +72,11 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
         if request.usable_only:
             if serving().identity is None:
-                raise nobody_to_use_it()
+                raise caller_required()
             return convert.listed(await only_usable(await self._page(request), self._usability))
-        return await self._answers.give("ListTools", request, lambda: self._listed(request))
+        return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
-    async def _listed(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
+    async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
         return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
 
@@ -90,9 +90,9 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
 
     async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> Any:
-        return await self._answers.give("ResolveTool", request, lambda: self._resolved(request))
+        return await self._cache.get_or_create("ResolveTool", request, lambda: self._create_resolved(request))
 
-    async def _resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
+    async def _create_resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.semver import Version
-from services.registry.domain.discovery.listing import Card, card
+from services.registry.domain.discovery.listing import IndexEntry, index_entry
 from services.registry.domain.model import LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 
@@ -61,6 +61,6 @@ def version(
     return ToolVersion(head, manifest)
 
 
-def card_of(*versions: ToolVersion) -> Card:
+def entry_of(*versions: ToolVersion) -> IndexEntry:
     """Return what discovery keeps of a tool with these versions, shown by the last."""
-    return card(versions[-1], [each.head for each in versions])
+    return index_entry(versions[-1], [each.head for each in versions])

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from services.registry.adapters.language.safetensors import Place
+from services.registry.adapters.language.safetensors import TensorLocation
 
 LAYERS, HEADS, WIDTH = 6, 12, 384
 # Two threads at most, and none that waits for work by turning round and round: the cores belong to the mesh.
@@ -30,14 +30,14 @@ Floats = npt.NDArray[np.float32]
 class Encoder:
     """Takes texts as rows of tokens, one text after the other and all of the same length, and returns the rows after the last layer."""
 
-    def __init__(self, file: Path, places: Sequence[Place]) -> None:
+    def __init__(self, file: Path, locations: Sequence[TensorLocation]) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
         # What a batch needed is given back: the next one may come in an hour.
         options.enable_cpu_mem_arena = False
-        graph = _graph([_weight(file.name, place) for place in places if place.name.startswith("encoder.")])
+        graph = _graph([_weight(file.name, location) for location in locations if location.name.startswith("encoder.")])
         model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=9)
         self._session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -53,10 +53,10 @@ class Encoder:
         return found
 
 
-def _weight(file: str, place: Place) -> TensorProto:
-    tensor = TensorProto(name=place.name, data_type=TensorProto.FLOAT, dims=place.shape)
+def _weight(file: str, location: TensorLocation) -> TensorProto:
+    tensor = TensorProto(name=location.name, data_type=TensorProto.FLOAT, dims=location.shape)
     tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", file), ("offset", place.begin), ("length", place.end - place.begin)):
+    for key, value in (("location", file), ("offset", location.begin), ("length", location.end - location.begin)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor
 

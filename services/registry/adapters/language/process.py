@@ -23,11 +23,11 @@ TOKENIZERS = ("o200k_base", "cl100k_base")
 LINGER_SECONDS = 60.0
 BACKGROUND_LINGER_SECONDS = 1.0
 # A question that takes longer has met a process that will not answer.
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _LINE_LIMIT = 64 * 1024 * 1024
 _COMMAND = (sys.executable, "-m", "services.registry.adapters.language")
 # What multiplies outside of the model's layers is too little for threads.
-_QUIET = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+_CHILD_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 starts_total = Counter("toolmesh_registry_language_starts_total", "How often the language process was started.")
 questions_total = Counter(
@@ -53,11 +53,11 @@ class LanguageProcess:
     ) -> None:
         self._log, self._linger, self._background_linger = log, linger, background_linger
         self._command = command
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._process: Process | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._exchanges: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
         """Return the vector of each text, as half floats. Raises LanguageUnavailableError."""
@@ -77,7 +77,7 @@ class LanguageProcess:
 
     async def stop(self) -> None:
         """End the process, and whatever is still being asked."""
-        for exchange in self._exchanges:
+        for exchange in self._tasks:
             exchange.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -86,16 +86,16 @@ class LanguageProcess:
     async def _ask(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
         # A caller that gives up must not leave half an answer in the pipe for the next one.
         exchange = asyncio.ensure_future(self._exchange(kind, question, linger))
-        self._exchanges.add(exchange)
-        exchange.add_done_callback(self._exchanges.discard)
+        self._tasks.add(exchange)
+        exchange.add_done_callback(self._tasks.discard)
         exchange.add_done_callback(_retrieved)
         return await asyncio.shield(exchange)
 
     async def _exchange(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
-        async with self._turn:
+        async with self._lock:
             try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    found = await self._line(question)
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    found = await self._roundtrip(question)
             except asyncio.CancelledError:
                 await self._end()
                 raise
@@ -105,7 +105,7 @@ class LanguageProcess:
                 questions_total.labels(kind, "failed").inc()
                 self._log.warning("language process does not answer", kind=kind, error=type(error).__name__)
                 raise LanguageUnavailableError(kind) from error
-            self._stay(linger)
+            self._extend_lifetime(linger)
         if "error" in found:
             questions_total.labels(kind, "refused").inc()
             self._log.warning("language process cannot answer", kind=kind, error=found["error"])
@@ -113,7 +113,7 @@ class LanguageProcess:
         questions_total.labels(kind, "answered").inc()
         return found
 
-    async def _line(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    async def _roundtrip(self, question: Mapping[str, Any]) -> dict[str, Any]:
         process = self._process
         if process is None or process.returncode is not None:
             process = await self._start()
@@ -129,13 +129,13 @@ class LanguageProcess:
 
     async def _start(self) -> Process:
         starts_total.inc()
-        environment = {**_plain_environment(), **_QUIET}
+        environment = {**_plain_environment(), **_CHILD_ENVIRONMENT}
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, env=environment, limit=_LINE_LIMIT
         )
         return self._process
 
-    def _stay(self, linger: float) -> None:
+    def _extend_lifetime(self, linger: float) -> None:
         loop = asyncio.get_running_loop()
         self._until = max(self._until, loop.time() + linger)
         if self._timer is not None:
@@ -143,15 +143,15 @@ class LanguageProcess:
         self._timer = loop.call_at(self._until, self._expire)
 
     def _expire(self) -> None:
-        if self._turn.locked():
+        if self._lock.locked():
             # Somebody is being answered, and will set the time anew.
             return
-        ending = asyncio.ensure_future(self._end_in_turn())
-        self._exchanges.add(ending)
-        ending.add_done_callback(self._exchanges.discard)
+        ending = asyncio.ensure_future(self._end_if_expired())
+        self._tasks.add(ending)
+        ending.add_done_callback(self._tasks.discard)
 
-    async def _end_in_turn(self) -> None:
-        async with self._turn:
+    async def _end_if_expired(self) -> None:
+        async with self._lock:
             if asyncio.get_running_loop().time() >= self._until:
                 await self._end()
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorLocation:
     """One tensor of floats and the bytes of the file that hold it."""
 
     name: str
@@ -24,13 +24,13 @@ class Place:
         return np.memmap(file, dtype="<f4", mode="r", offset=self.begin, shape=self.shape)
 
 
-def places(file: Path) -> list[Place]:
+def tensor_locations(file: Path) -> list[TensorLocation]:
     """Return where every tensor of single floats lies."""
     with file.open("rb") as content:
         length = int.from_bytes(content.read(8), "little")
         header = json.loads(content.read(length))
     return [
-        Place(name, tuple(tensor["shape"]), *(8 + length + offset for offset in tensor["data_offsets"]))
+        TensorLocation(name, tuple(tensor["shape"]), *(8 + length + offset for offset in tensor["data_offsets"]))
         for name, tensor in header.items()
         if tensor.get("dtype") == "F32"
     ]

@@ -17,11 +17,11 @@ class Vocabularies:
 
     def __init__(self) -> None:
         spec = importlib.util.find_spec(PACKAGE)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        if not places:
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        if not folders:
             raise FileNotFoundError(f"the package {PACKAGE} is not installed")
         # Where tiktoken looks before it would go out; it also compares the file with the digest that it knows.
-        os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(places[0]) / CACHE)
+        os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(folders[0]) / CACHE)
 
     def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
         """Return how many tokens each text has. Text that looks like a special token is counted as text."""

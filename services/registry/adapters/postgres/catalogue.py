@@ -18,7 +18,7 @@ from services.registry.adapters.postgres.rows import HEAD, head_of, manifest_of,
 from services.registry.adapters.postgres.tables import namespaces, tool_names, tool_versions, tools, version_warnings
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
 
 class PostgresCatalogue:
@@ -35,7 +35,7 @@ class PostgresCatalogue:
     async def writing(self) -> AsyncIterator[Ledger]:
         """Hold the registry for one change."""
         async with self._writer, transaction(self._engine) as connection:
-            yield await PostgresLedger.take(connection, self._kept_changes)
+            yield await PostgresLedger.acquire(connection, self._kept_changes)
 
     async def tool(self, name: ToolName) -> Tool | None:
         """Return the tool that a name or an alias leads to."""
@@ -91,7 +91,7 @@ class PostgresCatalogue:
             )
         return owner
 
-    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
+    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
         """Return the names that a newcomer's may be taken for."""
         async with separately(self._engine) as connection:
-            return await similar_names(connection, newcomer)
+            return await similar_names(connection, candidate)

@@ -34,25 +34,25 @@ class PolledChangeFeed:
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
         self._source, self._trusted = source, TRUSTED_LOOKS * interval
-        self._lookout = Poller("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
+        self._poller = Poller("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
         self._horizon = Horizon("", 0, 0)
         # Made anew only when it moves: every answer from memory asks for it.
         self._end = Position("", 0)
         self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
         self._looked_at = float("-inf")
-        self.start, self.stop = self._lookout.start, self._lookout.stop
-        self.wake, self.end = self._lookout.wake, self._lookout.end
+        self.start, self.stop = self._poller.start, self._poller.stop
+        self.wake, self.end = self._poller.wake, self._poller.end
 
-    def seen(self) -> Position | None:
+    def last_position(self) -> Position | None:
         """Return how far the log reached at the last look; None when that look was missed or is long over."""
         return self._end if time.monotonic() - self._looked_at <= self._trusted else None
 
-    async def beyond(self, position: Position) -> Sequence[Change]:
+    async def changes_after(self, position: Position) -> Sequence[Change]:
         """Return what follows a position, waiting for the next look if nothing does."""
         if position.sequence >= self._horizon.last:
             with watchers.track_inprogress():
-                await self._lookout.next_poll()
-        if self._lookout.ended:
+                await self._poller.next_poll()
+        if self._poller.ended:
             raise watch_ended()
         horizon = self._horizon
         if position.sequence > horizon.last:
@@ -69,10 +69,10 @@ class PolledChangeFeed:
         return [change for change in self._held if change.sequence > position.sequence]
 
     async def _read(self, position: Position) -> Sequence[Change]:
-        stretch = await self._source.since(position.sequence, HELD_CHANGES)
-        if not stretch.horizon.reaches(position):
+        batch = await self._source.since(position.sequence, HELD_CHANGES)
+        if not batch.horizon.reaches(position):
             raise watch_fell_behind()
-        return stretch.changes
+        return batch.changes
 
     async def _look(self) -> None:
         began = time.monotonic()
@@ -83,8 +83,8 @@ class PolledChangeFeed:
             self._held.clear()
             known = horizon
         if horizon.last > known.last:
-            stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
-            horizon = self._hold(stretch.changes, horizon)
+            batch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
+            horizon = self._hold(batch.changes, horizon)
         self._horizon, self._looked_at = horizon, began
         end = Position(horizon.epoch, horizon.last)
         if end != self._end:

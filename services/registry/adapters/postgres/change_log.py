@@ -12,7 +12,7 @@ from libs.common.sql.engine import separately
 from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.rows import HEAD, IMMUTABLE, STANDING, head_of, manifest_of
 from services.registry.adapters.postgres.tables import change_counter, changes, tool_versions, tools
-from services.registry.domain.catalog.changes import Change, Horizon, Stretch
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon
 from services.registry.domain.model import ToolVersion
 
 
@@ -27,7 +27,7 @@ class PostgresChangeLog:
         async with separately(self._engine) as connection:
             return await _horizon(connection)
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
         """Return changes after a number. A change to a version that is gone by now reads as its removal."""
         same = and_(changes.c.tool == tool_versions.c.tool, changes.c.version == tool_versions.c.version)
         # What a version stood at is the change's; what never changes is the version's own.
@@ -44,7 +44,7 @@ class PostgresChangeLog:
             rows = (await connection.execute(query)).all()
             # Read after the changes, so that it never claims less than they show.
             horizon = await _horizon(connection)
-        return Stretch(horizon, [_change(row) for row in rows])
+        return ChangeBatch(horizon, [_change(row) for row in rows])
 
     async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
         """Return versions by the number of their last change."""

@@ -18,9 +18,9 @@ from services.registry.adapters.postgres.rows import (
     deprecation_row,
     head_of,
     manifest_of,
-    number_of,
     tool_of,
     transition_row,
+    version_without_build,
 )
 from services.registry.adapters.postgres.tables import (
     change_counter,
@@ -53,7 +53,7 @@ class PostgresLedger:
         self._kept_changes = kept_changes
 
     @classmethod
-    async def take(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
+    async def acquire(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
         """Wait for the lock. A sequence would give numbers that become visible out of order: a watcher that saw 7
         would never look for the 6 of a slower transaction."""
         last = await connection.scalar(select(change_counter.c.last).with_for_update())
@@ -120,9 +120,11 @@ class PostgresLedger:
             time=head.create_time,
         )
         stored = insert(tool_versions).values(_version_row(version, registered_through))
-        await self._together(_own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun))
+        await self._execute_in_one_statement(
+            _own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun)
+        )
 
-    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+    async def add_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
         """Store what the scan let pass when this version was admitted."""
         if warnings:
             row = {"tool": head.tool.qualified, "version": str(head.version), "warnings": [asdict(w) for w in warnings]}
@@ -130,19 +132,19 @@ class PostgresLedger:
 
     async def manifest(self, head: VersionHead) -> Manifest:
         """Return the manifest of a version."""
-        query = select(tool_versions.c.document).where(*_is(head))
+        query = select(tool_versions.c.document).where(*_key_of(head))
         return manifest_of((await self._connection.execute(query)).scalar_one())
 
-    async def stand(self, head: VersionHead, transition: Transition) -> None:
+    async def update_standing(self, head: VersionHead, transition: Transition) -> None:
         """Store where a version stands now, the change, and the transition."""
-        moved = update(tool_versions).where(*_is(head)).values(_standing_row(head.standing))
-        await self._together(moved, *self._change(head, transition))
+        moved = update(tool_versions).where(*_key_of(head)).values(_standing_row(head.standing))
+        await self._execute_in_one_statement(moved, *self._change(head, transition))
 
     async def put_tool(self, tool: Tool) -> None:
         """Store a tool as it now is, and let new aliases lead to it."""
-        await self._together(*_put_tool(tool))
+        await self._execute_in_one_statement(*_put_tool(tool))
 
-    async def lead(self, alias: ToolName, tool: ToolName) -> None:
+    async def point_alias(self, alias: ToolName, tool: ToolName) -> None:
         """Make an alias lead to another tool."""
         moved = update(tool_names).where(tool_names.c.name == alias.qualified).values(tool=tool.qualified)
         await self._connection.execute(moved)
@@ -187,7 +189,7 @@ class PostgresLedger:
             insert(transitions).values(transition_row(transition)),
         ]
 
-    async def _together(self, *writes: Write) -> None:
+    async def _execute_in_one_statement(self, *writes: Write) -> None:
         """Write in one round trip: everybody else who writes waits for this one. The database holds references between the rows
         against each other at the end."""
         *others, last = writes
@@ -230,7 +232,7 @@ async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace
     return None if row is None else Namespace(**{**row._mapping, "delegates": tuple(row.delegates)})
 
 
-def _is(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _key_of(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return tool_versions.c.tool == head.tool.qualified, tool_versions.c.version == str(head.version)
 
 
@@ -255,7 +257,7 @@ def _version_row(version: ToolVersion, registered_through: str) -> dict[str, Any
     return {
         "tool": head.tool.qualified,
         "version": str(head.version),
-        "number": number_of(head.version),
+        "number": version_without_build(head.version),
         "digest": head.digest,
         "manifest": manifest.document,
         "document": manifest.payload,

@@ -12,24 +12,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.tables import namespaces, tool_names
 from services.registry.domain.publishing.scan.confusables import name_skeleton
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
 # Of each kind. A name has fewer neighbours than this unless somebody registers them on purpose, and one is enough to refuse or to warn.
 _MOST = 1_000
 
 
-async def similar_names(connection: AsyncConnection, newcomer: Newcomer) -> Sequence[KnownName]:
+async def similar_names(connection: AsyncConnection, candidate: CandidateNames) -> Sequence[KnownName]:
     """Return every taken name, aliases included, that is read as one of the newcomer's, and those of others that are one slip away from it;
     some come that are neither. A namespace is taken from its claim on, before it has a tool; it comes with an empty id."""
-    spaces = sorted({name.namespace for name in newcomer.names})
-    ids = [name.tool_id for name in newcomer.names]
-    others = (namespaces.c.provider != newcomer.provider) | (namespaces.c.owner != newcomer.owner)
+    spaces = sorted({name.namespace for name in candidate.names})
+    ids = [name.tool_id for name in candidate.names]
+    others = (namespaces.c.provider != candidate.provider) | (namespaces.c.owner != candidate.owner)
     alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, each) for each in ids))
     near = or_(*(_near(tool_names.c.tool_id, each) for each in ids))
     # One question for each kind: asked together, the names that are read alike could not be looked up.
     kinds = [
-        _taken(newcomer).where(alike),
-        _taken(newcomer).where(others, near),
+        _taken(candidate).where(alike),
+        _taken(candidate).where(others, near),
         _claimed().where(others, or_(*map(_resembles, spaces))),
     ]
     rows = await connection.execute(union_all(*(kind.limit(_MOST) for kind in kinds)))
@@ -41,11 +41,11 @@ def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.translate(func.replace(func.replace(column, "rn", "m"), "vv", "w"), "01", "ol")
 
 
-def _taken(newcomer: Newcomer) -> Select[Any]:
+def _taken(candidate: CandidateNames) -> Select[Any]:
     """Names that lead to other tools."""
     whose = tool_names.join(namespaces, namespaces.c.namespace == tool_names.c.namespace)
     named = select(tool_names.c.namespace, tool_names.c.tool_id, namespaces.c.provider, namespaces.c.owner)
-    return named.select_from(whose).where(tool_names.c.tool != newcomer.tool.qualified)
+    return named.select_from(whose).where(tool_names.c.tool != candidate.tool.qualified)
 
 
 def _claimed() -> Select[Any]:

@@ -51,7 +51,7 @@ def manifest_of(document: bytes) -> Manifest:
     return Manifest(parse_object(document))
 
 
-def number_of(version: Version) -> str:
+def version_without_build(version: Version) -> str:
     """Return a version without its build."""
     return str(version).partition("+")[0]
 

@@ -11,15 +11,21 @@ from libs.common.errors import MeshError
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName, split_version_name
-from services.registry.domain.catalog.watch_tools import Event, Removed, SnapshotComplete, Upserted, watch_tools
-from services.registry.domain.discovery.listing import card, face_of
+from services.registry.domain.catalog.watch_tools import (
+    Event,
+    SnapshotComplete,
+    VersionRemoved,
+    VersionUpserted,
+    watch_tools,
+)
+from services.registry.domain.discovery.listing import index_entry, listed_version
 from services.registry.domain.discovery.ports import Vectors
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog
 from services.registry.domain.trust.ports import TrustScores
 
 if TYPE_CHECKING:
-    from services.registry.domain.discovery.index.engine import Engine
+    from services.registry.domain.discovery.index.engine import SearchEngine
 
 # A registry with at least this many tools reads them at its start, because the first question would have to wait.
 EAGER_TOOLS = 100
@@ -48,7 +54,7 @@ class ToolDirectory:
         self._trust, self._clock, self._journal = trust, clock, journal
         self._heads: dict[ToolName, dict[str, VersionHead]] = {}
         self._mentioned: set[str] = set()
-        self._index: Engine | None = None
+        self._index: SearchEngine | None = None
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._trusted_at = self._looked_at = float("-inf")
@@ -65,7 +71,7 @@ class ToolDirectory:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def index(self) -> Engine:
+    async def index(self) -> SearchEngine:
         """Return the index, as fresh as the change log was at its last look."""
         self._open()
         await self._opened.wait()
@@ -75,7 +81,7 @@ class ToolDirectory:
         now = self._clock.monotonic()
         if now - self._trusted_at >= _TRUST_SECONDS:
             self._trusted_at = now
-            index.trust(self._trust.of(list(index.names())))
+            index.trust(self._trust.scores_of(list(index.names())))
         await self._take_vectors(index)
         return index
 
@@ -85,9 +91,9 @@ class ToolDirectory:
 
     async def _follow(self) -> None:
         # Here and not above: numpy takes 15 MB that a registry nobody searches does without.
-        from services.registry.domain.discovery.index.engine import Engine
+        from services.registry.domain.discovery.index.engine import SearchEngine
 
-        self._index = Engine()
+        self._index = SearchEngine()
         token = ""
         while True:
             try:
@@ -110,9 +116,9 @@ class ToolDirectory:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _apply(self, event: Event) -> None:
-        if isinstance(event, Upserted):
+        if isinstance(event, VersionUpserted):
             await self._upsert(event.version)
-        elif isinstance(event, Removed):
+        elif isinstance(event, VersionRemoved):
             await self._remove(event.name)
         elif isinstance(event, SnapshotComplete):
             await self._settle()
@@ -130,7 +136,7 @@ class ToolDirectory:
         if heads.pop(number, None) is not None:
             await self._show(tool, None)
 
-    async def _show(self, tool: ToolName, told: ToolVersion | None) -> None:
+    async def _show(self, tool: ToolName, upserted: ToolVersion | None) -> None:
         """Hold a tool by the version that stands for it now; its manifest is read if it was not just told."""
         index, heads = self._index, list(self._heads.get(tool, {}).values())
         if index is None:
@@ -139,12 +145,12 @@ class ToolDirectory:
             self._heads.pop(tool, None)
             index.drop(tool)
             return
-        face = face_of(heads, self._clock.now())
-        if told is not None and told.head is face:
-            index.put(card(told, heads))
+        listed = listed_version(heads, self._clock.now())
+        if upserted is not None and upserted.head is listed:
+            index.put(index_entry(upserted, heads))
             return
-        [shown] = await self._catalogue.with_manifests([face])
-        index.put(card(shown, heads))
+        [shown] = await self._catalogue.with_manifests([listed])
+        index.put(index_entry(shown, heads))
 
     async def _settle(self) -> None:
         """A snapshot is over: what it did not mention is gone."""
@@ -156,7 +162,7 @@ class ToolDirectory:
         self._mentioned.clear()
         self._opened.set()
 
-    async def _take_vectors(self, index: Engine) -> None:
+    async def _take_vectors(self, index: SearchEngine) -> None:
         """Load vectors that were worked out meanwhile, at most once a second."""
         now = self._clock.monotonic()
         if now - self._looked_at < _PAUSE_SECONDS:

@@ -11,8 +11,8 @@ from prometheus_client import Counter
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Unembedded, Vectors
-from services.registry.domain.discovery.text import meaning
+from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, VectorClaim, Vectors
+from services.registry.domain.discovery.text import embedding_text
 from services.registry.domain.ports import ChangeFeed, ChangeLog
 
 # Small, so that a question waits for little before its turn.
@@ -85,15 +85,15 @@ class VectorWriter:
                     await self._vectors.release([each.digest for each in claimed])
                 raise
 
-    async def _embed(self, some: Sequence[Unembedded]) -> None:
-        vectors = await self._language.embed([meaning(each.manifest) for each in some], background=True)
+    async def _embed(self, some: Sequence[VectorClaim]) -> None:
+        vectors = await self._language.embed([embedding_text(each.manifest) for each in some], background=True)
         await self._vectors.put({each.digest: vector for each, vector in zip(some, vectors, strict=True)})
         embedded_total.inc(len(some))
 
     async def _wait_for_change(self, position: Position) -> None:
         try:
             async with asyncio.timeout(self._idle):
-                while not await self._feed.beyond(position):
+                while not await self._feed.changes_after(position):
                     pass
         except TimeoutError:
             return

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.sql.engine import separately
 from services.registry.adapters.postgres.rows import manifest_of
 from services.registry.adapters.postgres.tables import metadata, tool_versions
-from services.registry.domain.discovery.ports import Unembedded
+from services.registry.domain.discovery.ports import VectorClaim
 
 # How long a claim holds. Whoever is killed with one delays those vectors by this much and loses nothing.
 LEASE_SECONDS = 60.0
@@ -44,7 +44,7 @@ class PostgresVectors:
     def __init__(self, engine: AsyncEngine, model: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._engine, self._model, self._lease = engine, model, timedelta(seconds=lease_seconds)
 
-    async def claim(self, limit: int) -> Sequence[Unembedded]:
+    async def claim(self, limit: int) -> Sequence[VectorClaim]:
         """Take manifests that have no vector and no worker, or whose worker is late."""
         free = or_(tool_vectors.c.digest.is_(None), self._late())
         of_model = (tool_vectors.c.digest == tool_versions.c.digest) & (tool_vectors.c.model == self._model)
@@ -87,7 +87,7 @@ class PostgresVectors:
         return tool_vectors.c.vector.is_(None) & (tool_vectors.c.leased_until < func.clock_timestamp())
 
 
-async def _manifests(connection: Any, digests: Sequence[str]) -> Sequence[Unembedded]:
+async def _manifests(connection: Any, digests: Sequence[str]) -> Sequence[VectorClaim]:
     query = select(tool_versions.c.digest, tool_versions.c.document).where(tool_versions.c.digest.in_(digests))
     found = {row.digest: row.document for row in await connection.execute(query)}
-    return [Unembedded(digest, manifest_of(document)) for digest, document in found.items()]
+    return [VectorClaim(digest, manifest_of(document)) for digest, document in found.items()]

@@ -41,7 +41,7 @@ from services.registry.domain.trust.score import Score
 from services.registry.domain.trust.stages import Stage, StageChange
 
 
-class PostgresTrustBook:
+class PostgresTrustStore:
     """Adds facts and reads them back, each in a short transaction."""
 
     def __init__(self, engine: AsyncEngine) -> None:

@@ -31,7 +31,7 @@ class CachedTrustScores:
         self._seen = _BEGINNING
         self._task: asyncio.Task[None] | None = None
 
-    def of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+    def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
         """Return the score of each tool; that of an unproven one for a tool without."""
         return {tool: self._scores.get(tool, UNPROVEN) for tool in tools}
 

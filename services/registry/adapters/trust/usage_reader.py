@@ -20,7 +20,7 @@ _SECONDS = 2.0
 FALLEN_BEHIND = 10_000
 
 
-class AuditUsage:
+class AuditUsageReader:
     """Asks the audit service. Whatever keeps it from answering, or its counts from being whole, means unknown."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -43,7 +43,7 @@ class AuditUsage:
         return {name: usage_of(found) for name, found in zip(declared, answer.usages, strict=True)}
 
 
-class UnknownUsage:
+class UnavailableUsageReader:
     """Stands where nobody counts calls."""
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:

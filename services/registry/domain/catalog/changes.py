@@ -56,7 +56,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ChangeBatch:
     """Consecutive changes and the horizon they were read under."""
 
     horizon: Horizon

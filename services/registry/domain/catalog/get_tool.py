@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.errors import tool_not_found
 from services.registry.domain.model import Tool, ToolVersion
 from services.registry.domain.ports import Catalogue
@@ -19,6 +19,6 @@ async def get_tool(reference: str, *, catalogue: Catalogue) -> tuple[Tool, Seque
     if tool is None:
         raise tool_not_found(asked)
     heads = sorted(await catalogue.heads([tool.name]), key=lambda head: head.version, reverse=True)
-    whole = fitting(head.size for head in heads)
+    whole = count_fitting(head.size for head in heads)
     versions = list(await catalogue.with_manifests(heads[:whole]))
     return tool, versions + [ToolVersion(head, None) for head in heads[whole:]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from libs.common import page_tokens
 from libs.common.runtime.clock import Clock
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.catalog.resolve import latest
 from services.registry.domain.errors import page_token_invalid
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
@@ -33,7 +33,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTool:
     """A tool and the version that `latest` means; None when nothing may run."""
 
     tool: Tool
@@ -44,7 +44,7 @@ class Listed:
 class Page:
     """A part of a listing and where it continues; an empty token ends it."""
 
-    tools: Sequence[Listed]
+    tools: Sequence[ListedTool]
     next_token: str
 
 
@@ -59,10 +59,10 @@ async def list_tools(
     )
     tools = found[:limit]
     heads = await _latest_heads(tools, catalogue, clock)
-    shown = tools[: fitting(head.size if head else 0 for head in heads)]
+    shown = tools[: count_fitting(head.size if head else 0 for head in heads)]
     versions = await catalogue.with_manifests([head for head in heads[: len(shown)] if head])
     by_tool = {version.head.tool: version for version in versions}
-    listed = [Listed(tool, by_tool.get(tool.name)) for tool in shown]
+    listed = [ListedTool(tool, by_tool.get(tool.name)) for tool in shown]
     more = len(shown) < len(found)
     return Page(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
 

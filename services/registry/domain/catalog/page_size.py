@@ -9,7 +9,7 @@ ANSWER_BYTES = 2 * 1024 * 1024
 MANIFEST_BYTES = 1024 * 1024
 
 
-def fitting(sizes: Iterable[int], budget: int = ANSWER_BYTES) -> int:
+def count_fitting(sizes: Iterable[int], budget: int = ANSWER_BYTES) -> int:
     """Return how many of the first sizes fit into the budget; the first always does."""
     count = used = 0
     for size in sizes:

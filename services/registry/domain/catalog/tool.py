@@ -17,9 +17,9 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
     manifest, head = added.manifest, added.head
     if manifest is None:
         raise ValueError("a version is added with its manifest")
-    everyone = [*heads, head]
-    newest = latest_for_new_work(everyone)
-    face = newest or max(everyone, key=lambda each: each.version)
+    versions = [*heads, head]
+    newest = latest_for_new_work(versions)
+    default = newest or max(versions, key=lambda each: each.version)
     held = tool or Tool(
         manifest.name, manifest.provider, manifest.title, manifest.tags, "", (), head.create_time, head.create_time
     )
@@ -31,21 +31,21 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
         update_time=head.standing.update_time,
     )
     # A new version changes no other's standing, so the face is either the newcomer or whoever it was before.
-    return replace(joined, title=manifest.title, tags=manifest.tags) if face is head else joined
+    return replace(joined, title=manifest.title, tags=manifest.tags) if default is head else joined
 
 
-def face_of(heads: Sequence[VersionHead]) -> VersionHead:
+def default_version(heads: Sequence[VersionHead]) -> VersionHead:
     """Return the version that a tool shows of itself: the latest; while none is, the highest."""
     return latest_for_new_work(heads) or max(heads, key=lambda each: each.version)
 
 
-def restood(tool: Tool, heads: Sequence[VersionHead], face: Manifest, now: datetime) -> Tool:
+def with_standing(tool: Tool, heads: Sequence[VersionHead], default: Manifest, now: datetime) -> Tool:
     """Return the tool as it is once versions of it have changed their standing; `face` is the manifest of `face_of`."""
     newest = latest_for_new_work(heads)
     return replace(
         tool,
         latest_version=str(newest.version) if newest else "",
-        title=face.title,
-        tags=face.tags,
+        title=default.title,
+        tags=default.tags,
         update_time=now,
     )

@@ -19,7 +19,7 @@ PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Upserted:
+class VersionUpserted:
     """A version exists or changed."""
 
     version: ToolVersion
@@ -28,7 +28,7 @@ class Upserted:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class VersionRemoved:
     """A version is gone."""
 
     name: str
@@ -49,7 +49,7 @@ class Heartbeat:
     at: Position
 
 
-Event = Upserted | Removed | SnapshotComplete | Heartbeat
+Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat
 
 
 async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) -> AsyncGenerator[Event, None]:
@@ -61,7 +61,7 @@ async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) ->
             yield event
             position = event.at
     while position is not None:
-        changes = await feed.beyond(position)
+        changes = await feed.changes_after(position)
         for change in changes:
             position = Position(position.epoch, change.sequence)
             yield _event(change, position)
@@ -74,19 +74,19 @@ async def _snapshot(log: ChangeLog) -> AsyncGenerator[Event, None]:
     told = 0
     while page := await log.unchanged(after=told, until=start.last, limit=PAGE):
         for version in page:
-            yield Upserted(version, None)
+            yield VersionUpserted(version, None)
         told = page[-1].head.standing.sequence
     position = Position(start.epoch, start.last)
     end = (await log.horizon()).last
     while position.sequence < end:
-        stretch = await log.since(position.sequence, PAGE)
-        if not stretch.horizon.reaches(position) or not stretch.changes:
+        batch = await log.since(position.sequence, PAGE)
+        if not batch.horizon.reaches(position) or not batch.changes:
             raise watch_fell_behind()
-        for change in stretch.changes:
+        for change in batch.changes:
             yield _event(change, None)
-        position = Position(start.epoch, stretch.changes[-1].sequence)
+        position = Position(start.epoch, batch.changes[-1].sequence)
     yield SnapshotComplete(position)
 
 
 def _event(change: Change, at: Position | None) -> Event:
-    return Removed(change.name, at) if change.version is None else Upserted(change.version, at)
+    return VersionRemoved(change.name, at) if change.version is None else VersionUpserted(change.version, at)

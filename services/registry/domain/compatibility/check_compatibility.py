@@ -9,7 +9,7 @@ from libs.common.semver import Version
 from libs.common.tool_names import split_version_name
 from services.registry.domain.compatibility.comparison import compare
 from services.registry.domain.compatibility.differences import Difference
-from services.registry.domain.compatibility.version_bumps import Bump, raised
+from services.registry.domain.compatibility.version_bumps import Bump, bump_version
 from services.registry.domain.errors import manifest_invalid, tool_not_found, version_not_found
 from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
@@ -49,7 +49,7 @@ async def check_compatibility(
         baseline=chosen,
         differences=comparison.differences[:MOST_FINDINGS],
         bump=comparison.bump,
-        smallest_version=str(raised(chosen.version, comparison.bump)),
+        smallest_version=str(bump_version(chosen.version, comparison.bump)),
         number_is_legal=legal,
     )
 

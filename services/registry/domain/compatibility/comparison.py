@@ -8,7 +8,7 @@ from typing import Any
 
 from services.registry.domain.compatibility import contract_diff as contract
 from services.registry.domain.compatibility.differences import ChangeKind, Difference, Side
-from services.registry.domain.compatibility.schema_diff import SchemaDiff, closed, with_defaults_filled
+from services.registry.domain.compatibility.schema_diff import SchemaDiff, close_schema, with_defaults_applied
 from services.registry.domain.compatibility.version_bumps import Bump, smallest_bump
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Document, Manifest
@@ -36,10 +36,10 @@ def compare(old: Manifest, new: Manifest, checker: SchemaChecker) -> Comparison:
 
 def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[Difference]:
     diff = SchemaDiff(checker)
-    before, after = called_with(old, checker), called_with(new, checker)
+    before, after = caller_schema(old, checker), caller_schema(new, checker)
     yield from diff.differences("manifest.input.schema", Side.INPUT, before, after)
     if "runtime_schema" in old.input or "runtime_schema" in new.input:
-        before, after = closed(_runtime(old.input)), closed(_runtime(new.input))
+        before, after = close_schema(_runtime(old.input)), close_schema(_runtime(new.input))
         yield from diff.differences("manifest.input.runtime_schema", Side.INPUT, before, after)
     yield from diff.differences("manifest.output.schema", Side.OUTPUT, old.output["schema"], new.output["schema"])
     if "error_schema" in old.output or "error_schema" in new.output:
@@ -47,11 +47,11 @@ def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[D
         yield from diff.differences("manifest.output.error_schema", Side.OUTPUT, *errors)
 
 
-def called_with(manifest: Manifest, checker: SchemaChecker) -> Schema:
+def caller_schema(manifest: Manifest, checker: SchemaChecker) -> Schema:
     """Return the schema of what callers send: nothing undeclared, and not what the mesh fills in for them."""
-    schema = closed(manifest.input["schema"])
+    schema = close_schema(manifest.input["schema"])
     return (
-        with_defaults_filled(schema, checker) if manifest.input.get("mutation_policy") in contract.FILLING else schema
+        with_defaults_applied(schema, checker) if manifest.input.get("mutation_policy") in contract.FILLING else schema
     )
 
 

@@ -25,7 +25,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "interface.safety.sandbox_tier": ("machine", "kernel", "process", "in_process"),
     "observability.audit_detail": ("summary", "digest"),
 }
-UNSAID = {
+UNSET = {
     "permission.credential_propagation": "none",
     "permission.approval": "by_policy",
     "idempotency.uncertain_outcome": "fail",
@@ -79,23 +79,23 @@ SILENT = frozenset(
 
 def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
     """Yield every change beside the schemas."""
-    told = set[str]()
+    reported = set[str]()
     for rule in (_ordered, _lists, _claims, _single, _idempotency, _limits):
         for difference in rule(old.document, new.document):
-            told.add(difference.path)
+            reported.add(difference.path)
             yield difference
     if new.document.get("breaking_changes"):
-        yield _told("breaking_changes", _BREAKING, "the author says that it breaks callers")
-    yield from _anything_else(old.document, new.document, told)
+        yield _difference("breaking_changes", _BREAKING, "the author says that it breaks callers")
+    yield from _anything_else(old.document, new.document, reported)
 
 
 def _ordered(old: Document, new: Document) -> Iterator[Difference]:
     for path, words in ORDERED.items():
-        before, after = _at(old, path) or UNSAID.get(path), _at(new, path) or UNSAID.get(path)
+        before, after = _at(old, path) or UNSET.get(path), _at(new, path) or UNSET.get(path)
         if before == after or before not in words or after not in words:
             continue
         worse = words.index(after) > words.index(before)
-        yield _told(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
+        yield _difference(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
 
 
 def _lists(old: Document, new: Document) -> Iterator[Difference]:
@@ -103,9 +103,9 @@ def _lists(old: Document, new: Document) -> Iterator[Difference]:
         for path in paths:
             before, after = _members(old, path), _members(new, path)
             if after - before:
-                yield _told(path, more, "has a member that it did not have")
+                yield _difference(path, more, "has a member that it did not have")
             if before - after:
-                yield _told(path, less, "lacks a member that it had")
+                yield _difference(path, less, "lacks a member that it had")
 
 
 def _claims(old: Document, new: Document) -> Iterator[Difference]:
@@ -113,28 +113,28 @@ def _claims(old: Document, new: Document) -> Iterator[Difference]:
         for path in paths:
             before, after = bool(_at(old, path)), bool(_at(new, path))
             if before != after:
-                yield _told(path, gained if after else lost, "is said now" if after else "is not said any more")
+                yield _difference(path, gained if after else lost, "is said now" if after else "is not said any more")
 
 
 def _single(old: Document, new: Document) -> Iterator[Difference]:
     for path in FIXED:
         if _at(old, path) != _at(new, path) and {_at(old, path), _at(new, path)} != {None, "object"}:
-            yield _told(path, _BREAKING, "is another one")
+            yield _difference(path, _BREAKING, "is another one")
     before, after = _at(old, "compensation_tool"), _at(new, "compensation_tool")
     if before != after:
         kind = _BREAKING if before and not after else _ADDITIVE
-        yield _told("compensation_tool", kind, "is another one" if after else "is not there any more")
+        yield _difference("compensation_tool", kind, "is another one" if after else "is not there any more")
     filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
     if filled != fills:
         kind = _ADDITIVE if fills else _BREAKING
-        yield _told(
+        yield _difference(
             "input.mutation_policy",
             kind,
             "arguments are completed now" if fills else "arguments are not completed any more",
         )
     rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
     if rise:
-        yield _told("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")
+        yield _difference("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")
 
 
 def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
@@ -142,29 +142,29 @@ def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
     if before != after:
         # Without a key every call that has none is refused; without a mode nobody knows what a repetition does.
         kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
-        yield _told("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
+        yield _difference("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
     known, remembered = _window(old), _window(new)
     if before is not None and after is not None and known != remembered:
         kind = _BREAKING if remembered < known else _ADDITIVE
-        yield _told("idempotency.window", kind, "keys are remembered for another time")
+        yield _difference("idempotency.window", kind, "keys are remembered for another time")
 
 
 def _limits(old: Document, new: Document) -> Iterator[Difference]:
     """A limit that a caller may come up against is part of what was agreed."""
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
     if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
-        yield _told("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")
+        yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")
     small, smaller = _at(old, "output.max_inline_bytes"), _at(new, "output.max_inline_bytes")
     if small != smaller:
-        yield _told("output.max_inline_bytes", _ADDITIVE, "is another one")
+        yield _difference("output.max_inline_bytes", _ADDITIVE, "is another one")
 
 
-def _anything_else(old: Document, new: Document, told: set[str]) -> Iterator[Difference]:
+def _anything_else(old: Document, new: Document, reported: set[str]) -> Iterator[Difference]:
     before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
     for path in sorted(before.keys() | after.keys()):
-        known = f"manifest.{path}" in told or any(f"manifest.{path}".startswith(f"{each}.") for each in told)
+        known = f"manifest.{path}" in reported or any(f"manifest.{path}".startswith(f"{each}.") for each in reported)
         if path not in SILENT and not known and before.get(path) != after.get(path):
-            yield _told(path, _NEUTRAL, "differs, and changes nothing that a caller relies on")
+            yield _difference(path, _NEUTRAL, "differs, and changes nothing that a caller relies on")
 
 
 def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -200,5 +200,5 @@ def _seconds(document: Document, path: str) -> Any:
     return seconds(given) if given else CLASS_SECONDS[_at(document, "execution.timeout_class")]
 
 
-def _told(path: str, kind: ChangeKind, message: str) -> Difference:
+def _difference(path: str, kind: ChangeKind, message: str) -> Difference:
     return Difference(f"manifest.{path}", path.rpartition(".")[2], kind, message)

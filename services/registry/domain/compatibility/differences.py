@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from libs.common.json.json_pointer import pointer_of
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.publishing.schema_shape import escape
 
 # Keywords that no rule here can weigh against a different use of them, so that not proven does not mean untrue.
 _UNDECIDED = frozenset(
@@ -15,7 +15,7 @@ _UNDECIDED = frozenset(
         "unevaluatedItems", "$dynamicRef", "$ref", "dependencies", "patternProperties",
     }
 )  # fmt: skip
-UNSHOWN = "cannot be shown to be compatible"
+UNPROVEN = "cannot be shown to be compatible"
 
 
 class ChangeKind(StrEnum):
@@ -60,8 +60,8 @@ def breaking(side: Side, path: str, gap: Gap) -> Difference:
             "enum": "a value that was never returned may be now",
         }.get(gap.keyword, f"{gap.keyword} promises less than before")
     if gap.keyword in _UNDECIDED:
-        words = f"{words}, or at least {UNSHOWN}"
-    return Difference(_place(path, gap), gap.keyword, ChangeKind.BREAKING, words)
+        words = f"{words}, or at least {UNPROVEN}"
+    return Difference(_location(path, gap), gap.keyword, ChangeKind.BREAKING, words)
 
 
 def additive(side: Side, path: str, gap: Gap) -> Difference:
@@ -76,11 +76,11 @@ def additive(side: Side, path: str, gap: Gap) -> Difference:
             "required": f"{_quoted(gap.name)} is promised now",
             "gone": f"{_quoted(gap.name)} is never returned any more",
         }.get(gap.keyword, f"{gap.keyword} promises more than before")
-    return Difference(_place(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
+    return Difference(_location(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
 
 
-def _place(path: str, gap: Gap) -> str:
-    pointer = f"{gap.pointer}/{escape(gap.name)}" if gap.keyword == "gone" else gap.pointer
+def _location(path: str, gap: Gap) -> str:
+    pointer = gap.pointer + pointer_of([gap.name]) if gap.keyword == "gone" else gap.pointer
     return f"{path}#{pointer}" if pointer else path
 
 

@@ -13,23 +13,24 @@ from enum import StrEnum
 from typing import Any
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
 from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.resolve_tool import resolve_tool
-from services.registry.domain.compatibility.comparison import called_with
+from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.compatibility.differences import (
-    UNSHOWN,
+    UNPROVEN,
     ChangeKind,
     Difference,
 )
 from services.registry.domain.compatibility.proof.budget import OverBudgetError
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.compatibility.schema_diff import SchemaDiff, closed
+from services.registry.domain.compatibility.schema_diff import SchemaDiff, close_schema
 from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 MOST_MISSING = 200
 # Keywords of an expectation that is a plain object: its properties can be asked about one by one.
@@ -58,7 +59,7 @@ class Expectations:
 
 
 @dataclass(frozen=True, slots=True)
-class Negotiated:
+class Negotiation:
     """The answer, which version gave it, and what is missing."""
 
     match: SchemaMatch
@@ -74,7 +75,7 @@ async def negotiate_schema(
     catalogue: Catalogue,
     schemas: SchemaChecker,
     clock: Clock,
-) -> Negotiated:
+) -> Negotiation:
     """Resolve the version, then compare. FULL and PARTIAL are proven; whatever is not is missing."""
     version = await resolve_tool(tool, constraint, catalogue=catalogue, clock=clock)
     if version.manifest is None:
@@ -83,9 +84,9 @@ async def negotiate_schema(
     missing = await asyncio.to_thread(_missing, version.manifest, expectations, schemas)
     required = tuple(each for each in missing if each.kind is ChangeKind.BREAKING)
     if required:
-        return Negotiated(SchemaMatch.INCOMPATIBLE, version.head, required[:MOST_MISSING])
+        return Negotiation(SchemaMatch.INCOMPATIBLE, version.head, required[:MOST_MISSING])
     match = SchemaMatch.PARTIAL if missing else SchemaMatch.FULL
-    return Negotiated(match, version.head, tuple(missing[:MOST_MISSING]))
+    return Negotiation(match, version.head, tuple(missing[:MOST_MISSING]))
 
 
 def _refuse_invalid(expectations: Expectations, schemas: SchemaChecker) -> None:
@@ -102,7 +103,7 @@ def _missing(manifest: Manifest, expectations: Expectations, schemas: SchemaChec
     diff = SchemaDiff(schemas)
     found: list[Difference] = []
     if isinstance(expectations.input, dict) and expectations.asks_input:
-        found += _not_accepted(diff, expectations.input, called_with(manifest, schemas))
+        found += _not_accepted(diff, expectations.input, caller_schema(manifest, schemas))
     if isinstance(expectations.output, dict) and expectations.asks_output:
         found += _not_returned(diff, expectations.output, manifest.output["schema"])
     return found
@@ -112,14 +113,14 @@ def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
     """Documents that the agent will send, against what the tool takes."""
     optional = _optional(expected)
     kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
-    least = {**closed(expected), "properties": kept} if optional else closed(expected)
+    least = {**close_schema(expected), "properties": kept} if optional else close_schema(expected)
     for gap in _gaps(diff, least, offered):
-        yield _told("input", gap, ChangeKind.BREAKING, "the tool does not accept what the agent always sends")
+        yield _difference("input", gap, ChangeKind.BREAKING, "the tool does not accept what the agent always sends")
     for name in optional:
         more = {**least, "properties": {**kept, name: expected["properties"][name]}}
         if _gaps(diff, more, offered):
             gap = Gap("/properties", "gone", name)
-            yield _told("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
+            yield _difference("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
 
 
 def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
@@ -133,13 +134,13 @@ def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
             key: part for key, part in least.items() if key not in ("additionalProperties", "unevaluatedProperties")
         }
     for gap in _gaps(diff, offered, least):
-        yield _told("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
+        yield _difference("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
     declared = SchemaShape(offered).below()
     for name in optional:
         field = {**_definitions(expected), "properties": {name: expected["properties"][name]}}
-        if ("properties", escape(name)) not in declared or _gaps(diff, offered, field):
+        if ("properties", name) not in declared or _gaps(diff, offered, field):
             gap = Gap("/properties", "gone", name)
-            yield _told("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
+            yield _difference("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
 
 
 def _optional(expected: Schema) -> list[str]:
@@ -161,7 +162,7 @@ def _gaps(diff: SchemaDiff, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
         return (Gap("", "budget"),)
 
 
-def _told(side: str, gap: Gap, kind: ChangeKind, words: str) -> Difference:
-    pointer = f"{gap.pointer}/{escape(gap.name)}" if gap.name else gap.pointer
-    message = f"{words}, or it {UNSHOWN}" if gap.keyword == "budget" else words
+def _difference(side: str, gap: Gap, kind: ChangeKind, words: str) -> Difference:
+    pointer = gap.pointer + pointer_of([gap.name]) if gap.name else gap.pointer
+    message = f"{words}, or it {UNPROVEN}" if gap.keyword == "budget" else words
     return Difference(f"{side}#{pointer}", gap.keyword, kind, message)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from libs.common.json.json_pointer import pointer_of, steps_of
 from services.registry.domain.compatibility.differences import (
-    UNSHOWN,
+    UNPROVEN,
     ChangeKind,
     Difference,
     Side,
@@ -20,7 +21,7 @@ from services.registry.domain.compatibility.proof.containment import containment
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.values import identity
 from services.registry.domain.ports import SchemaChecker
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 _MOST_FIELDS = 2_000
 # A schema that refers to itself declares without end, and every field of it may hold thousands.
@@ -55,7 +56,7 @@ class SchemaDiff:
             for gap in self.gaps(narrower, wider):
                 yield breaking(side, path, gap)
         except OverBudgetError:
-            words = f"{UNSHOWN} within bounded work"
+            words = f"{UNPROVEN} within bounded work"
             yield Difference(path, "budget", ChangeKind.BREAKING, words)
 
     def _additive(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
@@ -87,7 +88,10 @@ def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
                 return
             for (keyword, key), parts in had.items():
                 if keyword == "properties" or (keyword == "items" and any(parts)):
-                    field, kept = f"{pointer}/{key if keyword == 'properties' else '-'}", has.get((keyword, key), [])
+                    field, kept = (
+                        pointer + pointer_of([key if keyword == "properties" else "-"]),
+                        has.get((keyword, key), []),
+                    )
                     yield field, bool(kept)
                     inner += [(field, parts, kept)] if kept else []
         level = inner
@@ -95,7 +99,7 @@ def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
 
 def changed_defaults(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
     """Yield defaults that are not what they were: nothing is refused, and what happens may differ."""
-    before, after = SchemaShape(old).places, SchemaShape(new).places
+    before, after = SchemaShape(old).subschemas, SchemaShape(new).subschemas
     for pointer in sorted(before.keys() & after.keys()):
         if _default(before[pointer]) != _default(after[pointer]):
             yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default is another one")
@@ -105,13 +109,13 @@ def _default(schema: Schema) -> Hashable:
     return identity(schema["default"]) if "default" in schema else None
 
 
-def closed(schema: Schema) -> Schema:
+def close_schema(schema: Schema) -> Schema:
     """Return an input schema as calls are checked: what is undeclared is refused, whether or not the schema says so."""
     kept = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
     return {"unevaluatedProperties": False, **kept}
 
 
-def with_defaults_filled(schema: Schema, checker: SchemaChecker) -> Schema:
+def with_defaults_applied(schema: Schema, checker: SchemaChecker) -> Schema:
     """Return an input schema that asks for what a caller has to send where the mesh fills in defaults: not for what has a valid one,
     but for what has an invalid one, and for what has to be there beside what is filled in."""
     found = _top_defaults(schema)
@@ -133,8 +137,8 @@ def _invalid(schema: Schema, defaults: Mapping[str, Any], checker: SchemaChecker
         findings = checker.value_findings(alone, left)
         if not findings:
             return found
-        wrong = {finding.pointer.split("/")[1] for finding in findings if finding.pointer}
-        found |= {name for name in left if escape(name) in wrong}
+        wrong = {steps_of(finding.pointer)[0] for finding in findings if finding.pointer}
+        found |= {name for name in left if name in wrong}
     # Whoever has so many wrong ones is not believed about the others.
     return set(defaults)
 

@@ -32,7 +32,7 @@ def smallest_bump(differences: Iterable[Difference]) -> Bump:
     return max((_NEEDED[difference.kind] for difference in differences), default=Bump.NONE)
 
 
-def raised(version: Version, bump: Bump) -> Version:
+def bump_version(version: Version, bump: Bump) -> Version:
     """Return the lowest release above a version that such a bump gives. Nothing is above a version by no bump at all,
     so that counts as a patch."""
     major, minor, patch = version.core
@@ -52,7 +52,7 @@ def line_of(version: Version) -> tuple[int, ...]:
     return (0, version.minor) if version.minor else (0, 0, version.patch)
 
 
-def permitted(old: Version, new: Version) -> Bump:
+def allowed_bump(old: Version, new: Version) -> Bump:
     """Return the largest bump that the step from one number to a higher one stands for."""
     if line_of(old) != line_of(new):
         return Bump.MAJOR
@@ -61,13 +61,13 @@ def permitted(old: Version, new: Version) -> Bump:
     return Bump.MINOR
 
 
-def before(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
+def previous_release(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
     """Return the release whose callers get this version next: the highest lower one of its line."""
     lower = [head for head in _line(version, heads) if head.version < version]
     return max(lower, key=lambda head: head.version, default=None)
 
 
-def after(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
+def next_release(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
     """Return the release that callers of this version get next: the lowest higher one of its line."""
     higher = [head for head in _line(version, heads) if version < head.version]
     return min(higher, key=lambda head: head.version, default=None)

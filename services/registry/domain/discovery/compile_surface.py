@@ -14,12 +14,12 @@ from enum import IntEnum, StrEnum
 
 from libs.common.ids import new_id
 from libs.common.runtime.clock import Clock
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.discovery import rendering
-from services.registry.domain.discovery.environment import Category, Place, Survey
+from services.registry.domain.discovery.environment import Category, Eligibility, SurfaceEnvironment
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Filters, Query
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
@@ -38,7 +38,7 @@ class Tier(IntEnum):
     DETAIL = 3
 
 
-class Step(StrEnum):
+class ReductionStep(StrEnum):
     """By which step detail was reduced."""
 
     CATEGORIES = "categories"
@@ -51,7 +51,7 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SurfaceRequest:
     """What a surface is wanted for."""
 
     task: str
@@ -59,12 +59,12 @@ class Order:
     budget: int
     tokenizer: str
     filters: Filters
-    place: Place
+    environment: SurfaceEnvironment
     scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class SurfaceBlock:
     """A piece of the text; the index has no tool."""
 
     tier: Tier
@@ -79,20 +79,20 @@ class Surface:
 
     surface_id: str
     create_time: datetime
-    order: Order
+    request: SurfaceRequest
     tokenizer: str
     token_count: int
-    blocks: Sequence[Block]
+    blocks: Sequence[SurfaceBlock]
     named: frozenset[str]
     """The qualified names of the tools in the index."""
-    survey: Survey
-    steps: Sequence[Step]
+    eligibility: Eligibility
+    steps: Sequence[ReductionStep]
     utility: float
     utility_possible: float
 
 
 @dataclass(frozen=True, slots=True)
-class TooSmall:
+class BudgetTooSmall:
     """The budget does not hold the first line."""
 
     budget: int
@@ -101,89 +101,104 @@ class TooSmall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _IndexForm:
     """One form of the index, and how much of the budget it may take."""
 
     text: str
     share: float
-    steps: tuple[Step, ...]
+    steps: tuple[ReductionStep, ...]
     named: tuple[Listing, ...] = ()
 
 
 async def compile_surface(
-    order: Order, *, searcher: Searcher, meanings: Meanings, counter: TokenCounter, catalogue: Catalogue, clock: Clock
-) -> Surface | TooSmall:
+    request: SurfaceRequest,
+    *,
+    searcher: Searcher,
+    embeddings: QueryEmbeddings,
+    counter: TokenCounter,
+    catalogue: Catalogue,
+    clock: Clock,
+) -> Surface | BudgetTooSmall:
     """Return a surface within the budget, or the least budget that would hold one."""
-    tokenizer = counter.tokenizer(order.tokenizer)
-    vector = await meanings.of(order.task) if order.task else None
-    query = Query(text=order.task, capabilities=order.capabilities, vector=vector, filters=order.filters)
-    survey = searcher.survey(query, order.place, clock.now())
-    forms = _forms(survey)
+    tokenizer = counter.tokenizer(request.tokenizer)
+    vector = await embeddings.vector_of(request.task) if request.task else None
+    query = Query(text=request.task, capabilities=request.capabilities, vector=vector, filters=request.filters)
+    eligibility = searcher.assess_eligibility(query, request.environment, clock.now())
+    forms = _forms(eligibility)
     counts = await counter.count([form.text for form in forms], tokenizer)
-    if counts[-1] > order.budget:
-        return TooSmall(order.budget, counts[-1], tokenizer)
-    form, used = next((f, n) for f, n in zip(forms, counts, strict=True) if n <= order.budget * f.share)
-    schemas, possible, offered = await _schemas(survey, order.budget - used, tokenizer, searcher, counter, catalogue)
-    blocks = [Block(Tier.INDEX, form.text, used), *schemas]
-    blocks, total = await _within(blocks, order.budget, tokenizer, counter)
+    if counts[-1] > request.budget:
+        return BudgetTooSmall(request.budget, counts[-1], tokenizer)
+    form, used = next((f, n) for f, n in zip(forms, counts, strict=True) if n <= request.budget * f.share)
+    schemas, possible, offered = await _schemas(
+        eligibility, request.budget - used, tokenizer, searcher, counter, catalogue
+    )
+    blocks = [SurfaceBlock(Tier.INDEX, form.text, used), *schemas]
+    blocks, total = await _within(blocks, request.budget, tokenizer, counter)
     return Surface(
         surface_id=f"surfaces/{new_id()}",
         create_time=clock.now(),
-        order=order,
+        request=request,
         tokenizer=tokenizer,
         token_count=total,
         blocks=blocks,
         named=frozenset(listing.name.qualified for listing in form.named),
-        survey=survey,
+        eligibility=eligibility,
         steps=_steps(form.steps, len(blocks) - 1, offered),
         utility=sum(block.hit.score.utility for block in blocks if block.hit),
         utility_possible=possible,
     )
 
 
-def _forms(survey: Survey) -> list[_Form]:
+def _forms(eligibility: Eligibility) -> list[_IndexForm]:
     """Return the index in its forms, the fullest first. The last one says only that there are tools."""
-    head = rendering.heading(survey.usable)
+    head = rendering.heading(eligibility.usable)
     forms = []
-    if survey.usable:
-        forms = _by_category(survey, head) if survey.categories else _in_one_list(survey, head)
-    return [*forms, _Form(rendering.pointer(survey.usable), 1.0, (Step.POINTER_ONLY,) if survey.usable else ())]
+    if eligibility.usable:
+        forms = _by_category(eligibility, head) if eligibility.categories else _in_one_list(eligibility, head)
+    return [
+        *forms,
+        _IndexForm(
+            rendering.pointer(eligibility.usable), 1.0, (ReductionStep.POINTER_ONLY,) if eligibility.usable else ()
+        ),
+    ]
 
 
-def _in_one_list(survey: Survey, head: str) -> list[_Form]:
-    members = tuple(survey.members)
+def _in_one_list(eligibility: Eligibility, head: str) -> list[_IndexForm]:
+    members = tuple(eligibility.members)
     forms = [
-        _Form(head + rendering.index_lines(members, titles=True), 0.5, (), members),
-        _Form(head + rendering.index_lines(members, titles=False), 0.75, (Step.NAMES_ONLY,), members),
+        _IndexForm(head + rendering.index_lines(members, titles=True), 0.5, (), members),
+        _IndexForm(head + rendering.index_lines(members, titles=False), 0.75, (ReductionStep.NAMES_ONLY,), members),
     ]
     for count in _halves(len(members)):
         shown = members[:count]
         lines = rendering.index_lines(shown, titles=False)
-        forms.append(_Form(head + lines, 1.0, (Step.NAMES_ONLY, Step.FEWER_TOOLS), shown))
+        forms.append(_IndexForm(head + lines, 1.0, (ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS), shown))
     return forms
 
 
-def _by_category(survey: Survey, head: str) -> list[_Form]:
-    members = tuple(survey.members)
-    lines = _category_lines(survey.categories[:_CATEGORY_LINES])
+def _by_category(eligibility: Eligibility, head: str) -> list[_IndexForm]:
+    members = tuple(eligibility.members)
+    lines = _category_lines(eligibility.categories[:_CATEGORY_LINES])
     forms = [
-        _Form(head + lines + rendering.index_lines(members, titles=True), 0.5, (Step.CATEGORIES,), members),
-        _Form(
+        _IndexForm(
+            head + lines + rendering.index_lines(members, titles=True), 0.5, (ReductionStep.CATEGORIES,), members
+        ),
+        _IndexForm(
             head + lines + rendering.index_lines(members, titles=False),
             0.5,
-            (Step.CATEGORIES, Step.NAMES_ONLY),
+            (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY),
             members,
         ),
     ]
-    few = (Step.CATEGORIES, Step.NAMES_ONLY, Step.FEWER_TOOLS)
+    few = (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS)
     for count in _halves(len(members)):
         shown = members[:count]
-        some = _category_lines(survey.categories[: max(count // 2, 3)])
-        forms.append(_Form(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
-    only = (Step.CATEGORIES, Step.CATEGORIES_ONLY)
+        some = _category_lines(eligibility.categories[: max(count // 2, 3)])
+        forms.append(_IndexForm(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
+    only = (ReductionStep.CATEGORIES, ReductionStep.CATEGORIES_ONLY)
     forms.extend(
-        _Form(head + _category_lines(survey.categories[:count]), 1.0, only)
-        for count in (_CATEGORY_LINES, *_halves(min(len(survey.categories), _CATEGORY_LINES)))
+        _IndexForm(head + _category_lines(eligibility.categories[:count]), 1.0, only)
+        for count in (_CATEGORY_LINES, *_halves(min(len(eligibility.categories), _CATEGORY_LINES)))
     )
     return forms
 
@@ -201,12 +216,17 @@ def _halves(count: int) -> list[int]:
 
 
 async def _schemas(
-    survey: Survey, budget: int, tokenizer: str, searcher: Searcher, counter: TokenCounter, catalogue: Catalogue
-) -> tuple[list[Block], float, int]:
+    eligibility: Eligibility,
+    budget: int,
+    tokenizer: str,
+    searcher: Searcher,
+    counter: TokenCounter,
+    catalogue: Catalogue,
+) -> tuple[list[SurfaceBlock], float, int]:
     """Return the schemas to show, what all useful ones would be worth, and how many those are."""
-    top = survey.useful[0].score.utility if survey.useful else 0.0
-    hits = [hit for hit in survey.useful if hit.score.utility > max(top * _WORTH_SHOWING, 0.0)][:_SCHEMAS]
-    hits = hits[: fitting(hit.head.size for hit in hits)]
+    top = eligibility.useful[0].score.utility if eligibility.useful else 0.0
+    hits = [hit for hit in eligibility.useful if hit.score.utility > max(top * _WORTH_SHOWING, 0.0)][:_SCHEMAS]
+    hits = hits[: count_fitting(hit.head.size for hit in hits)]
     possible = sum(hit.score.utility for hit in hits)
     manifests = [version.manifest for version in await catalogue.with_manifests([hit.head for hit in hits])]
     texts = [rendering.schema_text(manifest) for manifest in manifests if manifest is not None]
@@ -219,9 +239,9 @@ async def _schemas(
     for at in sorted(chosen, key=lambda at: -hits[at].score.utility):
         if at in whole and sizes[at] - tokens[at] <= left:
             left -= sizes[at] - tokens[at]
-            blocks.append(Block(Tier.DETAIL, whole[at], sizes[at], hits[at]))
+            blocks.append(SurfaceBlock(Tier.DETAIL, whole[at], sizes[at], hits[at]))
         else:
-            blocks.append(Block(Tier.SCHEMA, texts[at], tokens[at], hits[at]))
+            blocks.append(SurfaceBlock(Tier.SCHEMA, texts[at], tokens[at], hits[at]))
     return blocks, possible, len(hits)
 
 
@@ -229,7 +249,9 @@ def _was_cut(text: str) -> bool:
     return rendering.CUT in text
 
 
-async def _within(blocks: list[Block], budget: int, tokenizer: str, counter: TokenCounter) -> tuple[list[Block], int]:
+async def _within(
+    blocks: list[SurfaceBlock], budget: int, tokenizer: str, counter: TokenCounter
+) -> tuple[list[SurfaceBlock], int]:
     """Count the very text, and let go of the least useful piece while it is too long. The pieces are made so that this
     never happens; a promise does not rest on that."""
     while True:
@@ -239,7 +261,7 @@ async def _within(blocks: list[Block], budget: int, tokenizer: str, counter: Tok
         blocks = blocks[:-1]
 
 
-def _steps(index: tuple[Step, ...], shown: int, useful: int) -> tuple[Step, ...]:
+def _steps(index: tuple[ReductionStep, ...], shown: int, useful: int) -> tuple[ReductionStep, ...]:
     if shown == useful:
         return index
-    return (*index, Step.FEWER_SCHEMAS if shown else Step.NO_SCHEMAS)
+    return (*index, ReductionStep.FEWER_SCHEMAS if shown else ReductionStep.NO_SCHEMAS)

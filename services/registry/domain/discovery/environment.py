@@ -35,7 +35,7 @@ BLOCKING = frozenset({SurfaceReason.POLICY_BLOCKED, SurfaceReason.ROLE_NOT_ALLOW
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SurfaceEnvironment:
     """What is there. What is unsaid is not, but for the model: while it is unknown, no tool is left out for it."""
 
     features: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Place:
     model_capabilities: frozenset[str] = frozenset()
     call_chain: frozenset[ToolName] = frozenset()
 
-    def against(self, listing: Listing) -> tuple[SurfaceReason, str] | None:
+    def missing_for(self, listing: Listing) -> tuple[SurfaceReason, str] | None:
         """Return what the place lacks for a tool, but for the call chain, which is about names."""
         features = sorted(set(listing.feature_gates) - self.features)
         if features:
@@ -59,7 +59,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldTool:
     """A tool that is not offered, why, and what exactly is missing."""
 
     listing: Listing
@@ -77,7 +77,7 @@ class Category:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Eligibility:
     """Where every tool stands for one task in one place."""
 
     usable: int
@@ -89,7 +89,7 @@ class Survey:
     """Empty while one list holds all tools."""
     listed: frozenset[str]
     """The categories whose tools are among the members."""
-    withheld: Sequence[Withheld]
+    withheld: Sequence[WithheldTool]
     """The most useful of those that are not usable."""
     blocked: int
     excluded: int

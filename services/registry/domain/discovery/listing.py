@@ -17,7 +17,7 @@ _CLASS_LIMITS = {"interactive": 0.5, "standard": 5.0, "long_running": 300.0, "as
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class IndexEntry:
     """A listing and what it is found by."""
 
     listing: Listing
@@ -30,21 +30,25 @@ class Card:
     """Seconds that a call may take by the tool's own promise."""
 
 
-def face_of(heads: Sequence[VersionHead], now: datetime) -> VersionHead:
+def listed_version(heads: Sequence[VersionHead], now: datetime) -> VersionHead:
     """Return the version that a tool is shown by: what `latest` means, else the highest there is."""
     return latest(heads, now) or max(heads, key=lambda head: head.version)
 
 
-def card(face: ToolVersion, heads: Sequence[VersionHead]) -> Card:
+def index_entry(default_version: ToolVersion, heads: Sequence[VersionHead]) -> IndexEntry:
     """Return what is kept of a tool, given the version it is shown by and all its versions."""
-    manifest = face.manifest
+    manifest = default_version.manifest
     if manifest is None:
         raise ValueError("a tool is listed with its manifest")
-    aliases = face.aliases if face.aliases is not None else tuple(alias.tool_id for alias in manifest.aliases)
+    aliases = (
+        default_version.aliases
+        if default_version.aliases is not None
+        else tuple(alias.tool_id for alias in manifest.aliases)
+    )
     counted, length = weighted_terms(manifest, aliases)
     references = tuple(manifest.items("capability_refs"))
-    return Card(
-        listing=_listing(manifest, face.head, heads),
+    return IndexEntry(
+        listing=_listing(manifest, default_version.head, heads),
         counted=counted,
         length=length,
         tags=tuple(tag.lower() for tag in manifest.tags),
@@ -53,7 +57,7 @@ def card(face: ToolVersion, heads: Sequence[VersionHead]) -> Card:
     )
 
 
-def _listing(manifest: Manifest, face: VersionHead, heads: Sequence[VersionHead]) -> Listing:
+def _listing(manifest: Manifest, default_version: VersionHead, heads: Sequence[VersionHead]) -> Listing:
     availability = manifest.part("interface").get("availability", {})
     return Listing(
         name=manifest.name,
@@ -68,7 +72,7 @@ def _listing(manifest: Manifest, face: VersionHead, heads: Sequence[VersionHead]
         credentials=tuple(availability.get("required_credentials", ())),
         model_support=tuple(availability.get("model_support", ())),
         heads=tuple(sorted(heads, key=lambda head: head.version)),
-        face=face,
+        default_version=default_version,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from services.registry.domain.discovery.environment import Place, Survey
+from services.registry.domain.discovery.environment import Eligibility, SurfaceEnvironment
 from services.registry.domain.discovery.query import Query
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.publishing.manifest import Manifest
@@ -40,7 +40,7 @@ class Language(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unembedded:
+class VectorClaim:
     """A manifest whose vector this process has taken on to work out."""
 
     digest: str
@@ -50,7 +50,7 @@ class Unembedded:
 class Vectors(Protocol):
     """The vectors of manifests, by their digests, shared by all replicas."""
 
-    async def claim(self, limit: int) -> Sequence[Unembedded]:
+    async def claim(self, limit: int) -> Sequence[VectorClaim]:
         """Take manifests without a vector that nobody else is working on; each is given back if no vector comes."""
         ...
 
@@ -74,7 +74,7 @@ class Searcher(Protocol):
         """Return what fits, ranked. Waits for nothing."""
         ...
 
-    def survey(self, query: Query, place: Place, now: datetime) -> Survey:
+    def assess_eligibility(self, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
         """Return where every tool stands for a task in a place. Waits for nothing."""
         ...
 

@@ -20,7 +20,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class Caller:
     """On whose behalf tools are looked for: what its token grants."""
 
     grants: tuple[Grant, ...]
@@ -40,7 +40,7 @@ class Filters:
     tags: frozenset[str] = frozenset()
     states: frozenset[LifecycleState] = CALLABLE
     version_constraint: str = ""
-    reader: Reader | None = None
+    caller: Caller | None = None
     """None sees everything."""
 
 

@@ -11,7 +11,7 @@ from services.registry.domain.publishing.manifest import MutationClass
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class HitScore:
     """A rank and its components, each from 0 to 1."""
 
     total: float
@@ -51,7 +51,7 @@ class Listing:
     model_support: tuple[str, ...]
     heads: tuple[VersionHead, ...]
     """Every version, the highest last."""
-    face: VersionHead
+    default_version: VersionHead
     """The version that the other fields are from."""
 
 
@@ -62,7 +62,7 @@ class Hit:
     listing: Listing
     head: VersionHead
     state: LifecycleState
-    score: Score
+    score: HitScore
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from libs.common.errors import MeshError
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.ports import Catalogue
 
@@ -35,7 +35,7 @@ class NoMatch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The answer: hits, what part meaning had, and why there are none when there are none."""
 
     hits: Hits
@@ -49,19 +49,19 @@ async def search_tools(
     *,
     semantic: bool,
     searcher: Searcher,
-    meanings: Meanings,
+    embeddings: QueryEmbeddings,
     catalogue: Catalogue,
     now: datetime,
-) -> Found:
+) -> SearchResult:
     """Return what fits. References that lead to a tool, by name or alias, put it first; so does a text that is one."""
     query = replace(
         query, names=await _named(query.text, references, catalogue), only_names=bool(references) and not query.text
     )
     asks = semantic and bool(query.text)
     # Who gives a name means that tool; the model need not be loaded to find it.
-    vector = await meanings.of(query.text) if asks and not query.names else None
+    vector = await embeddings.vector_of(query.text) if asks and not query.names else None
     hits = searcher.search(replace(query, vector=vector), now)
-    return Found(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
+    return SearchResult(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
 
 
 async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> tuple[ToolName, ...]:

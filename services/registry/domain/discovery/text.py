@@ -9,7 +9,7 @@ from typing import Any
 from services.registry.domain.publishing.manifest import Manifest
 
 # Part of a vector's identity: vectors of another text are other vectors.
-RECIPE = "1"
+EMBEDDING_TEXT_VERSION = "1"
 _WORD = re.compile(r"[a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Words that say nothing about which tool is meant.
@@ -60,7 +60,7 @@ def weighted_terms(manifest: Manifest, aliases: tuple[str, ...]) -> tuple[dict[s
     return counted, length
 
 
-def meaning(manifest: Manifest) -> str:
+def embedding_text(manifest: Manifest) -> str:
     """Return the text that stands for a tool: its title, what it does, its hint, and the names of what goes in. More of the
     schema makes it worse, measured: descriptions of parameters sound alike in tools that do different things."""
     described = [f"{manifest.title}.", manifest.text("description"), manifest.text("search_hint")]

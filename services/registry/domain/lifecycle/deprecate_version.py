@@ -12,7 +12,7 @@ from services.registry.domain.catalog.resolve import effective_state
 from services.registry.domain.errors import deprecation_invalid
 from services.registry.domain.lifecycle.change_state import change_version
 from services.registry.domain.lifecycle.lifecycle import Verb
-from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
@@ -25,7 +25,7 @@ _LEADS_ONWARD = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class DeprecationNotice:
     """What is told about the end of a version."""
 
     sunset_time: datetime | None = None
@@ -35,18 +35,24 @@ class Announcement:
 
 
 async def deprecate_version(
-    name: str, announcement: Announcement, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+    name: str,
+    notice: DeprecationNotice,
+    change_request: ChangeRequest,
+    *,
+    catalogue: Catalogue,
+    wakeup: Wakeup,
+    clock: Clock,
 ) -> VersionHead:
     """Announce the end of a version, or revise what was announced. Raises INVALID_REQUEST with everything that is
     wrong about the dates and the successor."""
 
     async def announce(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
-        sunset = announcement.sunset_time or now + WARNING
-        removal = _removal(sunset, GRACE if announcement.grace is None else announcement.grace)
+        sunset = notice.sunset_time or now + WARNING
+        removal = _removal(sunset, GRACE if notice.grace is None else notice.grace)
         # While the registry is held: otherwise two versions could each become the other's successor at once.
         faults = [
             *_date_faults(sunset, removal, now),
-            *await _successor_faults(name, announcement.successor, ledger, now),
+            *await _successor_faults(name, notice.successor, ledger, now),
         ]
         if faults:
             raise deprecation_invalid(faults)
@@ -54,19 +60,19 @@ async def deprecate_version(
         deprecation = Deprecation(
             deprecate_time=before.deprecate_time if before else now,
             sunset_time=sunset,
-            successor=announcement.successor,
-            migration_guide_url=announcement.migration_guide_url,
+            successor=notice.successor,
+            migration_guide_url=notice.migration_guide_url,
             remove_time=removal,
         )
         return replace(standing, deprecation=deprecation)
 
     return await change_version(
-        name, Verb.DEPRECATE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=announce
+        name, Verb.DEPRECATE, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=announce
     )
 
 
 async def undeprecate_version(
-    name: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+    name: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> VersionHead:
     """Take a deprecation back."""
 
@@ -74,7 +80,7 @@ async def undeprecate_version(
         return replace(standing, deprecation=None)
 
     return await change_version(
-        name, Verb.UNDEPRECATE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=withdraw
+        name, Verb.UNDEPRECATE, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=withdraw
     )
 
 
@@ -116,7 +122,9 @@ def _fault(rule: str, message: str) -> Violation:
     return Violation("successor", rule, message)
 
 
-async def sunset_version(name: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock) -> VersionHead:
+async def sunset_version(
+    name: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+) -> VersionHead:
     """End a deprecated version now. Its grace period begins now, too, and is as long as it was to be."""
 
     async def end(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
@@ -126,4 +134,6 @@ async def sunset_version(name: str, order: Order, *, catalogue: Catalogue, wakeu
         grace = announced.remove_time - announced.sunset_time if announced.remove_time else GRACE
         return replace(standing, deprecation=replace(announced, sunset_time=now, remove_time=now + grace))
 
-    return await change_version(name, Verb.SUNSET, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=end)
+    return await change_version(
+        name, Verb.SUNSET, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=end
+    )

@@ -46,7 +46,7 @@ class Verb(StrEnum):
     LOAD = "load"
 
 
-class Step(Enum):
+class StackOperation(Enum):
     """What a verb does to the state."""
 
     COVER = "cover"
@@ -56,54 +56,54 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TransitionRule:
     """What one verb does, where it may be done, and to which state it leads where that is its own."""
 
-    step: Step
+    operation: StackOperation
     states: frozenset[LifecycleState]
     target: LifecycleState | None = None
 
 
-def _rule(step: Step, *states: LifecycleState, to: LifecycleState | None = None) -> Rule:
-    return Rule(step, frozenset(states), to)
+def _rule(operation: StackOperation, *states: LifecycleState, to: LifecycleState | None = None) -> TransitionRule:
+    return TransitionRule(operation, frozenset(states), to)
 
 
 _RUNS = (S.AVAILABLE, S.DEFERRED, S.DEPRECATED)
-RULES: Mapping[Verb, Rule] = {
-    Verb.PUBLISH: _rule(Step.UNCOVER, S.DRAFT),
+TRANSITION_RULES: Mapping[Verb, TransitionRule] = {
+    Verb.PUBLISH: _rule(StackOperation.UNCOVER, S.DRAFT),
     # Not while it waits for setup: a deprecated version runs, and this one must not.
-    Verb.DEPRECATE: _rule(Step.COVER, *_RUNS, to=S.DEPRECATED),
-    Verb.UNDEPRECATE: _rule(Step.UNCOVER, S.DEPRECATED, S.SUNSET),
-    Verb.SUNSET: _rule(Step.MOVE, S.DEPRECATED, to=S.SUNSET),
-    Verb.REMOVE: _rule(Step.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
-    Verb.EXTEND: _rule(Step.KEEP, S.SUNSET),
+    Verb.DEPRECATE: _rule(StackOperation.COVER, *_RUNS, to=S.DEPRECATED),
+    Verb.UNDEPRECATE: _rule(StackOperation.UNCOVER, S.DEPRECATED, S.SUNSET),
+    Verb.SUNSET: _rule(StackOperation.MOVE, S.DEPRECATED, to=S.SUNSET),
+    Verb.REMOVE: _rule(StackOperation.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
+    Verb.EXTEND: _rule(StackOperation.KEEP, S.SUNSET),
     # The date has passed: what readers see already is written down.
-    Verb.EXPIRE: _rule(Step.KEEP, S.SUNSET),
-    Verb.DISABLE: _rule(Step.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
-    Verb.ENABLE: _rule(Step.UNCOVER, S.DISABLED),
+    Verb.EXPIRE: _rule(StackOperation.KEEP, S.SUNSET),
+    Verb.DISABLE: _rule(StackOperation.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
+    Verb.ENABLE: _rule(StackOperation.UNCOVER, S.DISABLED),
     # Whatever can still come to run can be taken out of use, an ended version too: ending can be taken back.
     Verb.QUARANTINE: _rule(
-        Step.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
+        StackOperation.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
     ),
-    Verb.RELEASE: _rule(Step.UNCOVER, S.QUARANTINED),
-    Verb.MARK_REQUIRES_SETUP: _rule(Step.COVER, *_RUNS, to=S.REQUIRES_SETUP),
-    Verb.COMPLETE_SETUP: _rule(Step.UNCOVER, S.REQUIRES_SETUP),
-    Verb.DEFER: _rule(Step.COVER, S.AVAILABLE, to=S.DEFERRED),
-    Verb.LOAD: _rule(Step.UNCOVER, S.DEFERRED),
+    Verb.RELEASE: _rule(StackOperation.UNCOVER, S.QUARANTINED),
+    Verb.MARK_REQUIRES_SETUP: _rule(StackOperation.COVER, *_RUNS, to=S.REQUIRES_SETUP),
+    Verb.COMPLETE_SETUP: _rule(StackOperation.UNCOVER, S.REQUIRES_SETUP),
+    Verb.DEFER: _rule(StackOperation.COVER, S.AVAILABLE, to=S.DEFERRED),
+    Verb.LOAD: _rule(StackOperation.UNCOVER, S.DEFERRED),
 }  # fmt: skip
 
 
-def moved(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState, ...]) -> tuple[LifecycleState, ...]:
+def next_states(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState, ...]) -> tuple[LifecycleState, ...]:
     """Return the states after a verb, the present one last; empty when the verb cannot be done in this state."""
-    rule = RULES[verb]
+    rule = TRANSITION_RULES[verb]
     if state not in rule.states:
         return ()
-    if rule.step is Step.UNCOVER:
+    if rule.operation is StackOperation.UNCOVER:
         return beneath or (S.AVAILABLE,)
-    if rule.step is Step.MOVE and rule.target is not None:
+    if rule.operation is StackOperation.MOVE and rule.target is not None:
         return (*beneath, rule.target)
     # A state does not cover itself: to deprecate again only revises what was announced.
-    covers = rule.step is Step.COVER and rule.target is not None and state is not rule.target
+    covers = rule.operation is StackOperation.COVER and rule.target is not None and state is not rule.target
     return (*beneath, state, rule.target) if covers and rule.target is not None else (*beneath, state)
 
 
@@ -113,15 +113,15 @@ def apply(verb: Verb, head: VersionHead, now: datetime) -> Standing:
     The state as of now decides: a deprecated version past its date has ended, whether or not that was marked.
     """
     standing = head.standing
-    states = moved(verb, effective_state(head, now), standing.beneath)
+    states = next_states(verb, effective_state(head, now), standing.beneath)
     if not states:
         raise verb_not_applicable(head, verb, effective_state(head, now))
     return replace(standing, state=states[-1], beneath=states[:-1])
 
 
-def may(verb: Verb, head: VersionHead, now: datetime) -> bool:
+def is_applicable(verb: Verb, head: VersionHead, now: datetime) -> bool:
     """Say whether the verb can be done to the version now."""
-    return effective_state(head, now) in RULES[verb].states
+    return effective_state(head, now) in TRANSITION_RULES[verb].states
 
 
 def starting_states(manifest: Manifest, *, draft: bool) -> tuple[LifecycleState, ...]:

@@ -10,9 +10,9 @@ from libs.common.runtime.clock import Clock
 from libs.common.tool_names import split_version_name
 from services.registry.domain.catalog.resolve import effective_state
 from services.registry.domain.errors import etag_mismatch, grace_not_over, removal_needs_force, usage_unknown
-from services.registry.domain.lifecycle.change_state import as_it_is, change_version, named
+from services.registry.domain.lifecycle.change_state import change_version, find_version, keep_standing
 from services.registry.domain.lifecycle.lifecycle import Verb, apply
-from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.model import LifecycleState, Standing, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 from services.registry.domain.trust.usage import Usage, UsageReader
@@ -33,7 +33,7 @@ class Removal:
 
 async def remove_version(
     name: str,
-    order: Order,
+    change_request: ChangeRequest,
     *,
     force: bool,
     catalogue: Catalogue,
@@ -43,37 +43,41 @@ async def remove_version(
 ) -> Removal:
     """Retire the version, or move its removal on while it is called. Without `force` it must have ended, its grace
     period must be over, and usage must be known: unknown raises SERVICE_UNAVAILABLE and removes nothing."""
-    head, done = await _found(name, order, catalogue)
+    head, done = await _found(name, change_request, catalogue)
     if done:
         return Removal(head, removed=head.standing.state is LifecycleState.RETIRED)
     # Asked of the log while the registry is free: nobody waits for another service while all writers wait for it.
     calls = 0 if force else await _calls(head, usage, clock.now())
     if calls:
         extended = await change_version(
-            name, Verb.EXTEND, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_extended
+            name, Verb.EXTEND, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_extended
         )
         return Removal(extended, removed=False, calls=calls)
     removed = await change_version(
         name,
         Verb.REMOVE,
-        order,
+        change_request,
         catalogue=catalogue,
         wakeup=wakeup,
         clock=clock,
-        revise=as_it_is if force else _once_over,
+        revise=keep_standing if force else _once_over,
     )
     return Removal(removed, removed=True)
 
 
-async def _found(name: str, order: Order, catalogue: Catalogue) -> tuple[VersionHead, bool]:
+async def _found(name: str, change_request: ChangeRequest, catalogue: Catalogue) -> tuple[VersionHead, bool]:
     """Return the version, and whether this very request was answered before."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
-        head = named(tool, number, await ledger.heads(tool))
-        verb = await ledger.verb_of(head, order.actor.recorded, order.request_id) if order.request_id else None
+        head = find_version(tool, number, await ledger.heads(tool))
+        verb = (
+            await ledger.verb_of(head, change_request.actor.recorded, change_request.request_id)
+            if change_request.request_id
+            else None
+        )
     if verb in (Verb.REMOVE, Verb.EXTEND):
         return head, True
-    if order.etag and order.etag != head.standing.etag:
+    if change_request.etag and change_request.etag != head.standing.etag:
         raise etag_mismatch(head)
     return head, False
 

@@ -11,19 +11,19 @@ from services.registry.domain.errors import verb_not_applicable
 from services.registry.domain.lifecycle.change_state import change_version
 from services.registry.domain.lifecycle.lifecycle import Verb
 from services.registry.domain.lifecycle.remove_version import Removal, remove_version
-from services.registry.domain.lifecycle.transitions import Order
-from services.registry.domain.model import Registrar, Standing, VersionHead
+from services.registry.domain.lifecycle.transitions import ChangeRequest
+from services.registry.domain.model import Actor, Standing, VersionHead
 from services.registry.domain.ports import Catalogue, Histories, Ledger, Wakeup
 from services.registry.domain.trust.usage import UsageReader
 
 BATCH = 100
-SWEEPER = Registrar("registry")
+SWEEPER = Actor("registry")
 # Somebody else was faster, or changed their mind: the version is no longer what it was found as.
 _OVERTAKEN = frozenset({Reason.FAILED_PRECONDITION, Reason.TOOL_VERSION_NOT_FOUND, Reason.ETAG_MISMATCH})
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepReport:
     """What one sweep did."""
 
     ended: tuple[str, ...] = ()
@@ -34,15 +34,15 @@ class Swept:
 
 async def sweep_lifecycle(
     *, histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, force: bool = False
-) -> Swept:
+) -> SweepReport:
     """End what is past its sunset, and retire what is past its grace period and no longer called; `force` is the policy
     that retires it anyway. Raises SERVICE_UNAVAILABLE when usage is not known: what was found stays for the next sweep."""
     ended = []
-    order = Order(SWEEPER, reason="the sunset date has passed")
+    change_request = ChangeRequest(SWEEPER, reason="the sunset date has passed")
     for name in await histories.past_sunset(clock.now(), BATCH):
         try:
             await change_version(
-                name, Verb.EXPIRE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_once
+                name, Verb.EXPIRE, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_once
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:
@@ -52,18 +52,18 @@ async def sweep_lifecycle(
     removals = await _remove(histories, catalogue, usage, wakeup, clock, force=force)
     removed = tuple(each.head.name for each in removals if each.removed)
     kept = tuple((each.head.name, each.calls) for each in removals if not each.removed)
-    return Swept(tuple(ended), removed, kept)
+    return SweepReport(tuple(ended), removed, kept)
 
 
 async def _remove(
     histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, *, force: bool
 ) -> list[Removal]:
-    order = Order(SWEEPER, reason="the grace period is over")
+    change_request = ChangeRequest(SWEEPER, reason="the grace period is over")
     done = []
     for name in await histories.past_grace(clock.now(), BATCH):
         try:
             removal = await remove_version(
-                name, order, force=force, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock
+                name, change_request, force=force, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:

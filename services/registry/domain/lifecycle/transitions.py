@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.model import LifecycleState, Registrar
+from services.registry.domain.model import Actor, LifecycleState
 
 REGISTER = "register"
 MOVE_ALIAS = "move_alias"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ChangeRequest:
     """Who wants something done to a version, why, and on which state of it the wish was formed."""
 
-    actor: Registrar
+    actor: Actor
     reason: str = ""
     etag: str = ""
     """Empty means whatever the version is now."""
@@ -48,7 +48,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TransitionPage:
     """A part of a history, newest first, and where it continues; an empty token ends it."""
 
     transitions: Sequence[Transition]

@@ -13,16 +13,23 @@ from services.registry.domain.errors import (
     alias_not_found,
     alias_stays_in_its_namespace,
     namespace_not_found,
-    namespace_not_yours,
+    namespace_not_owned,
     tool_not_found,
 )
-from services.registry.domain.lifecycle.transitions import MOVE_ALIAS, Order, Transition
+from services.registry.domain.lifecycle.transitions import MOVE_ALIAS, ChangeRequest, Transition
 from services.registry.domain.model import Tool, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 
 async def move_alias(
-    alias: str, origin: str, target: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+    alias: str,
+    origin: str,
+    target: str,
+    change_request: ChangeRequest,
+    *,
+    catalogue: Catalogue,
+    wakeup: Wakeup,
+    clock: Clock,
 ) -> Tool:
     """Make the alias lead to `target` instead of `origin`, and return the target. Watchers are told of every version of
     both tools, so that none keeps the old way. To move what has moved already changes nothing."""
@@ -30,7 +37,7 @@ async def move_alias(
     if not word.namespace == source.namespace == goal.namespace:
         raise alias_stays_in_its_namespace(word)
     async with catalogue.writing() as ledger:
-        await _refuse_stranger(word, order, ledger)
+        await _require_owner(word, change_request, ledger)
         tools = [await _tool(name, ledger) for name in (source, goal)]
         holder = (await ledger.holders([word])).get(word)
         if holder is None or holder == word:
@@ -39,25 +46,29 @@ async def move_alias(
             return tools[1]
         if holder != source:
             raise alias_leads_elsewhere(word, holder)
-        moved = await _move(word, tools, order, ledger, clock.now())
+        moved = await _move(word, tools, change_request, ledger, clock.now())
     wakeup.notify()
     return moved
 
 
-async def _move(word: ToolName, tools: Sequence[Tool], order: Order, ledger: Ledger, now: datetime) -> Tool:
+async def _move(
+    word: ToolName, tools: Sequence[Tool], change_request: ChangeRequest, ledger: Ledger, now: datetime
+) -> Tool:
     source, goal = tools
-    await ledger.lead(word, goal.name)
+    await ledger.point_alias(word, goal.name)
     without = tuple(each for each in source.aliases if each != word.tool_id)
     gained = replace(goal, aliases=tuple(sorted({*goal.aliases, word.tool_id})), update_time=now)
     await ledger.put_tool(replace(source, aliases=without, update_time=now))
     await ledger.put_tool(gained)
     for tool in (source, goal):
         for head in await ledger.heads(tool.name):
-            await _tell(head, f"{word.qualified} -> {goal.name.qualified}: {order.reason}", order, ledger, now)
+            await _tell(
+                head, f"{word.qualified} -> {goal.name.qualified}: {change_request.reason}", change_request, ledger, now
+            )
     return gained
 
 
-async def _tell(head: VersionHead, reason: str, order: Order, ledger: Ledger, now: datetime) -> None:
+async def _tell(head: VersionHead, reason: str, change_request: ChangeRequest, ledger: Ledger, now: datetime) -> None:
     """A change that leaves the version where it stands; the watchers learn which names lead to its tool."""
     standing = replace(head.standing, sequence=await ledger.next_sequence(), update_time=now)
     transition = Transition(
@@ -67,21 +78,21 @@ async def _tell(head: VersionHead, reason: str, order: Order, ledger: Ledger, no
         verb=MOVE_ALIAS,
         from_state=standing.state,
         to_state=standing.state,
-        actor=order.actor.recorded,
-        through=order.actor.peer,
+        actor=change_request.actor.recorded,
+        through=change_request.actor.peer,
         reason=reason.removesuffix(": "),
         time=now,
         request_id="",
     )
-    await ledger.stand(replace(head, standing=standing), transition)
+    await ledger.update_standing(replace(head, standing=standing), transition)
 
 
-async def _refuse_stranger(word: ToolName, order: Order, ledger: Ledger) -> None:
+async def _require_owner(word: ToolName, change_request: ChangeRequest, ledger: Ledger) -> None:
     namespace = await ledger.namespace(word.namespace)
     if namespace is None:
         raise namespace_not_found(word.namespace)
-    if not namespace.lets_publish(order.actor):
-        raise namespace_not_yours(namespace.namespace, namespace.owner)
+    if not namespace.lets_publish(change_request.actor):
+        raise namespace_not_owned(namespace.namespace, namespace.owner)
 
 
 async def _tool(name: ToolName, ledger: Ledger) -> Tool:

@@ -12,13 +12,13 @@ from services.registry.domain.errors import (
     name_taken,
     namespace_changed,
     namespace_not_found,
-    namespace_not_yours,
+    namespace_not_owned,
     namespace_owned,
     namespace_reserved,
     namespace_taken,
     page_token_invalid,
 )
-from services.registry.domain.model import Registrar
+from services.registry.domain.model import Actor
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.ports import Catalogue, Histories
 
@@ -26,7 +26,7 @@ DEFAULT_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Namespaces:
+class NamespacePage:
     """A part of a listing and where it continues; an empty token ends it."""
 
     namespaces: tuple[Namespace, ...]
@@ -34,7 +34,7 @@ class Namespaces:
 
 
 async def claim_namespace(
-    namespace: str, owner: str, provider: str, by: Registrar, *, catalogue: Catalogue, clock: Clock
+    namespace: str, owner: str, provider: str, by: Actor, *, catalogue: Catalogue, clock: Clock
 ) -> Namespace:
     """Give a namespace that nobody owns to a subject. The same claim again answers the namespace."""
     if namespace == DEFAULT_NAMESPACE:
@@ -54,7 +54,7 @@ async def claim_namespace(
 
 
 async def transfer_namespace(
-    name: str, owner: str, provider: str, etag: str, by: Registrar, *, catalogue: Catalogue, clock: Clock
+    name: str, owner: str, provider: str, etag: str, by: Actor, *, catalogue: Catalogue, clock: Clock
 ) -> Namespace:
     """Give a namespace to another owner; delegates of the old one are dropped."""
 
@@ -66,21 +66,21 @@ async def transfer_namespace(
     return await _change(name, by, give, catalogue, clock)
 
 
-async def add_delegate(name: str, subject: str, by: Registrar, *, catalogue: Catalogue, clock: Clock) -> Namespace:
+async def add_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
     """Let a subject publish."""
 
     def add(found: Namespace) -> Namespace:
-        _refuse_stranger(found, by)
+        _require_owner(found, by)
         return replace(found, delegates=tuple(sorted({*found.delegates, subject})))
 
     return await _change(name, by, add, catalogue, clock)
 
 
-async def remove_delegate(name: str, subject: str, by: Registrar, *, catalogue: Catalogue, clock: Clock) -> Namespace:
+async def remove_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
     """Take the permission back."""
 
     def remove(found: Namespace) -> Namespace:
-        _refuse_stranger(found, by)
+        _require_owner(found, by)
         return replace(found, delegates=tuple(each for each in found.delegates if each != subject))
 
     return await _change(name, by, remove, catalogue, clock)
@@ -94,7 +94,7 @@ async def get_namespace(name: str, *, histories: Histories) -> Namespace:
     return found
 
 
-async def list_namespaces(page_size: int, page_token: str, *, histories: Histories) -> Namespaces:
+async def list_namespaces(page_size: int, page_token: str, *, histories: Histories) -> NamespacePage:
     """Return a page of namespaces in order of their names."""
     query = ["ListNamespaces"]
     cursor = page_tokens.decode(query, page_token)
@@ -104,11 +104,11 @@ async def list_namespaces(page_size: int, page_token: str, *, histories: Histori
     found = await histories.namespaces(str(cursor[0]) if cursor else "", limit + 1)
     shown = tuple(found[:limit])
     more = len(found) > limit
-    return Namespaces(shown, page_tokens.encode(query, [shown[-1].namespace]) if more else "")
+    return NamespacePage(shown, page_tokens.encode(query, [shown[-1].namespace]) if more else "")
 
 
 async def _change(
-    name: str, by: Registrar, change: Callable[[Namespace], Namespace], catalogue: Catalogue, clock: Clock
+    name: str, by: Actor, change: Callable[[Namespace], Namespace], catalogue: Catalogue, clock: Clock
 ) -> Namespace:
     async with catalogue.writing() as ledger:
         found = await ledger.namespace(_bare(name))
@@ -130,9 +130,9 @@ def _same_claim(found: Namespace, owner: str, provider: str) -> Namespace:
     return found
 
 
-def _refuse_stranger(found: Namespace, by: Registrar) -> None:
+def _require_owner(found: Namespace, by: Actor) -> None:
     if not found.lets_delegate(by):
-        raise namespace_not_yours(found.namespace, found.owner)
+        raise namespace_not_owned(found.namespace, found.owner)
 
 
 def _bare(name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from libs.common.auth.peers import OPERATOR
-from services.registry.domain.model import Registrar
+from services.registry.domain.model import Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class Namespace:
         """Differs after every change."""
         return f"{self.revision:x}"
 
-    def lets_publish(self, who: Registrar) -> bool:
+    def lets_publish(self, who: Actor) -> bool:
         """True for the owner, for delegates, and for the operator, who answers for the mesh."""
         return is_operator(who) or who.recorded == self.owner or who.recorded in self.delegates
 
-    def lets_delegate(self, who: Registrar) -> bool:
+    def lets_delegate(self, who: Actor) -> bool:
         """True for the owner and the operator."""
         return is_operator(who) or who.recorded == self.owner
 
 
-def is_operator(who: Registrar) -> bool:
+def is_operator(who: Actor) -> bool:
     """The operator itself: a subject that comes through the operator's connection is not."""
     return who.peer == OPERATOR and not who.subject

@@ -14,10 +14,10 @@ from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules import access, effects, form, schemas, timing
 
-Conjunct: TypeAlias = Callable[[Manifest], Iterator[Violation]]
-SchemaConjunct: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
+AdmissionRule: TypeAlias = Callable[[Manifest], Iterator[Violation]]
+SchemaAdmissionRule: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
 
-CONJUNCTS: tuple[Conjunct, ...] = (
+RULES: tuple[AdmissionRule, ...] = (
     form.fits_into_an_answer,
     form.text_can_be_stored,
     form.version_is_unambiguous,
@@ -38,7 +38,7 @@ CONJUNCTS: tuple[Conjunct, ...] = (
     timing.keys_are_remembered_long_enough,
     form.calls_are_observed,
 )
-SCHEMA_CONJUNCTS: tuple[SchemaConjunct, ...] = (
+SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
     schemas.schemas_are_valid,
     schemas.examples_hold,
 )
@@ -46,6 +46,6 @@ SCHEMA_CONJUNCTS: tuple[SchemaConjunct, ...] = (
 
 def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
     """Return every condition that the manifest fails."""
-    found = [violation for conjunct in CONJUNCTS for violation in conjunct(manifest)]
-    found += [violation for conjunct in SCHEMA_CONJUNCTS for violation in conjunct(manifest, checker)]
+    found = [violation for rule in RULES for violation in rule(manifest)]
+    found += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
     return found

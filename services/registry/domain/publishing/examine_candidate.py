@@ -11,17 +11,22 @@ from libs.common.errors import Violation
 from libs.common.tool_names import ToolName
 from services.registry.domain.compatibility.comparison import Comparison, compare
 from services.registry.domain.compatibility.differences import ChangeKind
-from services.registry.domain.compatibility.version_bumps import after, before, permitted, raised
-from services.registry.domain.model import Registrar, VersionHead
+from services.registry.domain.compatibility.version_bumps import (
+    allowed_bump,
+    bump_version,
+    next_release,
+    previous_release,
+)
+from services.registry.domain.model import Actor, VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.admission import violations
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.schemas import schemas_are_valid
-from services.registry.domain.publishing.scan.lookalikes import Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames
 from services.registry.domain.publishing.scan.policy import ScanPolicy
 from services.registry.domain.publishing.scan.scan import scan
 
-Read: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
+ManifestReader: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examination:
     """What was found, and which neighbours the candidate was held against."""
 
     violations: tuple[Violation, ...]
@@ -48,28 +53,28 @@ class Examined:
 
 def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbours:
     """Return the neighbours of a candidate among the versions of its tool."""
-    return Neighbours(before(manifest.version, heads), after(manifest.version, heads))
+    return Neighbours(previous_release(manifest.version, heads), next_release(manifest.version, heads))
 
 
 async def examine(
     manifest: Manifest,
     heads: Sequence[VersionHead],
-    registrar: Registrar,
+    registrar: Actor,
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
     policy: ScanPolicy,
-) -> Examined:
+) -> Examination:
     """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
     owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
     names = await _new_names(manifest, heads, catalogue)
-    newcomer = Newcomer(manifest.name, tuple(names), manifest.provider, owner)
-    known = await catalogue.similar_names(newcomer) if names else ()
+    candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
+    known = await catalogue.similar_names(candidate) if names else ()
     # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
     found = await asyncio.to_thread(violations, manifest, schemas)
     scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
     if any(violation.rule.startswith("version.") for violation in found):
-        return Examined((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
+        return Examination((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
     neighbours = neighbours_of(manifest, heads)
 
     async def read(head: VersionHead) -> Manifest:
@@ -79,7 +84,7 @@ async def examine(
         return version.manifest
 
     late = await line_violations(manifest, neighbours, read, schemas)
-    return Examined((*found, *scanned.blocked, *late), scanned.warned, neighbours)
+    return Examination((*found, *scanned.blocked, *late), scanned.warned, neighbours)
 
 
 async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
@@ -91,7 +96,7 @@ async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue
 
 
 async def line_violations(
-    manifest: Manifest, neighbours: Neighbours, read: Read, schemas: SchemaChecker
+    manifest: Manifest, neighbours: Neighbours, read: ManifestReader, schemas: SchemaChecker
 ) -> list[Violation]:
     """Return why the candidate's number promises more than its neighbours allow. Callers of the one below would get the
     candidate, and callers of the candidate get the one above."""
@@ -107,16 +112,16 @@ async def line_violations(
     if neighbours.above is not None:
         stored = await read(neighbours.above)
         comparison = await asyncio.to_thread(compare, manifest, stored, schemas)
-        if comparison.bump > permitted(manifest.version, neighbours.above.version):
+        if comparison.bump > allowed_bump(manifest.version, neighbours.above.version):
             words = f"callers of it would be given {neighbours.above.version}, which does not keep what it promises"
             found += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
     return found
 
 
 def _too_small(comparison: Comparison, below: VersionHead, manifest: Manifest) -> list[Violation]:
-    if comparison.bump <= permitted(below.version, manifest.version):
+    if comparison.bump <= allowed_bump(below.version, manifest.version):
         return []
-    needed = raised(below.version, comparison.bump)
+    needed = bump_version(below.version, comparison.bump)
     words = f"is too small a step from {below.version}: these changes need at least {needed}"
     return [Violation("manifest.version", "version.bump", words), *_reasons(comparison)]
 

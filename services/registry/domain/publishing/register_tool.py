@@ -14,16 +14,16 @@ from services.registry.domain.errors import (
     alias_is_a_namespace,
     manifest_invalid,
     name_taken,
-    namespace_not_yours,
+    namespace_not_owned,
     namespace_reserved,
     namespace_taken,
     tool_is_revoked,
     version_conflict,
 )
 from services.registry.domain.lifecycle.lifecycle import starting_states
-from services.registry.domain.model import Registrar, Standing, ToolVersion, VersionHead
+from services.registry.domain.model import Actor, Standing, ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, SchemaChecker, Wakeup
-from services.registry.domain.publishing.examine_candidate import Examined, examine, line_violations, neighbours_of
+from services.registry.domain.publishing.examine_candidate import Examination, examine, line_violations, neighbours_of
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
@@ -42,7 +42,7 @@ class Registration:
 
 async def register_tool(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
@@ -59,24 +59,26 @@ async def register_tool(
     heads = await catalogue.heads([manifest.name])
     head = _same(manifest, heads)
     if head is None:
-        examined = await examine(manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy)
-        if examined.violations:
-            raise manifest_invalid(examined.violations)
-        added, head = await _add(manifest, registrar, catalogue, clock, schemas, examined, draft=draft)
+        examination = await examine(
+            manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
+        )
+        if examination.violations:
+            raise manifest_invalid(examination.violations)
+        added, head = await _add(manifest, registrar, catalogue, clock, schemas, examination, draft=draft)
         if added is not None:
             wakeup.notify()
-            return Registration(added, True, examined.warnings)
+            return Registration(added, True, examination.warnings)
     [stored] = await catalogue.with_manifests([head])
     return Registration(stored, False, await catalogue.warnings(head))
 
 
 async def _add(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     catalogue: Catalogue,
     clock: Clock,
     schemas: SchemaChecker,
-    examined: Examined,
+    examination: Examination,
     *,
     draft: bool,
 ) -> tuple[ToolVersion | None, VersionHead]:
@@ -87,18 +89,18 @@ async def _add(
         if head is not None:
             return None, head
         await _refuse_taken_names(manifest, registrar, ledger)
-        await _refuse_new_neighbours(manifest, heads, examined, ledger, schemas)
+        await _refuse_new_neighbours(manifest, heads, examination, ledger, schemas)
         version = await _store(manifest, registrar, heads, ledger, clock, draft=draft)
-        await ledger.keep_warnings(version.head, examined.warnings)
+        await ledger.add_warnings(version.head, examination.warnings)
     return version, version.head
 
 
 async def _refuse_new_neighbours(
-    manifest: Manifest, heads: Sequence[VersionHead], examined: Examined, ledger: Ledger, schemas: SchemaChecker
+    manifest: Manifest, heads: Sequence[VersionHead], examination: Examination, ledger: Ledger, schemas: SchemaChecker
 ) -> None:
     """What was registered since the examination may stand closer; then the number is held against that."""
     neighbours = neighbours_of(manifest, heads)
-    if neighbours.digests == examined.neighbours.digests:
+    if neighbours.digests == examination.neighbours.digests:
         return
     found = await line_violations(manifest, neighbours, ledger.manifest, schemas)
     if found:
@@ -116,7 +118,7 @@ def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | Non
     return None
 
 
-async def _refuse_taken_names(manifest: Manifest, registrar: Registrar, ledger: Ledger) -> None:
+async def _refuse_taken_names(manifest: Manifest, registrar: Actor, ledger: Ledger) -> None:
     """A provider is only what a manifest says; who registers is known. So the owner decides, and the provider must be
     the same as before."""
     namespace = await ledger.namespace(manifest.name.namespace)
@@ -125,7 +127,7 @@ async def _refuse_taken_names(manifest: Manifest, registrar: Registrar, ledger: 
         # A reference without a namespace means `core`: there, a word is a tool or it is a namespace.
         wanted.append(ToolName(DEFAULT_NAMESPACE, manifest.name.namespace))
     elif namespace.namespace not in RESERVED and not namespace.lets_publish(registrar):
-        raise namespace_not_yours(namespace.namespace, namespace.owner)
+        raise namespace_not_owned(namespace.namespace, namespace.owner)
     elif namespace.provider != manifest.provider:
         raise namespace_taken(namespace.namespace, namespace.provider)
     if await ledger.revoked(manifest.name):
@@ -145,7 +147,7 @@ async def _refuse_namespaces(manifest: Manifest, ledger: Ledger) -> None:
 
 async def _store(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     heads: Sequence[VersionHead],
     ledger: Ledger,
     clock: Clock,

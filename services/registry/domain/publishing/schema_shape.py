@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from libs.common.json.json_pointer import pointer_of, steps_of
+
 Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords that apply their subschemas to the very value the schema is applied to.
@@ -33,8 +35,8 @@ class SchemaShape:
 
     def __init__(self, root: Schema) -> None:
         self.root = root
-        self.places: dict[str, Schema] = dict(_walk(root, ""))
-        anchored = ((s.get(k), s) for s in self.places.values() for k in ("$anchor", "$dynamicAnchor"))
+        self.subschemas: dict[str, Schema] = dict(_walk(root, ""))
+        anchored = ((s.get(k), s) for s in self.subschemas.values() for k in ("$anchor", "$dynamicAnchor"))
         self._anchors = {anchor: schema for anchor, schema in anchored if isinstance(anchor, str)}
 
     def target(self, reference: str) -> Schema | None:
@@ -42,7 +44,7 @@ class SchemaShape:
         if not reference.startswith("#"):
             return None
         fragment = unquote(reference[1:])
-        return self.places.get(fragment) if fragment[:1] in ("", "/") else self._anchors.get(fragment)
+        return self.subschemas.get(fragment) if fragment[:1] in ("", "/") else self._anchors.get(fragment)
 
     def in_place(self, *starts: Schema) -> Iterator[Schema]:
         """Yield schemas, or else the root, and all that apply to the same value through combination or reference,
@@ -61,7 +63,7 @@ class SchemaShape:
         """Say whether the schema declares the value at a JSON Pointer: a property by its name, an array's element by
         any index, `-` or `*`."""
         level = [self.root]
-        for token in pointer.split("/")[1:]:
+        for token in steps_of(pointer):
             wanted = [("properties", token)]
             if token in ("-", "*") or token.isdigit():
                 wanted += [("items", ""), ("prefixItems", token)]
@@ -72,7 +74,7 @@ class SchemaShape:
         return True
 
     def below(self, *starts: Schema) -> Mapping[tuple[str, str], list[Schema]]:
-        """Return what schemas, and all that apply to the same value, hold: by keyword and escaped key."""
+        """Return what schemas, and all that apply to the same value, hold: by keyword and key."""
         found: dict[tuple[str, str], list[Schema]] = {}
         for schema in self.in_place(*starts):
             for keyword, key, child in _children(schema):
@@ -105,7 +107,7 @@ class SchemaShape:
         """Say whether a subschema applies itself to the very value it is applied to, so that its evaluation has no end and
         what it means is anyone's guess. Applying itself to a part of the value is fine."""
         settled, path = set[int](), set[int]()
-        for start in self.places.values():
+        for start in self.subschemas.values():
             waiting: list[tuple[Schema, bool]] = [(start, False)]
             while waiting:
                 schema, done = waiting.pop()
@@ -138,20 +140,15 @@ def references(schema: Schema) -> Iterator[str]:
             yield schema[keyword]
 
 
-def escape(token: str) -> str:
-    """Write a key as a step of a JSON Pointer."""
-    return token.replace("~", "~0").replace("/", "~1")
-
-
 def _walk(schema: Schema, pointer: str) -> Iterator[tuple[str, Schema]]:
     yield pointer, schema
     for keyword, key, child in _children(schema):
-        step = f"/{keyword}/{key}" if key or keyword in _NAMED else f"/{keyword}"
-        yield from _walk(child, pointer + step)
+        steps = (keyword, key) if key or keyword in _NAMED else (keyword,)
+        yield from _walk(child, pointer + pointer_of(steps))
 
 
 def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
-    """Yield the subschemas directly below: keyword, escaped key or index where the keyword holds several, schema."""
+    """Yield the subschemas directly below: keyword, key or index where the keyword holds several, schema."""
     for keyword in _ONE:
         yield from _child(keyword, "", schema.get(keyword))
     for keyword in _MANY:
@@ -161,7 +158,7 @@ def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
     for keyword in _NAMED:
         named = schema.get(keyword)
         for key, child in (named if isinstance(named, dict) else {}).items():
-            yield from _child(keyword, escape(key), child)
+            yield from _child(keyword, key, child)
 
 
 def _child(keyword: str, key: str, value: Any) -> Iterator[tuple[str, str, Schema]]:

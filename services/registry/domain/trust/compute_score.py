@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from libs.common.errors import MeshError
 from libs.common.runtime.clock import Clock
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.tool import face_of
+from services.registry.domain.catalog.tool import default_version
 from services.registry.domain.errors import tool_not_found
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.publishing.manifest import Manifest, seconds
 from services.registry.domain.publishing.rules.timing import CLASS_SECONDS
 from services.registry.domain.trust.facts import Facts
-from services.registry.domain.trust.ports import TrustBook
+from services.registry.domain.trust.ports import TrustStore
 from services.registry.domain.trust.score import Score, score
 from services.registry.domain.trust.usage import Usage, UsageReader
 
@@ -26,7 +26,7 @@ USAGE_WINDOW = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class TrustScore:
     """A tool, the version its facts are looked up for, the facts, and the score."""
 
     tool: ToolName
@@ -36,34 +36,34 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Scales:
+class TrustScorer:
     """What it takes to work a score out."""
 
     catalogue: Catalogue
-    book: TrustBook
+    store: TrustStore
     usage: UsageReader
     clock: Clock
 
-    async def weigh(self, reference: ToolName) -> Weighed:
+    async def score(self, reference: ToolName) -> TrustScore:
         """Work the score of one tool out, which a name or an alias leads to."""
         tool = await self.catalogue.tool(reference)
         if tool is None:
             raise tool_not_found(reference)
-        [weighed] = await self.weigh_all([tool.name])
-        return weighed
+        [trust_score] = await self.score_all([tool.name])
+        return trust_score
 
-    async def weigh_all(self, tools: Sequence[ToolName]) -> list[Weighed]:
+    async def score_all(self, tools: Sequence[ToolName]) -> list[TrustScore]:
         """Work the scores of tools out from the facts as of now, as many as usage can be read of at once. Facts about a version count
         for the one that the tool shows: what was audited is not what comes after it. Usage that cannot be read is missing, not zero."""
         versions: defaultdict[ToolName, list[VersionHead]] = defaultdict(list)
         for head in await self.catalogue.heads(tools):
             versions[head.tool].append(head)
-        shown = await self.catalogue.with_manifests([face_of(versions[tool]) for tool in tools])
+        shown = await self.catalogue.with_manifests([default_version(versions[tool]) for tool in tools])
         now = self.clock.now()
         usages = await self._usages(shown, now)
-        found = await self.book.facts([version.head for version in shown])
+        found = await self.store.facts([version.head for version in shown])
         return [
-            _weighed(version, replace(facts, usage=usages.get(version.head.tool)), now)
+            _trust_score(version, replace(facts, usage=usages.get(version.head.tool)), now)
             for version, facts in zip(shown, found, strict=True)
         ]
 
@@ -76,8 +76,8 @@ class Scales:
         return {version.head.tool: found[version.head.tool.resource] for version in shown}
 
 
-def _weighed(version: ToolVersion, facts: Facts, now: datetime) -> Weighed:
-    return Weighed(version.head.tool, version, facts, score(facts, now))
+def _trust_score(version: ToolVersion, facts: Facts, now: datetime) -> TrustScore:
+    return TrustScore(version.head.tool, version, facts, score(facts, now))
 
 
 def declared_time(manifest: Manifest | None) -> timedelta | None:

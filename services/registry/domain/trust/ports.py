@@ -16,13 +16,13 @@ from services.registry.domain.trust.stages import Stage, StageChange
 class TrustScores(Protocol):
     """The score of every tool, from memory: cheap enough to ask for all of them on every search."""
 
-    def of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+    def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
         """Return a score from 0 to 1 for each of these tools. One that was not worked out yet has the score of a tool
         of which nothing is known. Never waits; how old a score may be is the sweep's business."""
         ...
 
 
-class TrustBook(Protocol):
+class TrustStore(Protocol):
     """The facts about tools, and the scores that were worked out from them."""
 
     async def ratings(self, tool: ToolName) -> Ratings:

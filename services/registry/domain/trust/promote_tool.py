@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
-from services.registry.domain.model import LifecycleState, Registrar
-from services.registry.domain.trust.compute_score import Scales, Weighed
+from services.registry.domain.model import Actor, LifecycleState
+from services.registry.domain.trust.compute_score import TrustScore, TrustScorer
 from services.registry.domain.trust.stages import Gate, Stage, StageChange, gates_of, unmet
 
 _MAY_BE_OFFERED = frozenset(
@@ -37,47 +37,47 @@ class Progress:
     gates: tuple[Gate, ...]
 
 
-async def get_stage(reference: str, *, scales: Scales) -> Progress:
+async def get_stage(reference: str, *, scorer: TrustScorer) -> Progress:
     """Return the stage and the gates of the next one."""
-    weighed = await scales.weigh(ToolName.parse(reference))
-    stage = await scales.book.stage(weighed.tool)
-    return Progress(stage, _gates(stage.next, weighed) if stage.next else ())
+    trust_score = await scorer.score(ToolName.parse(reference))
+    stage = await scorer.store.stage(trust_score.tool)
+    return Progress(stage, _gates(stage.next, trust_score) if stage.next else ())
 
 
-async def promote_tool(reference: str, believed: Stage | None, by: Registrar, reason: str, *, scales: Scales) -> Stage:
+async def promote_tool(reference: str, believed: Stage | None, by: Actor, reason: str, *, scorer: TrustScorer) -> Stage:
     """Move the tool to the next stage. `believed` is where it is thought to be; None means wherever it is."""
-    weighed = await scales.weigh(ToolName.parse(reference))
-    stage = await scales.book.stage(weighed.tool)
+    trust_score = await scorer.score(ToolName.parse(reference))
+    stage = await scorer.store.stage(trust_score.tool)
     if believed not in (None, stage):
         raise stage_changed(stage)
     if stage.next is None:
         raise no_further_stage()
-    gates = _gates(stage.next, weighed)
-    if await scales.book.revoked(weighed.tool):
+    gates = _gates(stage.next, trust_score)
+    if await scorer.store.revoked(trust_score.tool):
         gates = (*gates, Gate("not_revoked", False, "the tool is revoked"))
     if not all(gate.met for gate in gates):
         raise unmet(stage.next, gates)
-    return await _move(weighed.tool, stage, stage.next, by, reason, scales)
+    return await _move(trust_score.tool, stage, stage.next, by, reason, scorer)
 
 
-async def demote_tool(reference: str, to: Stage, by: Registrar, reason: str, *, scales: Scales) -> Stage:
+async def demote_tool(reference: str, to: Stage, by: Actor, reason: str, *, scorer: TrustScorer) -> Stage:
     """Move the tool back. To where it already is changes nothing."""
-    tool = (await scales.weigh(ToolName.parse(reference))).tool
-    stage = await scales.book.stage(tool)
+    tool = (await scorer.score(ToolName.parse(reference))).tool
+    stage = await scorer.store.stage(tool)
     if stage is to:
         return stage
     if not to.is_before(stage):
         raise stage_not_earlier(stage)
-    return await _move(tool, stage, to, by, reason, scales)
+    return await _move(tool, stage, to, by, reason, scorer)
 
 
-async def _move(tool: ToolName, before: Stage, after: Stage, by: Registrar, reason: str, scales: Scales) -> Stage:
-    change = StageChange(tool, before, after, by.recorded, reason, scales.clock.now())
-    if not await scales.book.move_stage(change):
-        raise stage_changed(await scales.book.stage(tool))
+async def _move(tool: ToolName, before: Stage, after: Stage, by: Actor, reason: str, scorer: TrustScorer) -> Stage:
+    change = StageChange(tool, before, after, by.recorded, reason, scorer.clock.now())
+    if not await scorer.store.move_stage(change):
+        raise stage_changed(await scorer.store.stage(tool))
     return after
 
 
-def _gates(stage: Stage, weighed: Weighed) -> tuple[Gate, ...]:
-    offered = weighed.version.head.standing.state in _MAY_BE_OFFERED
-    return gates_of(stage, weighed.facts if offered else None)
+def _gates(stage: Stage, trust_score: TrustScore) -> tuple[Gate, ...]:
+    offered = trust_score.version.head.standing.state in _MAY_BE_OFFERED
+    return gates_of(stage, trust_score.facts if offered else None)

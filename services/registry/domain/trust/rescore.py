@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.trust.compute_score import TrustScorer
 
 # A score is worked out anew this often, by itself; a new fact about a tool does so at once.
 FRESH = timedelta(hours=1)
@@ -13,18 +13,18 @@ FRESH = timedelta(hours=1)
 BATCH = 25
 
 
-async def rescore(tool: ToolName, scales: Scales) -> None:
+async def rescore(tool: ToolName, scorer: TrustScorer) -> None:
     """Work the score of one tool out and store it."""
-    weighed = await scales.weigh(tool)
-    await scales.book.put_scores({weighed.tool: weighed.score}, scales.clock.now())
+    trust_score = await scorer.score(tool)
+    await scorer.store.put_scores({trust_score.tool: trust_score.score}, scorer.clock.now())
 
 
-async def sweep_scores(scales: Scales) -> int:
+async def sweep_scores(scorer: TrustScorer) -> int:
     """Work out the scores that are old or missing, a batch of them, and return how many. Where usage cannot be read, a
     score that is there stays: a bad tool must not look neutral because the log is away."""
-    due = dict(await scales.book.unscored(scales.clock.now() - FRESH, BATCH))
-    weighed = await scales.weigh_all(list(due))
-    scores = {each.tool: each.score for each in weighed if each.facts.usage is not None or not due[each.tool]}
+    due = dict(await scorer.store.unscored(scorer.clock.now() - FRESH, BATCH))
+    trust_score = await scorer.score_all(list(due))
+    scores = {each.tool: each.score for each in trust_score if each.facts.usage is not None or not due[each.tool]}
     if scores:
-        await scales.book.put_scores(scores, scales.clock.now())
+        await scorer.store.put_scores(scores, scorer.clock.now())
     return len(scores)

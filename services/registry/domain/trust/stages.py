@@ -33,8 +33,8 @@ class Stage(StrEnum):
     def next(self) -> Stage | None:
         """The stage after this one; None after the last."""
         order = list(Stage)
-        place = order.index(self) + 1
-        return order[place] if place < len(order) else None
+        index = order.index(self) + 1
+        return order[index] if index < len(order) else None
 
     def is_before(self, other: Stage) -> bool:
         order = list(Stage)

@@ -13,7 +13,13 @@ from libs.common.telemetry.trace import continue_trace
 from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.catalog.watch_tools import Event, Heartbeat, Removed, SnapshotComplete, Upserted
+from services.registry.domain.catalog.watch_tools import (
+    Event,
+    Heartbeat,
+    SnapshotComplete,
+    VersionRemoved,
+    VersionUpserted,
+)
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.tests.manifests import reader
 
@@ -48,16 +54,16 @@ def test_a_version_is_written_whole() -> None:
 
 def test_who_calls_for_somebody_registers_as_that_somebody() -> None:
     call = Call("method", continue_trace(None, "", sample_ratio=0.0), peer="edge")
-    assert convert.registrar_of(call).recorded == "edge"
+    assert convert.actor_of(call).recorded == "edge"
     call.identity = Identity("did:web:acme.example:users:bob", "token", 0.0)
-    assert convert.registrar_of(call).recorded == "did:web:acme.example:users:bob"
+    assert convert.actor_of(call).recorded == "did:web:acme.example:users:bob"
 
 
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
-        (Upserted(version(), Position("e", 1)), "upserted"),
-        (Removed("tools/acme.a/versions/1.0.0", Position("e", 1)), "removed"),
+        (VersionUpserted(version(), Position("e", 1)), "upserted"),
+        (VersionRemoved("tools/acme.a/versions/1.0.0", Position("e", 1)), "removed"),
         (SnapshotComplete(Position("e", 1)), "snapshot_complete"),
         (Heartbeat(Position("e", 1)), "heartbeat"),
     ],
@@ -69,4 +75,4 @@ def test_every_event_has_its_kind_and_its_token(event: Event, kind: str) -> None
 
 
 def test_inside_a_snapshot_there_is_no_token() -> None:
-    assert convert.watch_step(Upserted(version(), None)).resume_token == ""
+    assert convert.watch_step(VersionUpserted(version(), None)).resume_token == ""

@@ -69,14 +69,14 @@ async def test_words_find_a_tool_as_soon_as_it_is_registered_and_the_answer_says
 async def test_discovery_goes_on_after_what_nobody_foresaw(registry: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     await register(registry, reader("acme.find_order", search_hint="order"))
     await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
-    usual, faults = tool_directory.card, [RuntimeError("unforeseen")]
+    usual, faults = tool_directory.index_entry, [RuntimeError("unforeseen")]
 
-    def card(*arguments: Any, **more: Any) -> Any:
+    def index_entry(*arguments: Any, **more: Any) -> Any:
         if faults:
             raise faults.pop()
         return usual(*arguments, **more)
 
-    monkeypatch.setattr(tool_directory, "card", card)
+    monkeypatch.setattr(tool_directory, "index_entry", index_entry)
     await register(registry, translator())
     found = await until(lambda: search(registry, "translation"), lambda answer: bool(answer.tools))
     assert names(found) == ["tools/acme.translate_text"]

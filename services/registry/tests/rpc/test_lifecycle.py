@@ -21,7 +21,7 @@ from libs.common.errors import Reason
 from libs.common.runtime.clock import SystemClock
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.histories import PostgresHistories
-from services.registry.adapters.trust.usage_reader import UnknownUsage
+from services.registry.adapters.trust.usage_reader import UnavailableUsageReader
 from services.registry.domain.lifecycle.sweep_lifecycle import sweep_lifecycle
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
@@ -354,7 +354,7 @@ async def test_what_was_ended_meanwhile_is_not_marked_again(two: Replica, engine
     swept = await sweep_lifecycle(
         histories=Stale(engine),
         catalogue=PostgresCatalogue(engine),
-        usage=UnknownUsage(),
+        usage=UnavailableUsageReader(),
         wakeup=two.application.wakeup,
         clock=SystemClock(),
     )

@@ -279,7 +279,7 @@ async def test_scores_are_kept_for_whoever_searches(counted: Any, engine: AsyncE
     await ask(trust(replica), "RecordVerification", version=ONE, kind=pb.VERIFICATION_KIND_REGRESSION, passed=True)
     await scores.refresh()
     exact = (await ask(trust(replica), "GetTrustScore", name=TOOL)).score.score
-    assert scores.of([tool, unknown]) == {tool: pytest.approx(exact, abs=1e-4), unknown: UNPROVEN}
+    assert scores.scores_of([tool, unknown]) == {tool: pytest.approx(exact, abs=1e-4), unknown: UNPROVEN}
     await scores.stop()
 
 

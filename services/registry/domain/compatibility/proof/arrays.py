@@ -7,8 +7,8 @@ from typing import Any
 
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import Prover
-from services.registry.domain.compatibility.proof.subschema import Place
-from services.registry.domain.compatibility.proof.value_constraints import Facts
+from services.registry.domain.compatibility.proof.subschema import Subschema
+from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
 # Whatever else applies to the same array may look at items, so that `unevaluatedItems` does not.
 _LOOKING = ("contains", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas")
@@ -19,19 +19,19 @@ _KEYWORDS = frozenset({"minItems", "maxItems", "uniqueItems", "prefixItems", "it
 class ArrayView:
     """What facts say about the items of an array."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self.prefix = max((len(atom.schema.get("prefixItems", ())) for atom in facts.atoms), default=0)
-        contained = (atom.schema.get("minContains", 1) for atom in facts.atoms if atom.has("contains"))
-        self.least: Any = max(facts.least("minItems"), max(contained, default=0))
-        ends = [len(atom.schema.get("prefixItems", ())) for atom in facts.atoms if _closed(atom)]
-        limit = facts.most("maxItems")
+    def __init__(self, constraints: Constraints) -> None:
+        self._constraints = constraints
+        self.prefix = max((len(atom.schema.get("prefixItems", ())) for atom in constraints.atoms), default=0)
+        contained = (atom.schema.get("minContains", 1) for atom in constraints.atoms if atom.has("contains"))
+        self.least: Any = max(constraints.least("minItems"), max(contained, default=0))
+        ends = [len(atom.schema.get("prefixItems", ())) for atom in constraints.atoms if _closed(atom)]
+        limit = constraints.most("maxItems")
         self.most: Any = min([*ends, *([] if limit is None else [limit])], default=None)
 
-    def item(self, index: int) -> tuple[Place, ...]:
+    def item(self, index: int) -> tuple[Subschema, ...]:
         """Return what is known of the item at an index; past every prefix it is the same for all."""
         found = []
-        for atom in self._facts.atoms:
+        for atom in self._constraints.atoms:
             if index < len(atom.schema.get("prefixItems", ())):
                 found.append(atom.child("prefixItems", index))
             elif atom.has("items"):
@@ -44,40 +44,40 @@ class ArrayView:
         return self.most is None or index < self.most
 
 
-def gaps(prover: Prover, facts: Facts, goal: Place) -> Iterator[Gap]:
+def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
     """Yield what is not shown of an array."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
-    view = ArrayView(facts)
+    view = ArrayView(constraints)
     if goal.schema.get("minItems", 0) > view.least:
         yield Gap(goal.pointer, "minItems")
     if goal.has("maxItems") and (view.most is None or view.most > goal.get("maxItems")):
         yield Gap(goal.pointer, "maxItems")
-    if goal.get("uniqueItems") and not _unique(facts, view):
+    if goal.get("uniqueItems") and not _unique(constraints, view):
         yield Gap(goal.pointer, "uniqueItems")
     yield from _item_gaps(prover, view, goal)
     if goal.has("contains"):
-        yield from _contained_gaps(prover, facts, view, goal)
+        yield from _contained_gaps(prover, constraints, view, goal)
 
 
-def contradict(prover: Prover, facts: Facts) -> bool:
+def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
     """True if it is proven that no array satisfies the facts."""
-    view = ArrayView(facts)
+    view = ArrayView(constraints)
     if view.most is not None and view.least > view.most:
         return True
     last = min(view.least, view.prefix + 1)
-    with prover.deeper():
+    with prover.descend():
         return any(prover.is_empty(view.item(index)) for index in range(int(last)))
 
 
-def _item_gaps(prover: Prover, view: ArrayView, goal: Place) -> Iterator[Gap]:
+def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap]:
     own = len(goal.schema.get("prefixItems", ()))
     # One past every prefix stands for all that follow.
     for index in range(max(own, view.prefix) + 1):
         wanted = _wanted(goal, index, own)
         if wanted is None or not view.may_have(index):
             continue
-        with prover.deeper():
+        with prover.descend():
             found = prover.gaps(view.item(index), wanted)
         if found and wanted.impossible:
             parent, _, keyword = wanted.pointer.rpartition("/")
@@ -85,7 +85,7 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Place) -> Iterator[Gap]:
         yield from found
 
 
-def _wanted(goal: Place, index: int, own: int) -> Place | None:
+def _wanted(goal: Subschema, index: int, own: int) -> Subschema | None:
     if index < own:
         return goal.child("prefixItems", index)
     # An item that was looked at elsewhere need not satisfy `unevaluatedItems`; asking it of all is asking more.
@@ -93,18 +93,18 @@ def _wanted(goal: Place, index: int, own: int) -> Place | None:
     return goal.child(keyword) if keyword else None
 
 
-def _contained_gaps(prover: Prover, facts: Facts, view: ArrayView, goal: Place) -> Iterator[Gap]:
+def _contained_gaps(prover: Prover, constraints: Constraints, view: ArrayView, goal: Subschema) -> Iterator[Gap]:
     wanted = goal.child("contains")
     least, most = goal.schema.get("minContains", 1), goal.schema.get("maxContains")
-    with prover.deeper():
-        if not _contains_enough(prover, facts, view, wanted, least):
+    with prover.descend():
+        if not _contains_enough(prover, constraints, view, wanted, least):
             yield Gap(goal.pointer, "contains")
-        if most is not None and not _contains_few(prover, facts, view, wanted, most):
+        if most is not None and not _contains_few(prover, constraints, view, wanted, most):
             yield Gap(goal.pointer, "maxContains")
 
 
-def _contains_enough(prover: Prover, facts: Facts, view: ArrayView, wanted: Place, least: Any) -> bool:
-    for atom in facts.atoms:
+def _contains_enough(prover: Prover, constraints: Constraints, view: ArrayView, wanted: Subschema, least: Any) -> bool:
+    for atom in constraints.atoms:
         enough = atom.has("contains") and atom.schema.get("minContains", 1) >= least
         if enough and prover.proven((atom.child("contains"),), wanted):
             return True
@@ -113,19 +113,19 @@ def _contains_enough(prover: Prover, facts: Facts, view: ArrayView, wanted: Plac
     return all(prover.proven(view.item(index), wanted) for index in range(int(least)))
 
 
-def _contains_few(prover: Prover, facts: Facts, view: ArrayView, wanted: Place, most: Any) -> bool:
+def _contains_few(prover: Prover, constraints: Constraints, view: ArrayView, wanted: Subschema, most: Any) -> bool:
     if view.most is not None and view.most <= most:
         return True
-    for atom in facts.atoms:
+    for atom in constraints.atoms:
         few = atom.has("contains") and atom.schema.get("maxContains", most + 1) <= most
         if few and prover.proven((wanted,), atom.child("contains")):
             return True
     return False
 
 
-def _unique(facts: Facts, view: ArrayView) -> bool:
-    return any(atom.get("uniqueItems") for atom in facts.atoms) or (view.most is not None and view.most <= 1)
+def _unique(constraints: Constraints, view: ArrayView) -> bool:
+    return any(atom.get("uniqueItems") for atom in constraints.atoms) or (view.most is not None and view.most <= 1)
 
 
-def _closed(atom: Place) -> bool:
+def _closed(atom: Subschema) -> bool:
     return atom.has("items") and atom.child("items").impossible

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from services.registry.domain.compatibility.proof.evaluation import applied
+from services.registry.domain.compatibility.proof.evaluation import applicable
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import Prover
-from services.registry.domain.compatibility.proof.subschema import NOTHING, Place, as_schema
-from services.registry.domain.compatibility.proof.value_constraints import Facts
+from services.registry.domain.compatibility.proof.subschema import NOTHING, Subschema, as_schema
+from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
 OBJECT = frozenset({"object"})
 _STRING = {"type": "string"}
@@ -26,7 +26,7 @@ _KEYWORDS = frozenset(
 
 
 @dataclass
-class Evaluated:
+class EvaluatedProperties:
     """Which properties a schema looks at, so that `unevaluatedProperties` does not."""
 
     names: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Evaluated:
     open: bool = False
     """True if it looks at properties of any name."""
 
-    def add(self, schema: Place) -> None:
+    def add(self, schema: Subschema) -> None:
         self.names |= set(schema.schema.get("properties", ()))
         self.patterns |= set(schema.schema.get("patternProperties", ()))
         self.open |= schema.has("additionalProperties")
@@ -46,34 +46,34 @@ class Evaluated:
 class ObjectView:
     """What facts say about the properties of an object, class by class."""
 
-    def __init__(self, prover: Prover, facts: Facts) -> None:
-        self._prover, self._facts = prover, facts
-        self._may = {atom.key: _may_evaluate(atom) for atom in facts.atoms if atom.has("unevaluatedProperties")}
-        self.names = set(facts.required)
+    def __init__(self, prover: Prover, constraints: Constraints) -> None:
+        self._prover, self._constraints = prover, constraints
+        self._may = {atom.key: _may_evaluate(atom) for atom in constraints.atoms if atom.has("unevaluatedProperties")}
+        self.names = set(constraints.required)
         self.patterns: set[str] = set()
-        for atom in facts.atoms:
+        for atom in constraints.atoms:
             self.names |= set(atom.schema.get("properties", ()))
             self.patterns |= set(atom.schema.get("patternProperties", ()))
         for may in self._may.values():
             self.names |= may.names
             self.patterns |= may.patterns
 
-    def of_name(self, name: str) -> tuple[Place, ...]:
+    def of_name(self, name: str) -> tuple[Subschema, ...]:
         """Return what is known of the property of this name, should there be one."""
-        found: list[Place] = []
-        for atom in self._facts.atoms:
-            found.extend(applied(atom, name, self._prover.evaluation.matches))
+        found: list[Subschema] = []
+        for atom in self._constraints.atoms:
+            found.extend(applicable(atom, name, self._prover.evaluation.matches))
             may = self._may.get(atom.key)
             if may is not None and not may.covers(self._prover, name):
                 found.append(atom.child("unevaluatedProperties"))
             if atom.has("propertyNames") and self._refuses(atom.child("propertyNames"), name):
-                found.append(atom.beside(NOTHING))
+                found.append(atom.sibling(NOTHING))
         return tuple(found)
 
-    def of_pattern(self, pattern: str) -> tuple[Place, ...]:
+    def of_pattern(self, pattern: str) -> tuple[Subschema, ...]:
         """Return what is known of properties that match a pattern and are mentioned nowhere."""
-        found: list[Place] = []
-        for atom in self._facts.atoms:
+        found: list[Subschema] = []
+        for atom in self._constraints.atoms:
             if pattern in atom.schema.get("patternProperties", {}):
                 found.append(atom.child("patternProperties", pattern))
             elif atom.has("additionalProperties") and not atom.get("patternProperties"):
@@ -83,10 +83,12 @@ class ObjectView:
                 found.append(atom.child("unevaluatedProperties"))
         return tuple(found)
 
-    def of_others(self) -> tuple[Place, ...]:
+    def of_others(self) -> tuple[Subschema, ...]:
         """Return what is known of properties that are mentioned nowhere and match no pattern."""
-        found = [atom.child("additionalProperties") for atom in self._facts.atoms if atom.has("additionalProperties")]
-        for atom in self._facts.atoms:
+        found = [
+            atom.child("additionalProperties") for atom in self._constraints.atoms if atom.has("additionalProperties")
+        ]
+        for atom in self._constraints.atoms:
             may = self._may.get(atom.key)
             if may is not None and not may.open:
                 found.append(atom.child("unevaluatedProperties"))
@@ -101,53 +103,57 @@ class ObjectView:
 
     def most(self) -> int | None:
         """Return how many properties there can be; None without a limit."""
-        limits = [limit for limit in (self._facts.most("maxProperties"),) if limit is not None]
-        with self._prover.deeper():
+        limits = [limit for limit in (self._constraints.most("maxProperties"),) if limit is not None]
+        with self._prover.descend():
             names = self.possible_names()
         return min([*limits, *([] if names is None else [len(names)])], default=None)
 
-    def _refuses(self, names: Place, name: str) -> bool:
-        return self._prover.evaluation.holds(names, name) is False
+    def _refuses(self, names: Subschema, name: str) -> bool:
+        return self._prover.evaluation.is_valid(names, name) is False
 
 
-def gaps(prover: Prover, facts: Facts, goal: Place) -> Iterator[Gap]:
+def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
     """Yield what is not shown of an object."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
-    view = ObjectView(prover, facts)
+    view = ObjectView(prover, constraints)
     prover.budget.spend(len(view.names) // 16)
     for name in goal.schema.get("required", ()):
-        if name not in facts.required:
+        if name not in constraints.required:
             yield Gap(goal.pointer, "required", name)
-    if goal.schema.get("minProperties", 0) > max(facts.least("minProperties"), len(facts.required)):
+    if goal.schema.get("minProperties", 0) > max(constraints.least("minProperties"), len(constraints.required)):
         yield Gap(goal.pointer, "minProperties")
     if goal.has("maxProperties"):
         most = view.most()
         if most is None or most > goal.get("maxProperties"):
             yield Gap(goal.pointer, "maxProperties")
-    yield from _property_gaps(prover, facts, view, goal)
-    if goal.has("propertyNames") and not _names_fit(prover, facts, view, goal.child("propertyNames")):
+    yield from _property_gaps(prover, constraints, view, goal)
+    if goal.has("propertyNames") and not _names_fit(prover, constraints, view, goal.child("propertyNames")):
         yield Gap(goal.pointer, "propertyNames")
-    yield from _dependent_gaps(prover, facts, view, goal)
+    yield from _dependent_gaps(prover, constraints, view, goal)
 
 
-def contradict(prover: Prover, facts: Facts) -> bool:
+def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
     """True if it is proven that no object satisfies the facts."""
-    most = facts.most("maxProperties")
-    if most is not None and max(facts.least("minProperties"), len(facts.required)) > most:
+    most = constraints.most("maxProperties")
+    if most is not None and max(constraints.least("minProperties"), len(constraints.required)) > most:
         return True
-    if not facts.required:
+    if not constraints.required:
         return False
-    view = ObjectView(prover, facts)
-    with prover.deeper():
-        return any(prover.is_empty(view.of_name(name)) for name in facts.required)
+    view = ObjectView(prover, constraints)
+    with prover.descend():
+        return any(prover.is_empty(view.of_name(name)) for name in constraints.required)
 
 
-def _property_gaps(prover: Prover, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
+def _property_gaps(prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema) -> Iterator[Gap]:
     asked = [word for word in ("properties", "patternProperties", "additionalProperties") if goal.has(word)]
     if not asked and not goal.has("unevaluatedProperties"):
         return
-    sure = _surely_evaluates(prover, facts, goal) if goal.has("unevaluatedProperties") else Evaluated(open=True)
+    sure = (
+        _surely_evaluates(prover, constraints, goal)
+        if goal.has("unevaluatedProperties")
+        else EvaluatedProperties(open=True)
+    )
     for name in sorted(view.names | set(goal.schema.get("properties", ())) | sure.names):
         prover.budget.spend()
         for wanted in _asked_of(prover, goal, sure, name):
@@ -166,15 +172,17 @@ def _property_gaps(prover: Prover, facts: Facts, view: ObjectView, goal: Place) 
         yield from _part_gaps(prover, view.of_others(), goal.child("unevaluatedProperties"))
 
 
-def _asked_of(prover: Prover, goal: Place, sure: Evaluated, name: str) -> Iterable[Place]:
-    asked = list(applied(goal, name, prover.evaluation.matches))
+def _asked_of(prover: Prover, goal: Subschema, sure: EvaluatedProperties, name: str) -> Iterable[Subschema]:
+    asked = list(applicable(goal, name, prover.evaluation.matches))
     if not sure.covers(prover, name):
         asked.append(goal.child("unevaluatedProperties"))
     return asked
 
 
-def _part_gaps(prover: Prover, given: tuple[Place, ...], wanted: Place, gone: Gap | None = None) -> Iterator[Gap]:
-    with prover.deeper():
+def _part_gaps(
+    prover: Prover, given: tuple[Subschema, ...], wanted: Subschema, gone: Gap | None = None
+) -> Iterator[Gap]:
+    with prover.descend():
         found = prover.gaps(given, wanted)
     if found and wanted.impossible:
         # A schema that refuses everything has no keyword worth naming.
@@ -183,67 +191,67 @@ def _part_gaps(prover: Prover, given: tuple[Place, ...], wanted: Place, gone: Ga
     yield from found
 
 
-def _names_fit(prover: Prover, facts: Facts, view: ObjectView, wanted: Place) -> bool:
-    given = [atom.child("propertyNames") for atom in facts.atoms if atom.has("propertyNames")]
-    with prover.deeper():
-        if prover.proven((*given, wanted.beside(_STRING)), wanted):
+def _names_fit(prover: Prover, constraints: Constraints, view: ObjectView, wanted: Subschema) -> bool:
+    given = [atom.child("propertyNames") for atom in constraints.atoms if atom.has("propertyNames")]
+    with prover.descend():
+        if prover.proven((*given, wanted.sibling(_STRING)), wanted):
             return True
         names = view.possible_names()
-    return names is not None and all(prover.evaluation.holds(wanted, name) is True for name in names)
+    return names is not None and all(prover.evaluation.is_valid(wanted, name) is True for name in names)
 
 
-def _dependent_gaps(prover: Prover, facts: Facts, view: ObjectView, goal: Place) -> Iterator[Gap]:
+def _dependent_gaps(prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema) -> Iterator[Gap]:
     for name, needed in goal.schema.get("dependentRequired", {}).items():
-        if not set(needed) <= facts.required_with((name,)) and not _absent(prover, view, name):
+        if not set(needed) <= constraints.required_with((name,)) and not _absent(prover, view, name):
             yield Gap(goal.pointer, "dependentRequired", name)
-    for name, wanted in goal.named("dependentSchemas").items():
+    for name, wanted in goal.children_by_name("dependentSchemas").items():
         if not _absent(prover, view, name):
-            yield from prover.gaps((*facts.atoms, prover.having(goal, name)), wanted, OBJECT)
+            yield from prover.gaps((*constraints.atoms, prover.requiring(goal, name)), wanted, OBJECT)
 
 
 def _absent(prover: Prover, view: ObjectView, name: str) -> bool:
-    with prover.deeper():
+    with prover.descend():
         return prover.is_empty(view.of_name(name))
 
 
-def _may_evaluate(atom: Place) -> Evaluated:
+def _may_evaluate(atom: Subschema) -> EvaluatedProperties:
     """Return more than an atom can look at, through whatever applies to the same object."""
-    found = Evaluated()
+    found = EvaluatedProperties()
     for schema in atom.document.in_place(atom.schema):
-        found.add(atom.beside(schema))
+        found.add(atom.sibling(schema))
         nested = schema is not atom.schema and "unevaluatedProperties" in schema
         found.open |= nested or "$dynamicRef" in schema
     return found
 
 
-def _surely_evaluates(prover: Prover, facts: Facts, goal: Place) -> Evaluated:
+def _surely_evaluates(prover: Prover, constraints: Constraints, goal: Subschema) -> EvaluatedProperties:
     """Return less than a goal looks at, given that all else that it asks is shown."""
-    found, waiting, seen = Evaluated(), [goal], set[tuple[int, int]]()
+    found, waiting, seen = EvaluatedProperties(), [goal], set[tuple[int, int]]()
     while waiting:
-        place = waiting.pop()
-        if place.key in seen:
+        subschema = waiting.pop()
+        if subschema.key in seen:
             continue
-        seen.add(place.key)
-        found.add(place)
-        found.open |= place is not goal and place.has("unevaluatedProperties")
-        waiting.extend(_surely_applied(prover, facts, place))
+        seen.add(subschema.key)
+        found.add(subschema)
+        found.open |= subschema is not goal and subschema.has("unevaluatedProperties")
+        waiting.extend(_surely_applied(prover, constraints, subschema))
     return found
 
 
-def _surely_applied(prover: Prover, facts: Facts, place: Place) -> Iterator[Place]:
-    yield from place.children("allOf")
-    target = place.referred()
+def _surely_applied(prover: Prover, constraints: Constraints, subschema: Subschema) -> Iterator[Subschema]:
+    yield from subschema.children("allOf")
+    target = subschema.ref_target()
     if target is not None:
         yield target
     for keyword in ("anyOf", "oneOf"):
-        yield from (child for child in place.children(keyword) if prover.proven(facts.atoms, child, OBJECT))
-    if place.has("if"):
-        condition = place.child("if")
-        if prover.proven(facts.atoms, condition, OBJECT):
+        yield from (child for child in subschema.children(keyword) if prover.proven(constraints.atoms, child, OBJECT))
+    if subschema.has("if"):
+        condition = subschema.child("if")
+        if prover.proven(constraints.atoms, condition, OBJECT):
             yield condition
-            yield place.beside(as_schema(place.schema.get("then", True)))
-        elif prover.is_empty((*facts.atoms, condition), OBJECT):
-            yield place.beside(as_schema(place.schema.get("else", True)))
-    for name, child in place.named("dependentSchemas").items():
-        if name in facts.required:
+            yield subschema.sibling(as_schema(subschema.schema.get("then", True)))
+        elif prover.is_empty((*constraints.atoms, condition), OBJECT):
+            yield subschema.sibling(as_schema(subschema.schema.get("else", True)))
+    for name, child in subschema.children_by_name("dependentSchemas").items():
+        if name in constraints.required:
             yield child

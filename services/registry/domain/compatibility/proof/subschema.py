@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+from libs.common.json.json_pointer import pointer_of
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 ANYTHING: Schema = {}
 NOTHING: Schema = {"not": {}}
@@ -24,18 +25,18 @@ ASSERTIONS = frozenset(
 )  # fmt: skip
 
 
-class Document:
+class SchemaDocument:
     """A whole schema, in which references are resolved."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
         self._shape = SchemaShape(root)
-        self._pointers = {id(schema): pointer for pointer, schema in self._shape.places.items()}
+        self._pointers = {id(schema): pointer for pointer, schema in self._shape.subschemas.items()}
 
     @property
     def size(self) -> int:
         """How many subschemas there are."""
-        return len(self._shape.places)
+        return len(self._shape.subschemas)
 
     @property
     def circular(self) -> bool:
@@ -43,17 +44,17 @@ class Document:
         return self._shape.circular()
 
     @property
-    def whole(self) -> Place:
+    def root_subschema(self) -> Subschema:
         """The root."""
-        return Place(self, self.root, "")
+        return Subschema(self, self.root, "")
 
-    def target(self, reference: str) -> Place | None:
+    def target(self, reference: str) -> Subschema | None:
         """Return what a reference within the document means."""
         found = self._shape.target(reference)
         if found is None:
             return None
         fragment = unquote(reference[1:])
-        return Place(self, found, fragment if fragment[:1] == "/" else self._pointers.get(id(found), ""))
+        return Subschema(self, found, fragment if fragment[:1] == "/" else self._pointers.get(id(found), ""))
 
     def in_place(self, schema: Schema) -> Iterator[Schema]:
         """Yield a schema and all that apply to the same value, each once."""
@@ -61,10 +62,10 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Subschema:
     """One subschema. The key stands for it: two places of the same key accept the same values."""
 
-    document: Document
+    document: SchemaDocument
     schema: Schema
     pointer: str
 
@@ -89,27 +90,26 @@ class Place:
     def get(self, keyword: str) -> Any:
         return self.schema.get(keyword)
 
-    def child(self, keyword: str, *steps: str | int) -> Place:
+    def child(self, keyword: str, *steps: str | int) -> Subschema:
         """Return the subschema below a keyword, one step further where the keyword holds several."""
         value: Any = self.schema[keyword]
         for step in steps:
             value = value[step]
-        tail = "".join(f"/{escape(str(step))}" for step in (keyword, *steps))
-        return Place(self.document, as_schema(value), self.pointer + tail)
+        return Subschema(self.document, as_schema(value), self.pointer + pointer_of((keyword, *steps)))
 
-    def children(self, keyword: str) -> tuple[Place, ...]:
+    def children(self, keyword: str) -> tuple[Subschema, ...]:
         """Return the subschemas of a keyword that holds a list."""
         return tuple(self.child(keyword, index) for index in range(len(self.schema.get(keyword, ()))))
 
-    def named(self, keyword: str) -> Mapping[str, Place]:
+    def children_by_name(self, keyword: str) -> Mapping[str, Subschema]:
         """Return the subschemas of a keyword that holds them by name."""
         return {name: self.child(keyword, name) for name in self.schema.get(keyword, {})}
 
-    def beside(self, schema: Schema) -> Place:
+    def sibling(self, schema: Schema) -> Subschema:
         """Return another schema whose references mean this document. The caller keeps the schema alive."""
-        return Place(self.document, schema, self.pointer)
+        return Subschema(self.document, schema, self.pointer)
 
-    def referred(self) -> Place | None:
+    def ref_target(self) -> Subschema | None:
         """Return what `$ref` means; None without one."""
         reference = self.schema.get("$ref")
         return self.document.target(reference) if isinstance(reference, str) else None

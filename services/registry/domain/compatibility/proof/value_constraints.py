@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from services.registry.domain.compatibility.proof.subschema import Place
+from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.values import KINDS, identity, kind_of, kinds_of
 
 # How often a required property may bring in another schema that requires another one. Fewer facts are still facts.
@@ -27,10 +27,10 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Constraints:
     """Schemas that all hold, with `allOf` and `$ref` already taken apart into further schemas."""
 
-    atoms: tuple[Place, ...]
+    atoms: tuple[Subschema, ...]
 
     @cached_property
     def key(self) -> frozenset[tuple[int, int]]:
@@ -109,37 +109,39 @@ class Facts:
         return min((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=None)
 
 
-def weight_of(place: Place) -> int:
+def keyword_weight(subschema: Subschema) -> int:
     """Return how much there is to look at in one schema, its subschemas aside."""
-    return sum(len(held) for held in place.schema.values() if isinstance(held, list | dict))
+    return sum(len(held) for held in subschema.schema.values() if isinstance(held, list | dict))
 
 
-def taken_apart(places: Iterable[Place]) -> Facts:
+def constraints_of(subschemas: Iterable[Subschema]) -> Constraints:
     """Return the facts of schemas that all hold. A reference that leads nowhere adds nothing."""
-    found: dict[tuple[int, int], Place] = {}
-    waiting, rounds = list(places), 0
+    found: dict[tuple[int, int], Subschema] = {}
+    waiting, rounds = list(subschemas), 0
     while waiting:
-        place = waiting.pop()
-        if place.key in found or place.trivial:
+        subschema = waiting.pop()
+        if subschema.key in found or subschema.trivial:
             continue
-        found[place.key] = place
-        waiting.extend(place.children("allOf"))
-        target = place.referred()
+        found[subschema.key] = subschema
+        waiting.extend(subschema.children("allOf"))
+        target = subschema.ref_target()
         if target is not None:
             waiting.append(target)
         if not waiting and rounds < _MOST_ROUNDS:
             rounds += 1
-            waiting.extend(_dependent(Facts(tuple(found.values()))))
-    return Facts(tuple(found.values()))
+            waiting.extend(_dependent(Constraints(tuple(found.values()))))
+    return Constraints(tuple(found.values()))
 
 
-def _dependent(facts: Facts) -> Iterable[Place]:
-    if facts.kinds != frozenset({"object"}):
+def _dependent(constraints: Constraints) -> Iterable[Subschema]:
+    if constraints.kinds != frozenset({"object"}):
         return ()
-    pairs = [(name, child) for atom in facts.atoms for name, child in atom.named("dependentSchemas").items()]
-    return [child for name, child in pairs if name in facts.required and child.key not in facts.key]
+    pairs = [
+        (name, child) for atom in constraints.atoms for name, child in atom.children_by_name("dependentSchemas").items()
+    ]
+    return [child for name, child in pairs if name in constraints.required and child.key not in constraints.key]
 
 
-def _listed(atom: Place) -> list[Any]:
+def _listed(atom: Subschema) -> list[Any]:
     listed: list[Any] = atom.get("enum") if atom.has("enum") else [atom.get("const")]
     return listed

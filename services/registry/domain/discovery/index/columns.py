@@ -14,7 +14,7 @@ _FIRST_ROWS = 64
 Mask = npt.NDArray[np.bool_]
 
 
-class Interned:
+class InternTable:
     """Gives equal values the same small number, so that a question about a value is asked once and not once a row."""
 
     def __init__(self) -> None:

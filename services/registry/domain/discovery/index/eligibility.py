@@ -13,13 +13,13 @@ from services.registry.domain.discovery.environment import (
     BLOCKING,
     BY_STATE,
     Category,
-    Place,
+    Eligibility,
+    SurfaceEnvironment,
     SurfaceReason,
-    Survey,
-    Withheld,
+    WithheldTool,
 )
 from services.registry.domain.discovery.index.columns import Mask
-from services.registry.domain.discovery.index.ranking import fitting, relevance
+from services.registry.domain.discovery.index.ranking import matching_rows, relevance
 from services.registry.domain.discovery.index.tools import Search, ToolIndex
 from services.registry.domain.discovery.query import CALLABLE, Query
 from services.registry.domain.discovery.results import Listing
@@ -33,22 +33,24 @@ _LEADERS = 3
 EVERY_STATE = frozenset(LifecycleState)
 
 
-def survey(index: ToolIndex, query: Query, place: Place, now: datetime) -> Survey:
+def assess_eligibility(index: ToolIndex, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
     """Return where every tool stands."""
-    return _Survey(index, query, place, now).result()
+    return _EligibilitySearch(index, query, environment, now).result()
 
 
-class _Survey(Search):
-    def __init__(self, index: ToolIndex, query: Query, place: Place, now: datetime) -> None:
+class _EligibilitySearch(Search):
+    def __init__(self, index: ToolIndex, query: Query, environment: SurfaceEnvironment, now: datetime) -> None:
         super().__init__(index, replace(query, filters=replace(query.filters, states=EVERY_STATE)), now)
-        self._place = place
+        self._environment = environment
 
-    def result(self) -> Survey:
+    def result(self) -> Eligibility:
         columns, query = self._index.columns, self._query
         signals = self._signals()
         text, wanted = bool(query.text), bool(query.capabilities)
         fits = np.where(
-            fitting(signals, text=text, capabilities=wanted), relevance(signals, text=text, capabilities=wanted), 0
+            matching_rows(signals, text=text, capabilities=wanted),
+            relevance(signals, text=text, capabilities=wanted),
+            0,
         ).astype(np.float32)
         chosen, verdicts = self._chosen_versions()
         there, reasons = self._reasons(chosen)
@@ -59,11 +61,11 @@ class _Survey(Search):
         # Equals in the order of their rank: a task that says nothing still gets the best tools.
         best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
         members, categories, listed = self._members(best, utility)
-        against = np.flatnonzero(there & (reasons >= 0))
+        missing_for = np.flatnonzero(there & (reasons >= 0))
         blocking = np.array([reason in BLOCKING for reason in _REASONS])
-        blocked = int(blocking[reasons[against]].sum())
-        foremost = against[np.argsort(-utility[against], kind="stable")][:WITHHELD]
-        return Survey(
+        blocked = int(blocking[reasons[missing_for]].sum())
+        foremost = missing_for[np.argsort(-utility[missing_for], kind="stable")][:WITHHELD]
+        return Eligibility(
             usable=len(rows),
             useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
             members=members,
@@ -73,7 +75,7 @@ class _Survey(Search):
                 self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in foremost
             ],
             blocked=blocked,
-            excluded=len(against) - blocked,
+            excluded=len(missing_for) - blocked,
             filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
         )
 
@@ -87,16 +89,16 @@ class _Survey(Search):
         reasons, there = by_state[sets], belongs[sets]
         # A version that is narrowed to can be called.
         reasons[list(self._narrowed)], there[list(self._narrowed)] = -1, True
-        reader = self._query.filters.reader
-        if reader is not None:
-            granted, held = self._granted(reader, chosen), self._held(reader)
+        caller = self._query.filters.caller
+        if caller is not None:
+            granted, held = self._granted(caller, chosen), self._held(caller)
             _set(reasons, ~granted, SurfaceReason.POLICY_BLOCKED)
             _set(reasons, ~held, SurfaceReason.ROLE_NOT_ALLOWED)
-        needs = [self._place.against(listing) for listing in index.needs.values]
+        needs = [self._environment.missing_for(listing) for listing in index.needs.values]
         lacking = np.array([_number(found[0]) if found else -1 for found in needs] or [-1])[columns.needs[:size]]
         reasons = np.where(reasons < 0, lacking, reasons)
         chain = np.zeros(size, dtype=np.bool_)
-        chain[[index.row_of[name] for name in self._place.call_chain if name in index.row_of]] = True
+        chain[[index.row_of[name] for name in self._environment.call_chain if name in index.row_of]] = True
         _set(reasons, chain, SurfaceReason.RECURSIVE_TOOL_FORBIDDEN)
         return self._alive & there, reasons
 
@@ -133,19 +135,19 @@ class _Survey(Search):
         ]
         return sorted(found, key=lambda category: (-category.utility, -category.tools, category.name))
 
-    def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> Withheld:
+    def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> WithheldTool:
         listing = self._index.listing_at(row)
         state = effective_state(head, self._now) if head else None
         if state in BY_STATE:
-            return Withheld(listing, reason, f"state:{state.value}" if state else "")
-        if reason is SurfaceReason.ROLE_NOT_ALLOWED and self._query.filters.reader:
-            return Withheld(
-                listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.reader.scopes))
+            return WithheldTool(listing, reason, f"state:{state.value}" if state else "")
+        if reason is SurfaceReason.ROLE_NOT_ALLOWED and self._query.filters.caller:
+            return WithheldTool(
+                listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.caller.scopes))
             )
         if reason is SurfaceReason.POLICY_BLOCKED:
-            return Withheld(listing, reason, "token_grants")
-        found = self._place.against(listing)
-        return Withheld(listing, reason, found[1] if found else "")
+            return WithheldTool(listing, reason, "token_grants")
+        found = self._environment.missing_for(listing)
+        return WithheldTool(listing, reason, found[1] if found else "")
 
 
 _REASONS = tuple(SurfaceReason)

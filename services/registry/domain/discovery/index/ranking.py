@@ -63,7 +63,7 @@ def relevance(signals: Signals, *, text: bool, capabilities: bool) -> Floats:
     return fits
 
 
-def fitting(signals: Signals, *, text: bool, capabilities: bool) -> Mask:
+def matching_rows(signals: Signals, *, text: bool, capabilities: bool) -> Mask:
     """Return which rows fit at all."""
     if not text and not capabilities:
         return np.ones(len(signals.exact), dtype=np.bool_)

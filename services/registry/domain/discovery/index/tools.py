@@ -11,22 +11,22 @@ import numpy as np
 from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, grant_covers
 from services.registry.domain.catalog.resolve import CHOSEN_FIRST, effective_state, matches
-from services.registry.domain.discovery.index.columns import WIDTH, Columns, Interned, Mask
+from services.registry.domain.discovery.index.columns import WIDTH, Columns, InternTable, Mask
 from services.registry.domain.discovery.index.lexical import Postings, bm25, trigrams
 from services.registry.domain.discovery.index.ranking import (
     NEUTRAL,
     Signals,
     composite,
     cost_component,
-    fitting,
     foremost,
     latency_component,
+    matching_rows,
     nearness,
     relevance,
 )
-from services.registry.domain.discovery.listing import Card
-from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
-from services.registry.domain.discovery.results import Hit, Hits, Listing, Score
+from services.registry.domain.discovery.listing import IndexEntry
+from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
+from services.registry.domain.discovery.results import Hit, Hits, HitScore, Listing
 from services.registry.domain.discovery.text import query_terms
 from services.registry.domain.model import LifecycleState, VersionHead
 from services.registry.domain.publishing.manifest import MutationClass
@@ -42,7 +42,7 @@ class ToolIndex:
     """Holds tools by name. Not safe for threads: one event loop owns it."""
 
     def __init__(self) -> None:
-        self.cards: dict[ToolName, Card] = {}
+        self.entries: dict[ToolName, IndexEntry] = {}
         self.row_of: dict[ToolName, int] = {}
         self._begin()
 
@@ -50,69 +50,75 @@ class ToolIndex:
         self.columns = Columns()
         self.tool_names: list[ToolName] = []
         self.words, self.tags, self.capabilities, self.pieces = Postings(), Postings(), Postings(), Postings()
-        self.namespaces, self.scope_sets, self.version_sets = Interned(), Interned(), Interned()
-        self.categories, self.needs = Interned(), Interned()
+        self.namespaces, self.scope_sets, self.version_sets = InternTable(), InternTable(), InternTable()
+        self.categories, self.needs = InternTable(), InternTable()
         self.granted: dict[str, Mask] = {}
 
     def __len__(self) -> int:
-        return len(self.cards)
+        return len(self.entries)
 
     def __contains__(self, name: ToolName) -> bool:
-        return name in self.cards
+        return name in self.entries
 
     def listing(self, name: ToolName) -> Listing | None:
         """Return what is kept of a tool."""
-        card = self.cards.get(name)
-        return card.listing if card else None
+        entry = self.entries.get(name)
+        return entry.listing if entry else None
 
     def listing_at(self, row: int) -> Listing:
         """Return what is kept of the tool in a row."""
-        return self.cards[self.tool_names[row]].listing
+        return self.entries[self.tool_names[row]].listing
 
     def names(self) -> Iterable[ToolName]:
         """Return the names of all tools."""
-        return self.cards.keys()
+        return self.entries.keys()
 
     @property
     def column_bytes(self) -> int:
         """How much memory the columns hold."""
         return self.columns.held_bytes
 
-    def put(self, card: Card) -> None:
+    def put(self, entry: IndexEntry) -> None:
         """Hold a tool as it now is. Its vector stays if the version that it is shown by is the same."""
-        name = card.listing.name
-        old = self.cards.get(name)
+        name = entry.listing.name
+        old = self.entries.get(name)
         vector, trust = None, NEUTRAL
         if old is not None:
             row = self.row_of[name]
             trust = float(self.columns.trust[row])
-            if old.listing.face.digest == card.listing.face.digest and self.columns.embedded[row]:
+            if (
+                old.listing.default_version.digest == entry.listing.default_version.digest
+                and self.columns.embedded[row]
+            ):
                 vector = self.columns.vectors[row].copy()
             self.drop(name)
-        self.cards[name] = card
-        row = self.row_of[name] = self._add(card)
+        self.entries[name] = entry
+        row = self.row_of[name] = self._add(entry)
         self.columns.trust[row] = trust
         if vector is not None:
             self.columns.vectors[row], self.columns.embedded[row] = vector, True
 
     def drop(self, name: ToolName) -> None:
         """Forget a tool."""
-        if self.cards.pop(name, None) is None:
+        if self.entries.pop(name, None) is None:
             return
         self.columns.alive[self.row_of.pop(name)] = False
-        gone = self.columns.size - len(self.cards)
-        if gone > _FORGET and gone > len(self.cards):
+        gone = self.columns.size - len(self.entries)
+        if gone > _FORGET and gone > len(self.entries):
             self._rebuild()
 
     def unembedded(self) -> list[tuple[ToolName, str]]:
         """Return the tools without a vector, each with the digest that its vector is kept under."""
         missing = np.flatnonzero(self.columns.alive & ~self.columns.embedded)
-        return [(name, self.cards[name].listing.face.digest) for name in (self.tool_names[row] for row in missing)]
+        return [
+            (name, self.entries[name].listing.default_version.digest)
+            for name in (self.tool_names[row] for row in missing)
+        ]
 
     def embed(self, name: ToolName, digest: str, vector: bytes) -> None:
         """Give a tool its vector, unless it is shown by another version by now."""
-        card = self.cards.get(name)
-        if card is not None and card.listing.face.digest == digest:
+        entry = self.entries.get(name)
+        if entry is not None and entry.listing.default_version.digest == digest:
             row = self.row_of[name]
             self.columns.vectors[row] = _floats(vector)
             self.columns.embedded[row] = True
@@ -126,11 +132,11 @@ class ToolIndex:
         """Return what fits, ranked."""
         return Search(self, query, now).hits()
 
-    def _add(self, card: Card) -> int:
-        listing, columns = card.listing, self.columns
+    def _add(self, entry: IndexEntry) -> int:
+        listing, columns = entry.listing, self.columns
         row = columns.add()
         self.tool_names.append(listing.name)
-        columns.latency[row], columns.cost[row], columns.length[row] = card.latency, np.nan, card.length
+        columns.latency[row], columns.cost[row], columns.length[row] = entry.latency, np.nan, entry.length
         columns.mutation[row] = _MUTATIONS.index(listing.mutation_class)
         columns.namespace[row] = self.namespaces.number(listing.name.namespace)
         columns.scopes[row] = self.scope_sets.number(listing.required_scopes)
@@ -138,17 +144,17 @@ class ToolIndex:
         columns.versions[row] = self.version_sets.number(_version_key(listing.heads), listing.heads)
         needs = (listing.feature_gates, listing.credentials, listing.model_support)
         columns.needs[row] = self.needs.number(needs, listing)
-        self.words.add(row, card.counted)
-        self.tags.add(row, dict.fromkeys(card.tags, 1.0))
-        self.capabilities.add(row, dict.fromkeys(card.capabilities, 1.0))
+        self.words.add(row, entry.counted)
+        self.tags.add(row, dict.fromkeys(entry.tags, 1.0))
+        self.capabilities.add(row, dict.fromkeys(entry.capabilities, 1.0))
         self.pieces.add(row, dict.fromkeys(trigrams(listing.name.tool_id), 1.0))
         return row
 
     def _rebuild(self) -> None:
         old, rows = self.columns, dict(self.row_of)
         self._begin()
-        for name, card in self.cards.items():
-            row = self.row_of[name] = self._add(card)
+        for name, entry in self.entries.items():
+            row = self.row_of[name] = self._add(entry)
             was = rows[name]
             for column in ("trust", "embedded", "vectors"):
                 getattr(self.columns, column)[row] = getattr(old, column)[was]
@@ -172,7 +178,7 @@ class Search:
             fits, candidate = signals.exact.astype(np.float32), signals.exact & self._alive
         else:
             fits = relevance(signals, text=text, capabilities=wanted)
-            candidate = fitting(signals, text=text, capabilities=wanted) & self._alive
+            candidate = matching_rows(signals, text=text, capabilities=wanted) & self._alive
         chosen, verdicts = self._chosen_versions()
         passed, removed = self._filtered(candidate, chosen, verdicts)
         rows = np.flatnonzero(passed)
@@ -211,20 +217,20 @@ class Search:
         chosen: list[VersionHead | None] = []
         verdicts: list[str] = []
         for heads in self._index.version_sets.values:
-            head, verdict = choose(heads, filters, self._now)
+            head, verdict = choose_version(heads, filters, self._now)
             chosen.append(head)
             verdicts.append(verdict)
-        if filters.reader is not None:
-            self._narrowed = self._within_grants(filters.reader, chosen)
+        if filters.caller is not None:
+            self._narrowed = self._within_grants(filters.caller, chosen)
         return chosen, verdicts
 
-    def _within_grants(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
+    def _within_grants(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
         """Return what to show of tools whose chosen version no grant covers while grants do cover others: who holds a token for `^1` of a
         tool still calls it after 2.0.0 came out."""
-        confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in reader.grants if g.version_constraint]
+        confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in caller.grants if g.version_constraint]
         if not confined:
             return {}
-        uncovered = self._alive & ~self._granted(reader, chosen)
+        uncovered = self._alive & ~self._granted(caller, chosen)
         named = [(accepts, self._matching(grant.pattern)) for accepts, grant in confined]
         found: dict[int, VersionHead] = {}
         known: dict[tuple[int, ...], VersionHead | None] = {}
@@ -234,7 +240,7 @@ class Search:
             if key not in known:
                 heads = self._index.version_sets.values[versions]
                 own = [head for head in heads if any(named[at][0](head.version) for at in key[1:])]
-                known[key] = choose(own, self._query.filters, self._now)[0]
+                known[key] = choose_version(own, self._query.filters, self._now)[0]
             head = known[key]
             if head is not None and effective_state(head, self._now) in CALLABLE:
                 found[row] = head
@@ -261,8 +267,8 @@ class Search:
         if filters.mutation_classes:
             wanted = [_MUTATIONS.index(each) for each in filters.mutation_classes]
             yield "mutation_classes", np.isin(columns.mutation[:size], wanted)
-        if filters.reader is not None:
-            yield "permission", self._permitted(filters.reader, chosen)
+        if filters.caller is not None:
+            yield "permission", self._permitted(filters.caller, chosen)
         if filters.min_trust:
             yield "min_trust", columns.trust[:size] >= np.float32(filters.min_trust)
         if filters.max_latency is not None:
@@ -271,24 +277,24 @@ class Search:
             yield "max_cost", columns.cost[:size] <= np.float32(filters.max_cost)
 
     @staticmethod
-    def _in(interned: Interned, wanted: Iterable[str]) -> Mask:
+    def _in(table: InternTable, wanted: Iterable[str]) -> Mask:
         held = frozenset(wanted)
-        return interned.among(number for number, value in enumerate(interned.values) if value in held)
+        return table.among(number for number, value in enumerate(table.values) if value in held)
 
-    def _permitted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
+    def _permitted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
         """Return which rows a token covers: a grant for the tool at that version, and every scope it requires."""
-        return self._granted(reader, chosen) & self._held(reader)
+        return self._granted(caller, chosen) & self._held(caller)
 
-    def _granted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
+    def _granted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
         granted = np.zeros(self._size, dtype=np.bool_)
-        for grant in reader.grants:
+        for grant in caller.grants:
             granted |= self._covered(grant, chosen)
         granted[list(self._narrowed)] = True
         return granted
 
-    def _held(self, reader: Reader) -> Mask:
+    def _held(self, caller: Caller) -> Mask:
         scopes = self._index.scope_sets
-        held = scopes.among(number for number, required in enumerate(scopes.values) if required <= reader.scopes)
+        held = scopes.among(number for number, required in enumerate(scopes.values) if required <= caller.scopes)
         return held[self._index.columns.scopes[: self._size]] if len(held) else np.zeros(0, dtype=np.bool_)
 
     def _covered(self, grant: Grant, chosen: Sequence[VersionHead | None]) -> Mask:
@@ -346,27 +352,27 @@ class Search:
             columns.latency[rows],
         )
         costs = [None if math.isnan(cost) else cost for cost in columns.cost[rows].tolist()]
-        scores = map(Score, *(column.tolist() for column in taken), costs)
+        scores = map(HitScore, *(column.tolist() for column in taken), costs)
         return [self._hit(row, score, chosen) for row, score in zip(rows.tolist(), scores, strict=True)]
 
-    def _hit(self, row: int, score: Score, chosen: Sequence[VersionHead | None]) -> Hit:
+    def _hit(self, row: int, score: HitScore, chosen: Sequence[VersionHead | None]) -> Hit:
         versions = self._index.columns.versions[row]
         listing, meant = (
-            self._index.cards[self._index.tool_names[row]].listing,
+            self._index.entries[self._index.tool_names[row]].listing,
             self._narrowed.get(row, chosen[versions]),
         )
-        own = listing.face
+        own = listing.default_version
         if meant is not None:
             # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
             heads = self._index.version_sets.values[versions]
-            own = listing.heads[next(place for place, head in enumerate(heads) if head is meant)]
+            own = listing.heads[next(position for position, head in enumerate(heads) if head is meant)]
         return Hit(listing, own, effective_state(own, self._now), score)
 
     def _nearest(self, signals: Signals) -> list[str]:
         """Return the names most like the question, among tools that the asker may call."""
         seen = self._alive.copy()
-        if self._query.filters.reader is not None:
-            seen &= self._permitted(self._query.filters.reader, self._chosen_versions()[0])
+        if self._query.filters.caller is not None:
+            seen &= self._permitted(self._query.filters.caller, self._chosen_versions()[0])
         shared = np.zeros(self._size, dtype=np.float32)
         pieces = list(
             trigrams("_".join(self._query.text.lower().split()) or " ".join(n.tool_id for n in self._query.names))
@@ -379,7 +385,7 @@ class Search:
         return [self._index.tool_names[row].qualified for row in best if likeness[row] > 0.1]
 
 
-def choose(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
+def choose_version(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
     """Return the version that is meant: the highest in a state that may be chosen for new work, else the highest that
     the filter allows. Without one, the filter that left none."""
     matching = matches(heads, filters.version_constraint)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from libs.common.errors import MeshError, Violation
+from libs.common.json.json_pointer import pointer_of
 from libs.common.semver import MAX_DIGITS
 from services.registry.domain.catalog.page_size import MANIFEST_BYTES
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.schema_shape import escape
 
 # As deep as a value can be nested.
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*){1,64}")
@@ -84,4 +84,4 @@ def _nulls(value: Any, path: str) -> Iterator[str]:
         if any("\0" in key for key in value):
             yield path
         for key, item in value.items():
-            yield from _nulls(item, f"{path}.{escape(key)}")
+            yield from _nulls(item, f"{path}.{pointer_of([key])[1:]}")

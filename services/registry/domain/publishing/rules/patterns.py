@@ -52,11 +52,11 @@ class _Weighing:
             self._last = self._sums.pop() if len(self._sums) > 1 else 0
             self._sums[-1] += self._last
             return at + 1
-        repeated = _REPEATED.match(self._pattern, at) if character == "{" else None
-        if repeated:
-            times = max(int(repeated.group(1)), int(repeated.group(2) or 0), 1)
+        is_repeated = _REPEATED.match(self._pattern, at) if character == "{" else None
+        if is_repeated:
+            times = max(int(is_repeated.group(1)), int(is_repeated.group(2) or 0), 1)
             self._sums[-1] += self._last * (times - 1)
-            return repeated.end()
+            return is_repeated.end()
         return at + 1 if character in "*+?|^$" else self._take(at, 1, 1)
 
     def _escape(self, at: int) -> int:

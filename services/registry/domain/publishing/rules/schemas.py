@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
-from services.registry.domain.compatibility.comparison import called_with
+from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weight
@@ -65,7 +65,7 @@ def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
     """What only the mesh may set is never shown to a model."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
     shape = SchemaShape(schema if isinstance(schema, dict) else {})
-    for index, pointer in enumerate(pointers if len(shape.places) <= MAX_SUBSCHEMAS else ()):
+    for index, pointer in enumerate(pointers if len(shape.subschemas) <= MAX_SUBSCHEMAS else ()):
         if shape.declares(pointer):
             path = f"manifest.input.internal_only_fields[{index}]"
             yield Violation(path, "input.internal", "appears in the model-facing schema")
@@ -85,7 +85,7 @@ def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violat
     """Every example passes the tool's own contract, as strictly as a call would. Without valid schemas none is tried."""
     if any(schemas_are_valid(manifest, checker)):
         return
-    strict = called_with(manifest, checker)
+    strict = caller_schema(manifest, checker)
     for index, example in enumerate(manifest.examples):
         path = f"manifest.input.examples[{index}]"
         for finding in checker.value_findings(strict, example.arguments):
@@ -108,7 +108,7 @@ def _schemas(manifest: Manifest) -> Mapping[str, JsonValue]:
 def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
     if shape.root.get("$schema", DIALECT) not in (DIALECT, DIALECT + "#"):
         yield Violation(path, "schema.dialect", "is not of JSON Schema 2020-12")
-    for pointer, schema in shape.places.items():
+    for pointer, schema in shape.subschemas.items():
         if pointer and "$id" in schema:
             yield Violation(f"{path}#{pointer}", "schema.identity", "a part of a schema has no `$id` of its own")
         for reference in references(schema):
@@ -119,7 +119,7 @@ def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
 
 
 def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    if len(shape.places) > MAX_SUBSCHEMAS:
+    if len(shape.subschemas) > MAX_SUBSCHEMAS:
         yield Violation(path, "schema.size", f"has more than {MAX_SUBSCHEMAS} subschemas")
     elif shape.circular():
         yield Violation(path, "schema.circular", "a subschema applies itself to the same value, without end")
@@ -128,7 +128,7 @@ def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
 
 
 def _matched_in_bounded_work(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    for pointer, schema in shape.places.items():
+    for pointer, schema in shape.subschemas.items():
         for place, pattern in _patterns(pointer, schema):
             cost = weight(pattern)
             if cost is None:

@@ -15,7 +15,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = str.maketrans("01", "ol")
 
 
-def folded(text: str) -> str:
+def fold_confusables(text: str) -> str:
     """Return a text with every look-alike replaced by what it looks like, in small letters."""
     if text.isascii():
         return text.lower()
@@ -27,7 +27,7 @@ def name_skeleton(name: str) -> str:
     return name.replace("rn", "m").replace("vv", "w").translate(_DIGITS)
 
 
-def deceives(text: str) -> bool:
+def mixes_scripts(text: str) -> bool:
     """True if a word mixes Latin letters with letters that only look Latin, or is written in letters made for formulas."""
     if text.isascii():
         return False

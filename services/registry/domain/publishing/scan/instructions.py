@@ -6,8 +6,8 @@ import base64
 import binascii
 import re
 
-from services.registry.domain.publishing.scan.confusables import folded
-from services.registry.domain.publishing.scan.invisible import without_hidden
+from services.registry.domain.publishing.scan.confusables import fold_confusables
+from services.registry.domain.publishing.scan.invisible import without_invisible
 
 _GAP = r"[\s\W]{1,8}"
 _ANY = r"(?:\w+[\s\W]{1,4}){0,4}?"
@@ -91,31 +91,31 @@ _MOST_DECODED = 8_192
 _SHORTEST = 8
 
 
-def commands(text: str) -> bool:
+def has_instruction(text: str) -> bool:
     """True if a text commands whoever reads it."""
     if len(text) < _SHORTEST:
         return False
-    seen = " ".join(folded(without_hidden(text)).split())
+    seen = " ".join(fold_confusables(without_invisible(text)).split())
     if any(any(word in seen for word in words) and pattern.search(seen) for words, pattern in _COMMANDS):
         return True
     decoded = _decoded(text)
-    return bool(decoded) and commands(decoded)
+    return bool(decoded) and has_instruction(decoded)
 
 
-def steers(text: str) -> bool:
+def has_steering(text: str) -> bool:
     """True if a text asks to be chosen before other tools."""
     if len(text) < _SHORTEST:
         return False
-    seen = " ".join(folded(without_hidden(text)).split())
+    seen = " ".join(fold_confusables(without_invisible(text)).split())
     return any(word in seen for word in ("tool", "called before")) and _STEERING.search(seen) is not None
 
 
-def hides_markup(text: str) -> bool:
+def has_hidden_markup(text: str) -> bool:
     """True if a text has markup that people do not see when it is shown."""
     return ("<" in text or "[" in text or ":" in text or "-->" in text) and _COMMENT.search(text.lower()) is not None
 
 
-def encodes(text: str) -> bool:
+def has_encoded_blob(text: str) -> bool:
     """True if a text holds a long run that is no word of any language: letters of both sizes mixed with digits."""
     found = _BLOB.search(text) if len(text) >= 48 else None
     if found is None:

@@ -15,7 +15,7 @@ _FLAG = "\U0001f3f4"
 _RIGHT_TO_LEFT = ("R", "AL", "AN")
 
 
-def hidden_in(text: str) -> str:
+def find_invisible(text: str) -> str:
     """Return what kind of invisible character a text holds; empty when there is none."""
     if text.isascii() and text.isprintable():
         return ""
@@ -27,7 +27,7 @@ def hidden_in(text: str) -> str:
     return ""
 
 
-def without_hidden(text: str) -> str:
+def without_invisible(text: str) -> str:
     """Return a text as it is seen."""
     if text.isascii():
         return text

@@ -24,7 +24,7 @@ class KnownName:
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
+class CandidateNames:
     """The names that a manifest would bring to its tool, and whose they would be."""
 
     tool: ToolName
@@ -62,11 +62,11 @@ def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Rese
         return
     if name_skeleton(mine) == name_skeleton(theirs):
         yield Resemblance(path, ScanClass.HOMOGLYPH, theirs)
-    elif min(len(mine), len(theirs)) >= shortest and one_slip(mine, theirs) and not _numbered(mine, theirs):
+    elif min(len(mine), len(theirs)) >= shortest and is_one_edit_apart(mine, theirs) and not _numbered(mine, theirs):
         yield Resemblance(path, ScanClass.LOOKALIKE, theirs)
 
 
-def one_slip(a: str, b: str) -> bool:
+def is_one_edit_apart(a: str, b: str) -> bool:
     """True if one letter more, less, changed, or two neighbours swapped make one name of the other."""
     if a == b or abs(len(a) - len(b)) > 1:
         return False

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 
 from libs.common.errors import Violation
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.scan.confusables import deceives
-from services.registry.domain.publishing.scan.instructions import commands, encodes, hides_markup, steers
-from services.registry.domain.publishing.scan.invisible import hidden_in
+from services.registry.domain.publishing.scan.confusables import mixes_scripts
+from services.registry.domain.publishing.scan.instructions import (
+    has_encoded_blob,
+    has_hidden_markup,
+    has_instruction,
+    has_steering,
+)
+from services.registry.domain.publishing.scan.invisible import find_invisible
 from services.registry.domain.publishing.scan.lookalikes import KnownName, resemblances
 from services.registry.domain.publishing.scan.policy import Action, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.texts import Text, texts_of
@@ -19,21 +24,21 @@ _MOST_FINDINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanResult:
     """What keeps a manifest out, and what is only told."""
 
     blocked: tuple[Violation, ...] = ()
     warned: tuple[Violation, ...] = ()
 
 
-def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> Scanned:
+def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
     """Scan every text and name of a manifest, whose namespace is or will be the owner's, against names that are taken."""
     found: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
     for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
-        told = found[policy.actions[kind]]
-        if len(told) < _MOST_FINDINGS:
-            told[violation] = None
-    return Scanned(tuple(found[Action.BLOCK]), tuple(found[Action.WARN]))
+        reported = found[policy.actions[kind]]
+        if len(reported) < _MOST_FINDINGS:
+            reported[violation] = None
+    return ScanResult(tuple(found[Action.BLOCK]), tuple(found[Action.WARN]))
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
@@ -47,18 +52,18 @@ def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
 
 
 def _suspicions(text: Text) -> Iterator[tuple[ScanClass, str]]:
-    hidden = hidden_in(text.value)
+    hidden = find_invisible(text.value)
     if hidden:
         yield ScanClass.INVISIBLE, f"holds {hidden}"
-    if commands(text.value):
+    if has_instruction(text.value):
         yield ScanClass.INSTRUCTION, "commands the model instead of describing the tool"
-    if hides_markup(text.value):
+    if has_hidden_markup(text.value):
         yield ScanClass.COMMENT, "has markup that hides text from people"
-    if deceives(text.value):
+    if mixes_scripts(text.value):
         yield ScanClass.MIXED_SCRIPT, "has letters that only look like those around them"
-    if text.prose and steers(text.value):
+    if text.prose and has_steering(text.value):
         yield ScanClass.STEERING, "asks to be chosen before other tools"
-    if text.prose and encodes(text.value):
+    if text.prose and has_encoded_blob(text.value):
         yield ScanClass.ENCODED, "holds a blob that nobody can read"
 
 

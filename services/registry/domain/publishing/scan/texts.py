@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.registry.domain.publishing.schema_shape import escape
+from libs.common.json.json_pointer import pointer_of
 
 # Fields of the contract that hold JSON of the author's own.
 _EMBEDDED = frozenset({"schema", "runtime_schema", "error_schema", "arguments", "result", "meta"})
@@ -59,4 +59,4 @@ def _embedded(path: str, value: Any, key: str = "") -> Iterator[Text]:
 
 def _shown(name: str) -> str:
     """Write a name so that it can stand in an answer: what is hidden in it stays visible, and it stays short."""
-    return ascii(escape(name))[1:-1][:80]
+    return ascii(pointer_of([name])[1:])[1:-1][:80]

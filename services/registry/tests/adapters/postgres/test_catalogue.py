@@ -17,7 +17,7 @@ from services.registry.adapters.postgres.change_log import PostgresChangeLog
 from services.registry.adapters.postgres.tables import metadata, tool_versions
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.model import Registrar
+from services.registry.domain.model import Actor
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration, register_tool
 from services.registry.tests.manifests import reader
@@ -33,7 +33,7 @@ class Silence:
 def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
     return register_tool(
         manifest,
-        Registrar("edge", "did:web:acme.example:users:bob"),
+        Actor("edge", "did:web:acme.example:users:bob"),
         catalogue=PostgresCatalogue(engine, **options),
         schemas=JsonSchemaChecker(),
         wakeup=Silence(),
@@ -61,9 +61,9 @@ async def test_numbers_have_no_gap_and_times_their_order(engine: AsyncEngine, da
     manifests = [manifest_of(reader(version=f"1.{n}.0")) for n in range(20)]
     await asyncio.gather(*(register((engine, other)[n % 2], m) for n, m in enumerate(manifests)))
     await other.dispose()
-    stretch = await PostgresChangeLog(engine).since(0, 100)
-    assert [change.sequence for change in stretch.changes] == list(range(1, 21))
-    times = [change.version.head.create_time for change in stretch.changes if change.version]
+    batch = await PostgresChangeLog(engine).since(0, 100)
+    assert [change.sequence for change in batch.changes] == list(range(1, 21))
+    times = [change.version.head.create_time for change in batch.changes if change.version]
     assert times == sorted(times)
 
 

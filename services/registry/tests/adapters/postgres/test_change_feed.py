@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.registry.adapters.postgres.change_feed import HELD_CHANGES, TRUSTED_LOOKS, PolledChangeFeed
-from services.registry.domain.catalog.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.model import ToolVersion
 from services.registry.tests.conftest import QUIET
 
@@ -29,11 +29,11 @@ class Log:
             raise self.failure
         return Horizon(self.epoch, self.oldest, self.last)
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
         self.reads += 1
         first = max(sequence + 1, self.oldest)
         numbers = range(first, min(self.last, first + limit - 1) + 1)
-        return Stretch(await self.horizon(), [Change(n, str(n), None) for n in numbers])
+        return ChangeBatch(await self.horizon(), [Change(n, str(n), None) for n in numbers])
 
     async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
         return []
@@ -55,13 +55,13 @@ async def feed(log: Log) -> AsyncIterator[PolledChangeFeed]:
 async def numbers(feed: PolledChangeFeed, sequence: int) -> list[int]:
     """Return the next changes after a number, however many empty looks come first."""
     while True:
-        changes = await feed.beyond(Position("e", sequence))
+        changes = await feed.changes_after(Position("e", sequence))
         if changes:
             return [change.sequence for change in changes]
 
 
 async def test_a_look_that_finds_nothing_new_is_told_as_nothing(feed: PolledChangeFeed) -> None:
-    assert list(await feed.beyond(Position("e", 0))) == []
+    assert list(await feed.changes_after(Position("e", 0))) == []
 
 
 async def test_many_watchers_share_one_reading(feed: PolledChangeFeed, log: Log) -> None:
@@ -85,16 +85,16 @@ async def test_who_is_far_behind_reads_the_log_in_stretches(feed: PolledChangeFe
     await numbers(feed, log.last - 1)
     seen = 0
     while seen < log.last:
-        stretch = await numbers(feed, seen)
-        assert stretch[0] == seen + 1
-        seen = stretch[-1]
+        batch = await numbers(feed, seen)
+        assert batch[0] == seen + 1
+        seen = batch[-1]
 
 
 async def test_who_is_further_behind_than_the_log_is_sent_away(feed: PolledChangeFeed, log: Log) -> None:
     log.last, log.oldest = 50, 40
     await numbers(feed, 49)
     with pytest.raises(MeshError) as caught:
-        await feed.beyond(Position("e", 38))
+        await feed.changes_after(Position("e", 38))
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
     assert (await numbers(feed, 39))[0] == 40
 
@@ -103,7 +103,7 @@ async def test_a_failing_look_is_told_as_silence_and_the_next_one_goes_on(feed: 
     for failure in (MeshError(Reason.SERVICE_UNAVAILABLE), ValueError("unforeseen"), TimeoutError()):
         log.failure, log.failed = failure, asyncio.Semaphore(0)
         await log.failed.acquire()
-        waiting = asyncio.ensure_future(feed.beyond(Position("e", log.last)))
+        waiting = asyncio.ensure_future(feed.changes_after(Position("e", log.last)))
         for _ in range(3):
             await log.failed.acquire()
         # The watcher must not hear that nothing happened while nobody can know.
@@ -128,16 +128,16 @@ async def test_a_log_with_another_history_sends_everyone_away(
 async def test_who_read_the_log_later_than_the_feed_waits_for_it(feed: PolledChangeFeed, log: Log) -> None:
     """A snapshot may end at a change that the feed has not seen yet."""
     log.last = 7
-    assert list(await feed.beyond(Position("e", 7))) == []
+    assert list(await feed.changes_after(Position("e", 7))) == []
 
 
 async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=3600)
     await feed.start()
-    waiting = asyncio.ensure_future(feed.beyond(Position("e", 0)))
+    waiting = asyncio.ensure_future(feed.changes_after(Position("e", 0)))
     await asyncio.sleep(0)
     feed.end()
-    for call in (waiting, feed.beyond(Position("e", 0))):
+    for call in (waiting, feed.changes_after(Position("e", 0))):
         with pytest.raises(MeshError) as caught:
             await call
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
@@ -146,8 +146,8 @@ async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) ->
 
 async def test_what_was_seen_counts_only_while_looks_succeed(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=1000.0)
-    assert feed.seen() is None
+    assert feed.last_position() is None
     await feed._look()
-    assert feed.seen() == Position("e", log.last)
+    assert feed.last_position() == Position("e", log.last)
     feed._looked_at -= 1000.0 * TRUSTED_LOOKS + 1
-    assert feed.seen() is None
+    assert feed.last_position() is None

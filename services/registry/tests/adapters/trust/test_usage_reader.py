@@ -14,7 +14,7 @@ from toolmesh.audit.v1 import usage_service_pb2 as pb
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.client import channel_to
 from libs.common.runtime.settings import Address
-from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage, usage_of
+from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader, usage_of
 from services.registry.domain.trust.usage import Usage
 from services.registry.tests.stewards import ONE, counting_audit
 
@@ -52,7 +52,7 @@ async def test_it_asks_with_the_declared_time_and_refuses_counts_that_fell_behin
     async with counting_audit(signer, process_environment) as audit:
         channel = channel_to("audit", audit.address, files)
         audit.answers[ONE] = answer()
-        reader = AuditUsage(channel)
+        reader = AuditUsageReader(channel)
         assert (await reader.usage(ONE, SINCE, timedelta(seconds=5))).calls == 20
         assert (audit.asked[0].declared_latency.seconds, audit.asked[0].HasField("from_time")) == (5, True)
         audit.answers[ONE].coverage.log_records = 10_001
@@ -66,7 +66,7 @@ async def test_whoever_cannot_be_asked_leaves_it_unknown(pki: Any) -> None:
     own = pki.of("registry")
     files = SimpleNamespace(tls_cert=own.cert, tls_key=own.key, tls_ca=pki.ca)
     channel = channel_to("audit", Address("127.0.0.1", 1), files)
-    for reader in (AuditUsage(channel), UnknownUsage()):
+    for reader in (AuditUsageReader(channel), UnavailableUsageReader()):
         with pytest.raises(MeshError) as caught:
             await reader.usage(ONE, SINCE)
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from services.registry.adapters.language.minilm import MiniLm
-from services.registry.domain.discovery.index.engine import Engine
+from services.registry.domain.discovery.index.engine import SearchEngine
 from services.registry.domain.discovery.query import Query
-from services.registry.domain.discovery.text import meaning, query_terms
+from services.registry.domain.discovery.text import embedding_text, query_terms
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.tests import corpus
 
@@ -27,14 +27,14 @@ def data() -> Corpus:
 @pytest.fixture(scope="module")
 def rank(data: Corpus) -> Rank:
     """Return the place of a tool in the answer to a query, with meaning or by words alone."""
-    index = Engine()
-    meanings = {tool["name"]: meaning(Manifest(corpus.document(tool))) for tool in data["tools"]}
+    index = SearchEngine()
+    embeddings = {tool["name"]: embedding_text(Manifest(corpus.document(tool))) for tool in data["tools"]}
     asked_for = [query["query"] for part in ("paraphrases", "utterances") for query in data[part]]
-    known = _vectors([*meanings.values(), *asked_for, *(query for query, _ in _keywords(data))])
+    known = _vectors([*embeddings.values(), *asked_for, *(query for query, _ in _keywords(data))])
     for tool in data["tools"]:
         version = corpus.version(tool)
-        index.put(corpus.card_of(version))
-        index.embed(version.head.tool, version.head.digest, known[meanings[tool["name"]]])
+        index.put(corpus.entry_of(version))
+        index.embed(version.head.tool, version.head.digest, known[embeddings[tool["name"]]])
 
     def place(query: str, tool: str, semantic: bool) -> int:
         asked = Query(text=query, vector=known[query] if semantic else None, limit=100)

@@ -9,7 +9,12 @@ from typing import Any
 from libs.common.tool_names import ToolName
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.discovery.compile_surface import Tier
-from services.registry.domain.discovery.get_tool_schemas import Left, Unloaded, Wanted, get_tool_schemas
+from services.registry.domain.discovery.get_tool_schemas import (
+    SchemaRequest,
+    UnloadedReason,
+    UnloadedTool,
+    get_tool_schemas,
+)
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import LifecycleState, Standing, Tool, ToolVersion, VersionHead
 from services.registry.tests.manifests import reader
@@ -43,10 +48,10 @@ class Dear:
 
 
 async def test_what_is_dropped_to_keep_the_budget_is_named_as_it_was_asked_for() -> None:
-    wanted = Wanted(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
+    wanted = SchemaRequest(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
     shelf: Any = Shelf()
     language: Any = Dear()
     found = await get_tool_schemas(wanted, catalogue=shelf, counter=TokenCounter(language), now=NOW)
     assert [each.version.head.tool.qualified for each in found.loaded] == ["acme.find_order"]
-    assert found.left == [Left("tools/acme.find_more", Unloaded.OVER_BUDGET, 10)]
+    assert found.unloaded == [UnloadedTool("tools/acme.find_more", UnloadedReason.OVER_BUDGET, 10)]
     assert found.tokens == 10

@@ -9,7 +9,14 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName
-from services.registry.domain.lifecycle.lifecycle import RULES, Verb, apply, may, moved, starting_states
+from services.registry.domain.lifecycle.lifecycle import (
+    TRANSITION_RULES,
+    Verb,
+    apply,
+    is_applicable,
+    next_states,
+    starting_states,
+)
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 
@@ -61,7 +68,7 @@ def head(state: LifecycleState, *beneath: LifecycleState, sunset: datetime | Non
 
 
 def test_the_table_is_whole() -> None:
-    assert set(TABLE) == set(Verb) == set(RULES)
+    assert set(TABLE) == set(Verb) == set(TRANSITION_RULES)
     assert len(Verb) * len(S) == 135
 
 
@@ -70,13 +77,13 @@ def test_the_table_is_whole() -> None:
 def test_every_verb_in_every_state(verb: Verb, state: LifecycleState) -> None:
     version = head(state, *([] if state is S.AVAILABLE else [S.AVAILABLE]))
     if state not in TABLE[verb]:
-        assert not may(verb, version, NOW)
+        assert not is_applicable(verb, version, NOW)
         with pytest.raises(MeshError) as caught:
             apply(verb, version, NOW)
         assert caught.value.reason is Reason.FAILED_PRECONDITION
         assert (caught.value.metadata["state"], caught.value.metadata["verb"]) == (state.value, verb.value)
         return
-    assert may(verb, version, NOW)
+    assert is_applicable(verb, version, NOW)
     assert apply(verb, version, NOW).state is TABLE[verb][state]
 
 
@@ -91,14 +98,14 @@ def test_what_is_lifted_uncovers_what_was_there(verb: Verb, state: LifecycleStat
         Verb.DEPRECATE: Verb.UNDEPRECATE,
         Verb.DEFER: Verb.LOAD,
     }.get(verb)
-    states = moved(verb, state, (S.AVAILABLE,))
+    states = next_states(verb, state, (S.AVAILABLE,))
     if opposite is None or not states or states[-1] is state:
         return
-    assert moved(opposite, states[-1], states[:-1]) == (S.AVAILABLE, state)
+    assert next_states(opposite, states[-1], states[:-1]) == (S.AVAILABLE, state)
 
 
 def test_nothing_leads_out_of_retired() -> None:
-    assert [verb for verb in Verb if moved(verb, S.RETIRED, ())] == []
+    assert [verb for verb in Verb if next_states(verb, S.RETIRED, ())] == []
 
 
 def test_only_what_a_person_lifts_leads_back_into_use() -> None:
@@ -111,12 +118,12 @@ def test_only_what_a_person_lifts_leads_back_into_use() -> None:
 
 
 def test_three_covers_are_lifted_one_by_one() -> None:
-    states = moved(Verb.DEPRECATE, S.DEFERRED, ())
-    states = moved(Verb.DISABLE, states[-1], states[:-1])
-    states = moved(Verb.QUARANTINE, states[-1], states[:-1])
+    states = next_states(Verb.DEPRECATE, S.DEFERRED, ())
+    states = next_states(Verb.DISABLE, states[-1], states[:-1])
+    states = next_states(Verb.QUARANTINE, states[-1], states[:-1])
     seen = []
     for verb in (Verb.RELEASE, Verb.ENABLE, Verb.UNDEPRECATE):
-        states = moved(verb, states[-1], states[:-1])
+        states = next_states(verb, states[-1], states[:-1])
         seen.append(states[-1])
     assert seen == [S.DISABLED, S.DEPRECATED, S.DEFERRED]
 

@@ -11,8 +11,8 @@ from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.compatibility.negotiate_schema import _not_accepted, _not_returned
 from services.registry.domain.compatibility.proof.budget import MAX_STEPS, Budget, OverBudgetError
 from services.registry.domain.compatibility.proof.containment import ContainmentProver, containment_gaps
-from services.registry.domain.compatibility.proof.schema_equality import Sameness
-from services.registry.domain.compatibility.proof.subschema import Document, Place
+from services.registry.domain.compatibility.proof.schema_equality import SchemaEquality
+from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, removed_fields
 from services.registry.domain.publishing.rules.schemas import schema_violations
 from services.registry.tests.truth import shown_contained
@@ -184,10 +184,10 @@ def test_what_is_not_so_is_not_shown(narrower: Any, wider: Any) -> None:
     assert not shown_contained(narrower, wider)
 
 
-def two_that_refer_to_each_other(*required: str) -> Place:
+def two_that_refer_to_each_other(*required: str) -> Subschema:
     a = {"type": "object", "properties": {"x": {"$ref": "#/$defs/b"}}, "required": list(required)}
     b = {"type": "object", "properties": {"y": {"$ref": "#/$defs/a"}}}
-    found = Document({"$defs": {"a": a, "b": b}}).target("#/$defs/a")
+    found = SchemaDocument({"$defs": {"a": a, "b": b}}).target("#/$defs/a")
     assert found is not None
     return found
 
@@ -196,15 +196,15 @@ def test_what_rested_on_a_claim_that_failed_is_not_remembered() -> None:
     """While `a` is looked at, its property `x` seems fine, because `x` rests on `a`. Then `a` fails."""
     old, new = two_that_refer_to_each_other("x"), two_that_refer_to_each_other("x", "z")
     x, wider_x = old.child("properties", "x"), new.child("properties", "x")
-    b, wider_b = x.referred(), wider_x.referred()
+    b, wider_b = x.ref_target(), wider_x.ref_target()
     assert b is not None
     assert wider_b is not None
     proof = ContainmentProver(JsonSchemaChecker(), Budget())
     assert proof.gaps((b.child("properties", "y"),), wider_b.child("properties", "y"))
     assert proof.gaps((x,), wider_x)
-    sameness = Sameness(Budget())
-    assert not sameness.same(old, new)
-    assert not sameness.same(x, wider_x)
+    equality = SchemaEquality(Budget())
+    assert not equality.equal(old, new)
+    assert not equality.equal(x, wider_x)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_a_schema_that_only_refers_to_itself_proves_nothing(wider: Any) -> None:
 
 def test_a_claim_is_never_assumed_for_the_very_value_it_is_about() -> None:
     """Such schemas are refused before a proof is tried; a proof would not fall for them either."""
-    goal = Document({"anyOf": [{"$ref": "#"}]}).whole
-    assert ContainmentProver(JsonSchemaChecker(), Budget()).gaps((Document(STR).whole,), goal)
+    goal = SchemaDocument({"anyOf": [{"$ref": "#"}]}).root_subschema
+    assert ContainmentProver(JsonSchemaChecker(), Budget()).gaps((SchemaDocument(STR).root_subschema,), goal)
 
 
 def test_the_gap_says_where_and_which() -> None:
