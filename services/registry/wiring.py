@@ -1,4 +1,4 @@
-"""The composition root: the only file that knows which adapter stands behind which port."""
+"""The composition root: the only file that names concrete adapters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class RegistryApplication(RpcApplication):
-    """A gRPC process that also says whether its wakeup has been heard of by the bus."""
+    """The registry process, with access to its wakeup, sweeper and language process."""
 
     wakeup: RedisWakeup
     sweeper: Sweeper
@@ -73,7 +73,7 @@ async def build(
     sweep_seconds: float = SWEEP_SECONDS,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> RegistryApplication:
-    """Put the registry together. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
+    """Build the registry. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
     engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
     authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
     changes = PostgresChangeLog(engine)
@@ -137,7 +137,7 @@ async def _sweep_and_log(sweeping: Awaitable[SweepReport], log: Log) -> None:
 
 
 class _Discovery(NamedTuple):
-    """What finds tools, and what it keeps running for that."""
+    """The discovery handlers, their resources and the language process."""
 
     handlers: DiscoveryHandlers
     resources: list[Resource]
@@ -179,7 +179,7 @@ def _services(
     discovery: DiscoveryHandlers,
     trust: TrustHandlers,
 ) -> list[Service]:
-    """The gRPC services of the process, each with what answers it."""
+    """Return the gRPC services with their handlers."""
     package = "toolmesh.registry.v1."
     return [
         Service(

@@ -1,4 +1,4 @@
-"""The sweeper: does what time asks for, in one replica at a time."""
+"""Runs periodic tasks in one replica at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from libs.common.telemetry.log import Log
 from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport
 
 SWEEP_SECONDS = 5.0
-# Any number will do, as long as nobody else in the database uses it.
+# Any number that no other advisory lock in the database uses.
 _LOCK_KEY = 0x7006_3E5B
 
 sweeps_total = Counter(
@@ -30,8 +30,8 @@ Task = Callable[[], Awaitable[object]]
 
 
 class Sweeper:
-    """Runs each task every `interval` seconds while it is this replica's turn. A task that fails is tried again; the
-    others run anyway."""
+    """Runs each task every `interval` seconds while this replica holds the lock. A failed task is retried in the next
+    sweep and does not affect the others."""
 
     def __init__(
         self, engine: AsyncEngine, log: Log, tasks: dict[str, Task], *, interval: float = SWEEP_SECONDS
@@ -41,17 +41,17 @@ class Sweeper:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin, in the background."""
+        """Start in the background."""
         self._running = asyncio.create_task(self._run(), name="sweeper")
 
     async def stop(self) -> None:
-        """Stop; what a task has not finished is left to the next sweep."""
+        """Stop; unfinished work is left to the next sweep."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
 
     async def sweep(self) -> bool:
-        """Run every task once if it is this replica's turn, and say whether it was."""
+        """Run every task once if this replica gets the lock, and return whether it did."""
         async with self._lock() as acquired:
             if acquired:
                 for name, task in self._tasks.items():
@@ -63,7 +63,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except Exception as error:
-                # Whatever it was, the next sweep may succeed; a sweeper that died would leave dates unkept forever.
+                # The next sweep may succeed; the loop must not end.
                 self._record_failure("turn", error)
             await asyncio.sleep(self._interval)
 
@@ -88,7 +88,7 @@ class Sweeper:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[bool]:
-        """A lock of the session, not of a transaction: a sweep asks other services and may take its time."""
+        """Try to take a session lock. A transaction would be too long, because a sweep calls other services."""
         async with self._engine.connect() as connection:
             acquired = bool(await connection.scalar(text("select pg_try_advisory_lock(:turn)"), {"turn": _LOCK_KEY}))
             try:
@@ -99,7 +99,7 @@ class Sweeper:
 
 
 def log_report(sweep: SweepReport, log: Log) -> None:
-    """Tell what became of versions whose time has come; one that is still called is a warning."""
+    """Log and count the swept versions; one that is still called is a warning."""
     for outcome, names in (("ended", sweep.ended), ("removed", sweep.removed)):
         for name in names:
             versions_swept_total.labels(outcome).inc()

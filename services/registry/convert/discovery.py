@@ -1,4 +1,4 @@
-"""Between the contract of discovery and its domain, without a decision in either direction."""
+"""Conversions of the discovery service."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _names(references: Iterable[str]) -> Iterable[ToolName]:
         try:
             yield ToolName.parse(reference)
         except MeshError:
-            # What cannot be a tool's name is being called by somebody else.
+            # A text that is not a tool name cannot match a tool.
             continue
 
 

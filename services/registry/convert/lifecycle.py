@@ -1,4 +1,4 @@
-"""Between the messages of the lifecycle service and the domain, without a decision in either direction."""
+"""Conversions of the lifecycle service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.registry.domain.model import ToolVersion, VersionHead
 
 
 class LifecycleRequest(Protocol):
-    """What every request for a verb says."""
+    """The fields that all lifecycle requests have."""
 
     @property
     def reason(self) -> str: ...
@@ -39,7 +39,7 @@ def deprecation_notice_of(request: pb.DeprecateVersionRequest) -> DeprecationNot
 
 
 def version(head: VersionHead) -> tool_version_pb2.ToolVersion:
-    """Without its manifest, which never changes."""
+    """Convert a version without its manifest, which never changes."""
     return tool_version(ToolVersion(head, None))
 
 

@@ -1,4 +1,4 @@
-"""Between the messages of the namespace service and the domain, without a decision in either direction."""
+"""Conversions of the namespace service."""
 
 from __future__ import annotations
 

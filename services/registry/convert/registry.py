@@ -1,4 +1,4 @@
-"""Between the contract's messages and the domain, without a decision in either direction."""
+"""Conversions of the registry service."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def tool(found: Tool) -> tool_pb2.Tool:
 
 
 def holds_until(versions: Iterable[ToolVersion | None]) -> float:
-    """Return the moment at which time alone changes which versions these would be: the first sunset among them. One that is
-    past its sunset, or cannot be chosen at all, no longer changes by waiting."""
+    """Return when a response about these versions expires without a change: at the first sunset. Versions that are past
+    their sunset or not selectable do not expire."""
     announced = (version.head.standing.deprecation for version in versions if version)
     return min((d.sunset_time.timestamp() for d in announced if d and d.sunset_time), default=math.inf)
 

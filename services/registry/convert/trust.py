@@ -1,4 +1,4 @@
-"""Between the messages of the trust service and the domain, without a decision in either direction."""
+"""Conversions of the trust service."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def stage(found: Stage) -> pb.ContributionStage.ValueType:
 
 
 def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
-    """None for the one that is not set."""
+    """Convert a stage; None if it is unset."""
     return Stage(pb.ContributionStage.Name(number).removeprefix("CONTRIBUTION_STAGE_").lower()) if number else None
 
 

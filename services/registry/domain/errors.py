@@ -1,4 +1,4 @@
-"""What can go wrong in the registry, named by what happened."""
+"""The errors of the registry."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def page_token_invalid() -> MeshError:
 
 
 def watch_fell_behind() -> MeshError:
-    """The log no longer reaches back to where the watcher is; it comes again and gets a snapshot."""
+    """The log no longer has the watcher's position. The client reconnects and gets a snapshot."""
     return MeshError(
         Reason.SERVICE_UNAVAILABLE, message="the watch fell too far behind; open it again", retry_after=0.1
     )

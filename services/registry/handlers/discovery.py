@@ -1,4 +1,4 @@
-"""The RPCs of discovery, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the discovery service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.registry.domain.ports import Catalogue
 
 
 class Directory(Protocol):
-    """Has the index of all tools."""
+    """Provides the search index."""
 
     async def index(self) -> Searcher:
         """Return the index, as fresh as the change log."""
@@ -28,7 +28,7 @@ class Directory(Protocol):
 
 
 class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
-    """Answers those who look for tools; the chain above has already refused whom it must."""
+    """Serves discovery. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(self, *, directory: Directory, language: Language, catalogue: Catalogue, clock: Clock) -> None:
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock

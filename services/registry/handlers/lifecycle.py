@@ -1,4 +1,4 @@
-"""The RPCs of the lifecycle service, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the lifecycle service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.registry.domain.trust.usage import UsageReader
 
 
 class LifecycleHandlers(rpc.LifecycleServiceServicer):
-    """Moves versions for callers; the chain above has already refused whom it must."""
+    """Serves lifecycle changes. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The RPCs of the namespace service, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the namespace service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.registry.domain.ports import Catalogue, Histories, Wakeup
 
 
 class NamespaceHandlers(rpc.NamespaceServiceServicer):
-    """Answers who owns what; the chain above has already refused whom it must."""
+    """Serves namespaces. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(
         self, *, catalogue: Catalogue, histories: Histories, wakeup: Wakeup, clock: Clock, journal: Log

@@ -1,4 +1,4 @@
-"""The RPCs of the registry, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the registry service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.registry.handlers.response_cache import ResponseCache
 
 
 class RegistryHandlers(rpc.RegistryServiceServicer):
-    """Answers the registry's callers; the chain above has already refused whom it must."""
+    """Serves the registry. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(
         self,

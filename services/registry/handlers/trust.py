@@ -1,4 +1,4 @@
-"""The RPCs of the trust service, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the trust service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.registry.domain.trust.stages import Stage
 
 
 class TrustHandlers(rpc.TrustServiceServicer):
-    """Keeps facts and says what follows from them; the chain above has already refused whom it must."""
+    """Serves trust. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(self, *, scorer: TrustScorer, histories: Histories, wakeup: Wakeup, journal: Log) -> None:
         self._scorer, self._histories, self._wakeup, self._journal = scorer, histories, wakeup, journal

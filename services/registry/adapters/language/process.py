@@ -1,4 +1,4 @@
-"""The registry's side of the language process: starts it when it is needed, and ends it when it is not."""
+"""Runs the language subprocess on demand and sends it requests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from services.registry.domain.discovery.ports import LanguageUnavailableError
 
 MODEL = "all-minilm-l6-v2"
 TOKENIZERS = ("o200k_base", "cl100k_base")
-# How long the process stays after a question. Work in the background does not hold it: nobody waits for the next piece.
+# How long the process lives after a request. Background work keeps it only briefly, because nobody waits for the next
+# batch.
 LINGER_SECONDS = 60.0
 BACKGROUND_LINGER_SECONDS = 1.0
-# A question that takes longer has met a process that will not answer.
+# After this time the process is considered stuck.
 _TIMEOUT_SECONDS = 30.0
 _LINE_LIMIT = 64 * 1024 * 1024
 _COMMAND = (sys.executable, "-m", "services.registry.adapters.language")
-# What multiplies outside of the model's layers is too little for threads.
+# The matrix products outside the model's layers are too small for threads.
 _CHILD_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 starts_total = Counter("toolmesh_registry_language_starts_total", "How often the language process was started.")
@@ -38,7 +39,7 @@ questions_total = Counter(
 
 
 class LanguageProcess:
-    """One question at a time, in order. A process that ends or does not answer costs at most that question, not the next."""
+    """Sends one request at a time, in order. A process that ends or hangs fails only the current request."""
 
     model = MODEL
     tokenizers = TOKENIZERS
@@ -60,23 +61,23 @@ class LanguageProcess:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
-        """Return the vector of each text, as half floats. Raises LanguageUnavailableError."""
+        """Return the embedding of each text as half floats. Raises LanguageUnavailableError."""
         linger = self._background_linger if background else self._linger
         found = await self._ask("embed", {"embed": list(texts)}, linger)
         return [base64.b64decode(vector) for vector in found["vectors"]]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
-        """Return how many tokens each text has by one of `tokenizers`. Raises LanguageUnavailableError."""
+        """Return the token count of each text with one of `tokenizers`. Raises LanguageUnavailableError."""
         found = await self._ask("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
         return [int(count) for count in found["counts"]]
 
     @property
     def pid(self) -> int | None:
-        """The process while there is one."""
+        """The process id while the process runs."""
         return self._process.pid if self._process is not None else None
 
     async def stop(self) -> None:
-        """End the process, and whatever is still being asked."""
+        """Stop the process and cancel pending requests."""
         for exchange in self._tasks:
             exchange.cancel()
         if self._timer is not None:
@@ -84,7 +85,7 @@ class LanguageProcess:
         await self._end()
 
     async def _ask(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
-        # A caller that gives up must not leave half an answer in the pipe for the next one.
+        # A cancelled caller must not leave half a response in the pipe.
         exchange = asyncio.ensure_future(self._exchange(kind, question, linger))
         self._tasks.add(exchange)
         exchange.add_done_callback(self._tasks.discard)
@@ -100,7 +101,8 @@ class LanguageProcess:
                 await self._end()
                 raise
             except Exception as error:
-                # Whatever it was (each event loop has its own words for a pipe that is gone), the next one starts anew.
+                # Event loops report a broken pipe with different exceptions; in any case the next request starts a new
+                # process.
                 await self._end()
                 questions_total.labels(kind, "failed").inc()
                 self._log.warning("language process does not answer", kind=kind, error=type(error).__name__)
@@ -144,7 +146,7 @@ class LanguageProcess:
 
     def _expire(self) -> None:
         if self._lock.locked():
-            # Somebody is being answered, and will set the time anew.
+            # A request is running and will extend the lifetime.
             return
         ending = asyncio.ensure_future(self._end_if_expired())
         self._tasks.add(ending)
@@ -166,11 +168,11 @@ class LanguageProcess:
 
 
 def _plain_environment() -> dict[str, str]:
-    """What a Python process needs, and none of the registry's settings: its secrets are not the model's business."""
+    """Return the environment without the registry's settings, so that the subprocess gets no secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
 
 
 def _retrieved(exchange: asyncio.Future[Any]) -> None:
-    # A failure that nobody waits for any more was logged where it happened.
+    # The failure was logged where it happened; this marks the exception as retrieved.
     if not exchange.cancelled():
         exchange.exception()

@@ -1,4 +1,4 @@
-"""Where the tensors of a safetensors file lie: eight bytes of length, a header that says it, then the tensors."""
+"""Reads the header of a safetensors file: eight bytes of length, a JSON header with offsets, then the tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class TensorLocation:
-    """One tensor of floats and the bytes of the file that hold it."""
+    """The name, shape and byte range of a tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -20,12 +20,12 @@ class TensorLocation:
     end: int
 
     def read(self, file: Path) -> npt.NDArray[np.float32]:
-        """Return the tensor, mapped: only what is touched is loaded."""
+        """Return the tensor as a memory map."""
         return np.memmap(file, dtype="<f4", mode="r", offset=self.begin, shape=self.shape)
 
 
 def tensor_locations(file: Path) -> list[TensorLocation]:
-    """Return where every tensor of single floats lies."""
+    """Return the locations of all single-precision tensors."""
     with file.open("rb") as content:
         length = int.from_bytes(content.read(8), "little")
         header = json.loads(content.read(length))

@@ -1,4 +1,4 @@
-"""Keeps the index of tools as fresh as the change log, from the first question on."""
+"""Keeps the search index up to date with the change log, from the first search on."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from services.registry.domain.trust.ports import TrustScores
 if TYPE_CHECKING:
     from services.registry.domain.discovery.index.engine import SearchEngine
 
-# A registry with at least this many tools reads them at its start, because the first question would have to wait.
+# A registry with at least this many tools is indexed at start, so that the first search does not wait.
 EAGER_TOOLS = 100
 _LOAD_VECTORS = 500
 _TRUST_SECONDS = 30.0
 _PAUSE_SECONDS = 1.0
-# The index is filled in pieces of this many events, so that other calls get their turn.
+# The index is filled in batches of this many events, so that other calls can run.
 _PIECE = 50
 
 
 class ToolDirectory:
-    """Opens the index when it is first wanted, follows every change, and takes over vectors and trust as they come."""
+    """Creates the index on demand, follows all changes, and loads vectors and trust scores."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class ToolDirectory:
         self._trusted_at = self._looked_at = float("-inf")
 
     async def start(self) -> None:
-        """Read a large registry now; a small one when somebody asks."""
+        """Index a large registry now; a small one on the first search."""
         found = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
         if len(found) >= EAGER_TOOLS:
             self._open()
 
     async def stop(self) -> None:
-        """Stop following."""
+        """Stop following changes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def index(self) -> SearchEngine:
-        """Return the index, as fresh as the change log was at its last look."""
+        """Return the index, as fresh as the last poll of the change log."""
         self._open()
         await self._opened.wait()
         index = self._index
@@ -90,7 +90,7 @@ class ToolDirectory:
             self._task = asyncio.create_task(self._follow(), name="tool-directory")
 
     async def _follow(self) -> None:
-        # Here and not above: numpy takes 15 MB that a registry nobody searches does without.
+        # Imported here, because numpy takes 15 MB that a registry without searches does not need.
         from services.registry.domain.discovery.index.engine import SearchEngine
 
         self._index = SearchEngine()
@@ -110,7 +110,7 @@ class ToolDirectory:
                 self._journal.info("tool directory opens its watch again", reason=error.reason.name)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Exception as error:
-                # What nobody foresaw, and perhaps half done: all is read anew. An index that merely stopped would be asked for ever.
+                # After an unexpected error the index may be inconsistent, so everything is read again.
                 self._journal.error("tool directory reads everything anew", cause=error)
                 token = ""
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -137,7 +137,7 @@ class ToolDirectory:
             await self._show(tool, None)
 
     async def _show(self, tool: ToolName, upserted: ToolVersion | None) -> None:
-        """Hold a tool by the version that stands for it now; its manifest is read if it was not just told."""
+        """Index a tool by its default version. The manifest is read if it was not part of the event."""
         index, heads = self._index, list(self._heads.get(tool, {}).values())
         if index is None:
             return
@@ -153,7 +153,7 @@ class ToolDirectory:
         index.put(index_entry(shown, heads))
 
     async def _settle(self) -> None:
-        """A snapshot is over: what it did not mention is gone."""
+        """Remove versions that the completed snapshot did not contain."""
         gone = [
             head.name for heads in self._heads.values() for head in heads.values() if head.name not in self._mentioned
         ]
@@ -163,7 +163,7 @@ class ToolDirectory:
         self._opened.set()
 
     async def _take_vectors(self, index: SearchEngine) -> None:
-        """Load vectors that were worked out meanwhile, at most once a second."""
+        """Load vectors that were computed in the meantime, at most once a second."""
         now = self._clock.monotonic()
         if now - self._looked_at < _PAUSE_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Works out the vectors of new tools in the background. Nobody who registers a tool waits for it."""
+"""Embeds new tools in the background, so that registration does not wait."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from services.registry.domain.discovery.ports import Language, LanguageUnavailab
 from services.registry.domain.discovery.text import embedding_text
 from services.registry.domain.ports import ChangeFeed, ChangeLog
 
-# Small, so that a question waits for little before its turn.
+# Small, so that a query waits only for a short batch.
 BATCH = 8
-# Finding out what has no vector means to look at all that have one, so it is asked for more at a time.
+# Finding manifests without a vector scans all of them, so each claim takes several batches.
 CLAIM = 8 * BATCH
-# After a change, before the model is loaded: tools tend to come in numbers, and the model is loaded once for all.
+# Wait after a change before the model is loaded, because tools are often registered in groups.
 SETTLE_SECONDS = 10.0
-# How often work is looked for without a change: somebody may have died with a claim.
+# The interval of checks without a change, for claims of processes that died.
 IDLE_SECONDS = 30.0
 
 embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors worked out by this process.")
 
 
 class VectorWriter:
-    """Follows the change log and embeds what has no vector yet. Replicas share the work without doing any of it twice."""
+    """Follows the change log and embeds manifests without a vector. Replicas share the work by claims."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class VectorWriter:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin in the background."""
+        """Start in the background."""
         self._task = asyncio.create_task(self._run(), name="vector-writer")
 
     async def stop(self) -> None:
-        """Stop, and give back what was claimed; of one who is killed, its lease does so."""
+        """Stop and release claims. The lease covers a killed process."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -59,7 +59,7 @@ class VectorWriter:
         position = Position("", 0)
         while True:
             try:
-                # Read before the work, so that what is registered meanwhile is seen as a change after it.
+                # Read before the work, so that later registrations are seen as a change.
                 horizon = await self._log.horizon()
                 changed = (horizon.epoch, horizon.last) != (position.epoch, position.sequence)
                 position = Position(horizon.epoch, horizon.last)

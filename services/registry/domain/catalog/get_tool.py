@@ -12,8 +12,8 @@ from services.registry.domain.ports import Catalogue
 
 
 async def get_tool(reference: str, *, catalogue: Catalogue) -> tuple[Tool, Sequence[ToolVersion]]:
-    """Return the tool and its versions, the highest first. Old versions past the room of one answer come without
-    their manifests; ResolveTool gives each of those by its exact number."""
+    """Return the tool and its versions, the highest first. Old versions that exceed the response size come without
+    their manifests; ResolveTool returns those by exact version."""
     asked = ToolName.parse(reference)
     tool = await catalogue.tool(asked)
     if tool is None:

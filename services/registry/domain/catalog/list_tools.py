@@ -1,4 +1,4 @@
-"""ListTools: pages of tools in order of their names."""
+"""ListTools: pages of tools, sorted by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which tools are asked for."""
+    """The filters of a listing."""
 
     namespace: str = ""
     tags: tuple[str, ...] = ()
@@ -28,13 +28,13 @@ class Selection:
 
     @property
     def query(self) -> list[object]:
-        """What a page token is bound to."""
+        """The query that a page token is bound to."""
         return ["ListTools", self.namespace, sorted(set(self.tags)), self.usable_only]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool and the version that `latest` means; None when nothing may run."""
+    """A tool and its `latest` version; None when no version may run."""
 
     tool: Tool
     version: ToolVersion | None
@@ -42,7 +42,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a listing and where it continues; an empty token ends it."""
+    """One page of tools. An empty token marks the last page."""
 
     tools: Sequence[ListedTool]
     next_token: str
@@ -51,9 +51,9 @@ class Page:
 async def list_tools(
     selection: Selection, page_size: int, page_token: str, *, catalogue: Catalogue, clock: Clock
 ) -> Page:
-    """Return the page after a token. A page may hold fewer than asked for when their manifests are large."""
+    """Return the page after a token. A page holds fewer tools than requested when their manifests are large."""
     limit = page_size or DEFAULT_PAGE
-    # One more than asked for tells whether there is another page.
+    # Read one more than requested, to know whether there is another page.
     found = await catalogue.tools(
         namespace=selection.namespace, tags=selection.tags, after=_cursor(selection, page_token), limit=limit + 1
     )
@@ -68,7 +68,7 @@ async def list_tools(
 
 
 async def only_usable(page: Page, usability: Usability) -> Page:
-    """Return a page without what the caller may not use, and without what nobody may because none of its versions may run."""
+    """Return the page without tools that the caller may not use and without tools that have no runnable version."""
     listed = [(each, each.version) for each in page.tools if each.version is not None]
     answers = await usability.usable([version for _, version in listed]) if listed else ()
     return replace(page, tools=[each for (each, _), may in zip(listed, answers, strict=True) if may])

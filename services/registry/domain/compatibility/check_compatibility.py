@@ -1,4 +1,4 @@
-"""CheckCompatibility: what a candidate changes, and what it takes to publish it."""
+"""CheckCompatibility: lists the changes of a candidate and the version bump that they require."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FINDINGS = 200
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """The answer. Without a baseline nothing was compared, and there is no bump."""
+    """The result. Without a baseline there is no comparison and no bump."""
 
     baseline: VersionHead | None
     differences: tuple[Difference, ...]
@@ -35,7 +35,7 @@ class Compatibility:
 async def check_compatibility(
     candidate: Manifest | str, baseline: str, *, catalogue: Catalogue, schemas: SchemaChecker
 ) -> Compatibility:
-    """Compare a manifest, or the version of this resource name, with a baseline or with the version before it."""
+    """Compare a manifest, or the version with this resource name, with a baseline or with the previous release."""
     manifest = await _stored(candidate, catalogue) if isinstance(candidate, str) else candidate
     await asyncio.to_thread(_refuse_invalid, manifest, schemas)
     heads = [head for head in await catalogue.heads([manifest.name]) if head.version != manifest.version]

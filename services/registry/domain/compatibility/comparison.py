@@ -1,4 +1,4 @@
-"""Two manifests compared: every change, and the smallest bump that is legal for them."""
+"""Compares two manifests: all differences and the smallest legal version bump."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDER = {ChangeKind.BREAKING: 0, ChangeKind.ADDITIVE: 1, ChangeKind.NEUTRAL: 2}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one manifest changes about another, the breaking changes first."""
+    """The differences between two manifests, breaking ones first."""
 
     differences: tuple[Difference, ...]
 
@@ -29,7 +29,7 @@ class Comparison:
 
 
 def compare(old: Manifest, new: Manifest, checker: SchemaChecker) -> Comparison:
-    """Compare two manifests whose schemas are valid. Ends in bounded work whatever they hold."""
+    """Compare two manifests with valid schemas. The work is bounded for any input."""
     found = dict.fromkeys([*_schemas(old, new, checker), *contract.differences(old, new)])
     return Comparison(tuple(sorted(found, key=lambda difference: _ORDER[difference.kind])))
 
@@ -48,7 +48,7 @@ def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[D
 
 
 def caller_schema(manifest: Manifest, checker: SchemaChecker) -> Schema:
-    """Return the schema of what callers send: nothing undeclared, and not what the mesh fills in for them."""
+    """Return the schema of the arguments that callers send: closed, and without fields that have applied defaults."""
     schema = close_schema(manifest.input["schema"])
     return (
         with_defaults_applied(schema, checker) if manifest.input.get("mutation_policy") in contract.FILLING else schema
@@ -56,7 +56,7 @@ def caller_schema(manifest: Manifest, checker: SchemaChecker) -> Schema:
 
 
 def _runtime(part: Document) -> Any:
-    """Return what the executor receives, without asking for what the mesh itself puts there."""
+    """Return the schema of the arguments that the runner receives, without requiring fields that the mesh adds."""
     schema = part.get("runtime_schema", part["schema"])
     internal = {pointer[1:] for pointer in part.get("internal_only_fields", ())}
     return {**schema, "required": [name for name in schema.get("required", ()) if name not in internal]}

@@ -1,6 +1,6 @@
-"""What a version promises beside its schemas, and which changes to it break those who rely on it.
+"""Classifies changes of manifest fields other than schemas as breaking, additive or neutral.
 
-Each row of a table names a part of the manifest. `docs/compatibility.md` shows the same tables with their reasons.
+Each table row names a manifest field. `docs/compatibility.md` has the same tables with reasons.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from services.registry.domain.publishing.rules.timing import CLASS_SECONDS
 
 _BREAKING, _ADDITIVE, _NEUTRAL = ChangeKind.BREAKING, ChangeKind.ADDITIVE, ChangeKind.NEUTRAL
 
-# Words of a manifest from the mildest to the most severe. What moves to the right breaks; what moves to the left adds.
-# An unsaid value has the place that the contract gives it.
+# Values from the mildest to the most severe. A step to the right breaks, a step to the left adds. An unset value has
+# the default in UNSET.
 ORDERED: dict[str, tuple[str, ...]] = {
     "mutation_class": ("read_only", "write_reversible", "write_irreversible"),
     "execution.timeout_class": ("interactive", "standard", "long_running", "async"),
@@ -31,7 +31,7 @@ UNSET = {
     "idempotency.uncertain_outcome": "fail",
     "interface.safety.sandbox_tier": "machine",
 }
-# Lists of which callers or operators approved the members: one more is more than was agreed to.
+# Lists whose members callers or operators have approved: adding a member breaks.
 GROWING_BREAKS = (
     "permission.required_scopes",
     "permission.required_permissions",
@@ -44,7 +44,7 @@ GROWING_BREAKS = (
     "interface.availability.feature_gates",
     "interface.availability.required_credentials",
 )
-# Lists that callers rely on: one less is less than was promised.
+# Lists that callers rely on: removing a member breaks.
 SHRINKING_BREAKS = (
     "capability_refs",
     "input.media_types",
@@ -52,7 +52,7 @@ SHRINKING_BREAKS = (
     "output.sensitive_fields",
     "interface.availability.model_support",
 )
-# Claims that are worth something only while they are made.
+# Guarantees: dropping one breaks.
 CLAIMS = (
     "dry_run_supported",
     "execution.cancellation_supported",
@@ -64,13 +64,13 @@ CLAIMS = (
     "execution.network_policy.deny_all_egress",
     "output.persistence_opt_out",
 )
-# Demands on the caller or on a person.
+# Requirements on the caller or on a person: adding one breaks.
 DEMANDS = ("interface.safety.requires_user_interaction", "scheduling.context_modifiers_allowed")
-# Where the mesh fills in defaults and reads texts as their declared types.
+# Mutation policies with which the mesh applies defaults and coerces arguments.
 FILLING = frozenset({"defaults", "hooks"})
-# Parts whose every change is a change of what happens.
+# Fields for which every change breaks.
 FIXED = ("input.argument_mode", "output.paginated")
-# Parts that say nothing about what a call does: text, addresses, and what this comparison is about.
+# Fields that do not describe the behaviour of a call, and the schemas, which are compared elsewhere.
 SILENT = frozenset(
     {"version", "changelog", "breaking_changes", "schema_version", "input.schema", "input.runtime_schema"}
     | {"output.schema", "output.error_schema"}
@@ -78,7 +78,7 @@ SILENT = frozenset(
 
 
 def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
-    """Yield every change beside the schemas."""
+    """Yield every difference outside the schemas."""
     reported = set[str]()
     for rule in (_ordered, _lists, _claims, _single, _idempotency, _limits):
         for difference in rule(old.document, new.document):
@@ -140,7 +140,7 @@ def _single(old: Document, new: Document) -> Iterator[Difference]:
 def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
     before, after = _at(old, "idempotency.mode"), _at(new, "idempotency.mode")
     if before != after:
-        # Without a key every call that has none is refused; without a mode nobody knows what a repetition does.
+        # With key_required, calls without a key are refused; without a mode, retries are undefined.
         kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
         yield _difference("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
     known, remembered = _window(old), _window(new)
@@ -150,7 +150,7 @@ def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
 
 
 def _limits(old: Document, new: Document) -> Iterator[Difference]:
-    """A limit that a caller may come up against is part of what was agreed."""
+    """Yield changed limits: callers can run into a limit, so it is part of the contract."""
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
     if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
         yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")

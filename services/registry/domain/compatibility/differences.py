@@ -1,4 +1,4 @@
-"""What changed between two contracts, in words, and what it means for those who rely on the older one."""
+"""Describes the differences between two contracts and their effect on callers of the older one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from libs.common.json.json_pointer import pointer_of
 from services.registry.domain.compatibility.proof.gap import Gap
 
-# Keywords that no rule here can weigh against a different use of them, so that not proven does not mean untrue.
+# Keywords that the prover cannot compare with a different value, so that unproven does not mean incompatible.
 _UNDECIDED = frozenset(
     {
         "pattern", "format", "not", "oneOf", "anyOf", "if", "value", "contains", "maxContains", "propertyNames",
@@ -19,7 +19,7 @@ UNPROVEN = "cannot be shown to be compatible"
 
 
 class ChangeKind(StrEnum):
-    """What a change does to those who rely on the version before."""
+    """The effect of a change on callers of the previous version."""
 
     BREAKING = "breaking"
     ADDITIVE = "additive"
@@ -28,7 +28,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One change: where in the manifest, which keyword or promise, what it means, and a sentence."""
+    """One change: the manifest path, the keyword or field, its effect, and a message."""
 
     path: str
     rule: str
@@ -37,14 +37,14 @@ class Difference:
 
 
 class Side(StrEnum):
-    """Which way documents flow: callers write the input, and read the output."""
+    """The direction of the documents: callers write the input and read the output."""
 
     INPUT = "input"
     OUTPUT = "output"
 
 
 def breaking(side: Side, path: str, gap: Gap) -> Difference:
-    """Describe why documents of before are not accepted any more, or results not what they were."""
+    """Describe why the new contract accepts fewer inputs, or allows other results, than the old one."""
     if side is Side.INPUT:
         words = {
             "required": f"{_quoted(gap.name)} is required now",
@@ -65,7 +65,7 @@ def breaking(side: Side, path: str, gap: Gap) -> Difference:
 
 
 def additive(side: Side, path: str, gap: Gap) -> Difference:
-    """Describe what is accepted or promised beyond what was before."""
+    """Describe what the new contract accepts or promises beyond the old one."""
     if side is Side.INPUT:
         words = {
             "required": f"{_quoted(gap.name)} is optional now",

@@ -1,7 +1,7 @@
-"""NegotiateSchema: whether a tool accepts what an agent will send, and returns what it will read.
+"""NegotiateSchema: checks whether a tool accepts an agent's arguments and returns the results that the agent reads.
 
-An expectation is a schema. What it lists as required must be met; its other properties are optional: a tool that lacks
-one of them matches in part. An expectation that is not a plain object with properties is required as a whole.
+An expectation is a schema. Its required properties must be met; the other properties are optional, and a tool that
+lacks one of them is a partial match. An expectation that is not a plain object schema is required as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from services.registry.domain.publishing.rules.schemas import schema_violations
 from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 MOST_MISSING = 200
-# Keywords of an expectation that is a plain object: its properties can be asked about one by one.
+# Keywords of a plain object schema, whose properties can be checked one by one.
 _PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "unevaluatedProperties"})
 _SPOKEN = frozenset(
     {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "examples", "default"}
@@ -41,7 +41,7 @@ _SPOKEN = frozenset(
 
 
 class SchemaMatch(StrEnum):
-    """How far a tool meets expectations."""
+    """How far a tool meets the expectations."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -50,7 +50,7 @@ class SchemaMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What an agent will send and read; None where it does not ask."""
+    """The schemas of the arguments and results that an agent expects. The flags tell an unset schema from `null`."""
 
     input: JsonValue
     output: JsonValue
@@ -60,7 +60,7 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """The answer, which version gave it, and what is missing."""
+    """The match, the version that was checked, and the differences."""
 
     match: SchemaMatch
     head: VersionHead
@@ -76,7 +76,7 @@ async def negotiate_schema(
     schemas: SchemaChecker,
     clock: Clock,
 ) -> Negotiation:
-    """Resolve the version, then compare. FULL and PARTIAL are proven; whatever is not is missing."""
+    """Resolve the version, then compare. FULL and PARTIAL are proven; anything unproven is reported as missing."""
     version = await resolve_tool(tool, constraint, catalogue=catalogue, clock=clock)
     if version.manifest is None:
         raise ValueError("a version was resolved without its manifest")
@@ -110,7 +110,7 @@ def _missing(manifest: Manifest, expectations: Expectations, schemas: SchemaChec
 
 
 def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
-    """Documents that the agent will send, against what the tool takes."""
+    """Yield arguments of the agent that the tool does not accept."""
     optional = _optional(expected)
     kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
     least = {**close_schema(expected), "properties": kept} if optional else close_schema(expected)
@@ -124,12 +124,12 @@ def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
 
 
 def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
-    """Results that the tool returns, against what the agent reads."""
+    """Yield fields that the agent reads and the tool does not return."""
     optional = _optional(expected)
     kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
     least = {**expected, "properties": kept} if optional else expected
     if optional:
-        # A closed expectation would refuse the optional fields along with the unknown ones.
+        # A closed expectation would reject the optional fields as well as the unknown ones.
         least = {
             key: part for key, part in least.items() if key not in ("additionalProperties", "unevaluatedProperties")
         }
@@ -144,7 +144,7 @@ def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
 
 
 def _optional(expected: Schema) -> list[str]:
-    """Return the properties that can be done without; none where the expectation cannot be taken apart."""
+    """Return the optional properties; none where the expectation is not a plain object schema."""
     if any(keyword not in _PLAIN | _SPOKEN for keyword in expected) or expected.get("type") != "object":
         return []
     required = set(expected.get("required", ()))

@@ -1,8 +1,7 @@
-"""CompileSurface: as much about the tools as a budget of tokens holds, the most useful first.
+"""CompileSurface: renders as much about the tools as fits a token budget, most useful first.
 
-The index comes first, in the fullest form that leaves room for schemas; then the schemas that are worth the most
-together; then details of those whose schema was cut. What is answered is counted as it is, so nothing can exceed the
-budget by a wrong sum.
+The index comes first, in the fullest form that leaves room for schemas; then the most valuable set of schemas; then the
+details of truncated schemas. The final text is counted as a whole, so the budget holds even if the sums are wrong.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 
-# What is worth less than this share of the best is not shown: room is not a reason.
+# Schemas with less than this share of the best utility are not shown, even if there is room.
 _WORTH_SHOWING = 0.2
 _SCHEMAS = 64
 _CATEGORY_LINES = 40
 
 
 class Tier(IntEnum):
-    """How much is told about a tool."""
+    """The level of detail about a tool."""
 
     INDEX = 1
     SCHEMA = 2
@@ -39,7 +38,7 @@ class Tier(IntEnum):
 
 
 class ReductionStep(StrEnum):
-    """By which step detail was reduced."""
+    """A step by which detail was reduced."""
 
     CATEGORIES = "categories"
     FEWER_SCHEMAS = "fewer_schemas"
@@ -52,7 +51,7 @@ class ReductionStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SurfaceRequest:
-    """What a surface is wanted for."""
+    """The task, budget, filters and environment of a surface."""
 
     task: str
     capabilities: tuple[str, ...]
@@ -65,7 +64,7 @@ class SurfaceRequest:
 
 @dataclass(frozen=True, slots=True)
 class SurfaceBlock:
-    """A piece of the text; the index has no tool."""
+    """A piece of the text. The index block has no hit."""
 
     tier: Tier
     text: str
@@ -75,7 +74,7 @@ class SurfaceBlock:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """What a model is shown, and everything about how it came to be."""
+    """The compiled surface with the data it was derived from."""
 
     surface_id: str
     create_time: datetime
@@ -102,7 +101,7 @@ class BudgetTooSmall:
 
 @dataclass(frozen=True, slots=True)
 class _IndexForm:
-    """One form of the index, and how much of the budget it may take."""
+    """One form of the index, and the share of the budget that it may take."""
 
     text: str
     share: float
@@ -119,7 +118,7 @@ async def compile_surface(
     catalogue: Catalogue,
     clock: Clock,
 ) -> Surface | BudgetTooSmall:
-    """Return a surface within the budget, or the least budget that would hold one."""
+    """Return a surface within the budget, or the minimum budget that is needed."""
     tokenizer = counter.tokenizer(request.tokenizer)
     vector = await embeddings.vector_of(request.task) if request.task else None
     query = Query(text=request.task, capabilities=request.capabilities, vector=vector, filters=request.filters)
@@ -150,7 +149,7 @@ async def compile_surface(
 
 
 def _forms(eligibility: Eligibility) -> list[_IndexForm]:
-    """Return the index in its forms, the fullest first. The last one says only that there are tools."""
+    """Return the forms of the index, fullest first. The last one only states the number of tools."""
     head = rendering.heading(eligibility.usable)
     forms = []
     if eligibility.usable:
@@ -223,7 +222,7 @@ async def _schemas(
     counter: TokenCounter,
     catalogue: Catalogue,
 ) -> tuple[list[SurfaceBlock], float, int]:
-    """Return the schemas to show, what all useful ones would be worth, and how many those are."""
+    """Return the schema blocks, the utility of all useful schemas, and their number."""
     top = eligibility.useful[0].score.utility if eligibility.useful else 0.0
     hits = [hit for hit in eligibility.useful if hit.score.utility > max(top * _WORTH_SHOWING, 0.0)][:_SCHEMAS]
     hits = hits[: count_fitting(hit.head.size for hit in hits)]
@@ -252,8 +251,8 @@ def _was_cut(text: str) -> bool:
 async def _within(
     blocks: list[SurfaceBlock], budget: int, tokenizer: str, counter: TokenCounter
 ) -> tuple[list[SurfaceBlock], int]:
-    """Count the very text, and let go of the least useful piece while it is too long. The pieces are made so that this
-    never happens; a promise does not rest on that."""
+    """Count the joined text and drop the least useful blocks while it is too long. The blocks are built so that this
+    does not happen; the check guarantees the budget."""
     while True:
         [total] = await counter.count(["".join(block.text for block in blocks)], tokenizer)
         if total <= budget or len(blocks) == 1:

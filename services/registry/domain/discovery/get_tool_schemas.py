@@ -1,4 +1,4 @@
-"""GetToolSchemas: the schemas of tools that were only named so far, and the digests that pin them."""
+"""GetToolSchemas: returns the schemas of tools that were only listed so far, with their digests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.registry.domain.publishing.manifest import Manifest
 
 
 class UnloadedReason(StrEnum):
-    """Why a schema is not answered."""
+    """Why a schema is not returned."""
 
     NOT_FOUND = "not_found"
     UNAVAILABLE = "unavailable"
@@ -32,7 +32,7 @@ class UnloadedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadedSchema:
-    """A version with its manifest, as what it was asked for, and what a context is told of it."""
+    """A version with its manifest, the requested reference, and the rendered text."""
 
     asked: str
     version: ToolVersion
@@ -43,7 +43,7 @@ class LoadedSchema:
 
 @dataclass(frozen=True, slots=True)
 class UnloadedTool:
-    """A tool that could not be loaded."""
+    """A tool whose schema is not returned."""
 
     tool: str
     reason: UnloadedReason
@@ -52,7 +52,7 @@ class UnloadedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolSchemas:
-    """What was loaded, how much of it, what was not, and how many tokens the texts have together."""
+    """The loaded schemas, the tools that were not loaded, and the total token count."""
 
     tier: Tier
     loaded: Sequence[LoadedSchema]
@@ -63,7 +63,7 @@ class ToolSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """Which schemas, how much of each, and within which budget; 0 means no limit."""
+    """The requested tools, the level of detail, and the token budget; 0 means no limit."""
 
     tools: tuple[str, ...]
     tier: Tier
@@ -75,8 +75,8 @@ class SchemaRequest:
 async def get_tool_schemas(
     request: SchemaRequest, *, catalogue: Catalogue, counter: TokenCounter, now: datetime
 ) -> ToolSchemas:
-    """Return what can be loaded, in the order asked for, while the budget lasts. What a caller may not call it is not
-    shown either."""
+    """Return the schemas in the requested order while the budget lasts. Tools that the caller may not call are not
+    shown."""
     tokenizer = counter.tokenizer(request.tokenizer)
     loaded: list[LoadedSchema] = []
     unloaded: list[UnloadedTool] = []
@@ -92,7 +92,7 @@ async def get_tool_schemas(
             continue
         text = rendering.detail_text(manifest) if request.tier is Tier.DETAIL else rendering.schema_text(manifest)
         [tokens] = await counter.count([text], tokenizer)
-        # Also what one message holds is a budget.
+        # The message size is a budget, too.
         if (request.budget and spent + tokens > request.budget) or (loaded and size + found.head.size > ANSWER_BYTES):
             unloaded.append(UnloadedTool(reference, UnloadedReason.OVER_BUDGET, tokens))
             continue
@@ -108,7 +108,7 @@ async def _counted(
     tokenizer: str,
     counter: TokenCounter,
 ) -> ToolSchemas:
-    """Count the very text that is answered, and keep to the budget by that."""
+    """Count the joined text, and drop schemas until it fits the budget."""
     while True:
         [total] = await counter.count(["".join(each.text for each in loaded)], tokenizer)
         if not loaded or not request.budget or total <= request.budget:
@@ -127,7 +127,8 @@ async def _version(
             return UnloadedReason.NOT_FOUND
         heads = await catalogue.heads([tool.name])
         if caller is not None and not constraint:
-            # Who may call only some versions means those; who may call none is told so of the one that others get.
+            # A caller with access to some versions means those; one with access to none gets NOT_PERMITTED for the
+            # default version.
             heads = [head for head in heads if _granted(head, caller)] or heads
         head = resolve(tool.name, heads, constraint, now)
     except MeshError as error:

@@ -1,4 +1,4 @@
-"""What questions mean, as vectors."""
+"""Caches and batches the embeddings of queries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import islice
 from services.registry.domain.discovery.ports import Language, LanguageUnavailableError
 
 MAX_CACHED = 1000
-# Hardly cheaper each if there were more, and while these are looked up among the tools, the next are worked out.
+# Larger batches are hardly cheaper per query, and the next batch is embedded while this one is searched.
 BATCH_SIZE = 4
 
 
 class QueryEmbeddings:
-    """The vectors of questions, remembered: agents ask the same thing often. Questions that come while others are being worked out
-    wait for each other and are worked out together, which costs less than one after the other."""
+    """Embeds queries and caches the vectors. Queries that arrive during an embedding are embedded together in the next
+    batch, which is cheaper than one by one."""
 
     def __init__(self, language: Language) -> None:
         self._language = language
@@ -25,7 +25,7 @@ class QueryEmbeddings:
         self._task: asyncio.Task[None] | None = None
 
     async def vector_of(self, text: str) -> bytes | None:
-        """Return the meaning of a text; None when the language process does not answer."""
+        """Return the embedding of a text; None when the language process does not answer."""
         key = " ".join(text.split()).lower()
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -33,11 +33,11 @@ class QueryEmbeddings:
         _, future = self._pending.setdefault(key, (text, asyncio.get_running_loop().create_future()))
         if self._task is None:
             self._task = asyncio.create_task(self._embed_pending(), name="meanings")
-        # Others may wait for the same, and go on if this one leaves.
+        # Other callers may wait for the same future, so cancellation of this one must not cancel it.
         return await asyncio.shield(future)
 
     async def _embed_pending(self) -> None:
-        """Work out what is wanted until nothing is."""
+        """Embed pending queries until there are none."""
         try:
             while batch := dict(islice(self._pending.items(), BATCH_SIZE)):
                 try:
@@ -50,7 +50,7 @@ class QueryEmbeddings:
                     future.set_result(vector)
         finally:
             self._task = None
-            # Only if this ends before its time; nobody is left to wait for ever.
+            # Only after cancellation: resolve the pending futures, so that no caller waits forever.
             left, self._pending = self._pending, {}
             for _, future in left.values():
                 future.set_result(None)

@@ -1,4 +1,4 @@
-"""SearchTools: from a question to ranked tools, or to the reason why there are none."""
+"""SearchTools: returns ranked tools, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.registry.domain.ports import Catalogue
 
 
 class SemanticUse(StrEnum):
-    """What part meaning had in an answer."""
+    """How far a search used embeddings."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -26,7 +26,7 @@ class SemanticUse(StrEnum):
 
 
 class NoMatch(StrEnum):
-    """Why nothing was found."""
+    """Why a search has no hits."""
 
     EMPTY_REGISTRY = "empty_registry"
     NO_CANDIDATE = "no_candidate"
@@ -36,7 +36,7 @@ class NoMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The answer: hits, what part meaning had, and why there are none when there are none."""
+    """The hits, the use of embeddings, and the reason if there are no hits."""
 
     hits: Hits
     semantic_use: SemanticUse
@@ -53,12 +53,12 @@ async def search_tools(
     catalogue: Catalogue,
     now: datetime,
 ) -> SearchResult:
-    """Return what fits. References that lead to a tool, by name or alias, put it first; so does a text that is one."""
+    """Search tools. Tools that a reference or the text names, directly or by alias, rank first."""
     query = replace(
         query, names=await _named(query.text, references, catalogue), only_names=bool(references) and not query.text
     )
     asks = semantic and bool(query.text)
-    # Who gives a name means that tool; the model need not be loaded to find it.
+    # A query that names a tool needs no embedding.
     vector = await embeddings.vector_of(query.text) if asks and not query.names else None
     hits = searcher.search(replace(query, vector=vector), now)
     return SearchResult(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
@@ -70,7 +70,7 @@ async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> 
         try:
             tool = await catalogue.tool(ToolName.parse(reference))
         except MeshError:
-            # A sentence is no reference, and a reference that is none leads nowhere.
+            # A sentence is not a reference, and an invalid reference names no tool.
             continue
         if tool is not None:
             found.append(tool.name)

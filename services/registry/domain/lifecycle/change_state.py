@@ -1,4 +1,5 @@
-"""Doing a verb to versions: found, guarded, moved, recorded and told to every watcher, all of it or nothing."""
+"""Applies lifecycle verbs to versions. The state change, the transition record and the change log entry are one
+transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ Revision = Callable[[VersionHead, Standing, datetime, Ledger], Awaitable[Standin
 
 
 async def keep_standing(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
-    """Change nothing but the state."""
+    """Return the standing unchanged."""
     return standing
 
 
@@ -42,8 +43,8 @@ async def change_version(
     clock: Clock,
     revise: Revision = keep_standing,
 ) -> VersionHead:
-    """Do the verb to one version and return it. `revise` sees the standing that the verb leads to and returns the one
-    to keep; it may refuse. Fails with TOOL_VERSION_NOT_FOUND, ETAG_MISMATCH or FAILED_PRECONDITION."""
+    """Apply the verb to one version and return it. `revise` receives the new standing and returns the one to store; it
+    may raise. Raises TOOL_VERSION_NOT_FOUND, ETAG_MISMATCH or FAILED_PRECONDITION."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
         heads = await ledger.heads(tool)
@@ -62,8 +63,8 @@ async def change_version(
 async def change_tool(
     reference: str, verb: Verb, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Do the verb to a whole tool, or to one version where the name is a version's. Versions that the verb does not
-    apply to stay as they are; return those that changed, the highest first."""
+    """Apply the verb to all versions of a tool, or to one version if the reference names one. Versions that the verb
+    does not apply to are skipped. Return the changed versions, highest first."""
     if "/versions/" in reference:
         return [await change_version(reference, verb, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock)]
     if change_request.etag:
@@ -96,8 +97,8 @@ async def change_all(
     clock: Clock,
     revise: Revision = keep_standing,
 ) -> Sequence[VersionHead]:
-    """Do the verb to these of a tool's versions, and bring the tool itself up to date."""
-    # Read while the registry is held, so that later changes never carry earlier times on one machine.
+    """Apply the verb to some versions of a tool, and update the tool."""
+    # Read under the lock, so that later changes do not have earlier times on one machine.
     now = clock.now()
     changed = [await _change(head, verb, change_request, ledger, now, revise) for head in chosen]
     await refresh_tool(changed, heads, ledger, now)
@@ -107,7 +108,7 @@ async def change_all(
 async def refresh_tool(
     changed: Sequence[VersionHead], heads: Sequence[VersionHead], ledger: Ledger, now: datetime
 ) -> Tool:
-    """Bring the tool up to date with versions of it that changed, and return it."""
+    """Update the tool after some of its versions changed, and return it."""
     by_name = {head.name: head for head in changed}
     versions = [by_name.get(head.name, head) for head in heads]
     tool = await ledger.tool(changed[0].tool)
@@ -144,7 +145,7 @@ async def _change(
 
 
 def find_version(tool: ToolName, number: str, heads: Sequence[VersionHead]) -> VersionHead:
-    """Return the version of exactly this number, or raise TOOL_VERSION_NOT_FOUND."""
+    """Return the version with exactly this number. Raises TOOL_VERSION_NOT_FOUND."""
     for head in heads:
         if str(head.version) == number:
             return head
@@ -152,7 +153,7 @@ def find_version(tool: ToolName, number: str, heads: Sequence[VersionHead]) -> V
 
 
 async def is_repeated(head: VersionHead, verb: Verb, change_request: ChangeRequest, ledger: Ledger) -> bool:
-    """Say whether this very request was done before. Its id for another verb raises IDEMPOTENCY_CONFLICT."""
+    """Return whether this request was already applied. Raises IDEMPOTENCY_CONFLICT if its id was used for another verb."""
     if not change_request.request_id:
         return False
     done = await ledger.verb_of(head, change_request.actor.recorded, change_request.request_id)

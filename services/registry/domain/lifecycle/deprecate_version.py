@@ -1,4 +1,4 @@
-"""DeprecateVersion and UndeprecateVersion: announcing the end of a version, and taking that back."""
+"""DeprecateVersion, UndeprecateVersion and SunsetVersion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 WARNING = timedelta(days=90)
 GRACE = timedelta(days=30)
-# What a caller may be sent on to: everything that will run, or will once it is published or set up.
+# States that a successor may have: runnable, or runnable once it is published or set up.
 _LEADS_ONWARD = frozenset(
     {LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.DRAFT, LifecycleState.REQUIRES_SETUP}
 )
@@ -26,7 +26,7 @@ _LEADS_ONWARD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DeprecationNotice:
-    """What is told about the end of a version."""
+    """The sunset date, grace period, successor and migration guide of a deprecation."""
 
     sunset_time: datetime | None = None
     grace: timedelta | None = None
@@ -43,13 +43,13 @@ async def deprecate_version(
     wakeup: Wakeup,
     clock: Clock,
 ) -> VersionHead:
-    """Announce the end of a version, or revise what was announced. Raises INVALID_REQUEST with everything that is
-    wrong about the dates and the successor."""
+    """Deprecate a version, or update its deprecation. Raises INVALID_REQUEST with all violations of dates and
+    successor."""
 
     async def announce(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
         sunset = notice.sunset_time or now + WARNING
         removal = _removal(sunset, GRACE if notice.grace is None else notice.grace)
-        # While the registry is held: otherwise two versions could each become the other's successor at once.
+        # Checked under the lock: otherwise two versions could become each other's successor concurrently.
         faults = [
             *_date_faults(sunset, removal, now),
             *await _successor_faults(name, notice.successor, ledger, now),
@@ -74,7 +74,7 @@ async def deprecate_version(
 async def undeprecate_version(
     name: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> VersionHead:
-    """Take a deprecation back."""
+    """Withdraw a deprecation."""
 
     async def withdraw(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
         return replace(standing, deprecation=None)
@@ -85,7 +85,7 @@ async def undeprecate_version(
 
 
 def _removal(sunset: datetime, grace: timedelta) -> datetime | None:
-    """Return the end of the grace period; None where there is no such date."""
+    """Return the end of the grace period; None if the date is out of range."""
     try:
         return sunset + grace
     except OverflowError:
@@ -100,8 +100,8 @@ def _date_faults(sunset: datetime, removal: datetime | None, now: datetime) -> l
 
 
 async def _successor_faults(name: str, successor: str, ledger: Ledger, now: datetime) -> list[Violation]:
-    """A successor exists and is not itself ending. So no two versions can lead to each other: the one that was
-    deprecated first would have to be the other's successor."""
+    """Return the violations of a successor. It must exist and must not be deprecated itself, so successors cannot form
+    a cycle."""
     if not successor:
         return []
     if successor == name:
@@ -125,7 +125,7 @@ def _fault(rule: str, message: str) -> Violation:
 async def sunset_version(
     name: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> VersionHead:
-    """End a deprecated version now. Its grace period begins now, too, and is as long as it was to be."""
+    """End a deprecated version now. Its grace period starts now and keeps its length."""
 
     async def end(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
         announced = standing.deprecation

@@ -1,14 +1,15 @@
-"""The one state machine: which verb leads from which state to which.
+"""The lifecycle state machine: which verb leads from which state to which.
 
-A version stands in one state, and that state may cover others: a deprecated version that is disabled and then
-quarantined is released to disabled and enabled to deprecated. So a verb does one of four things to the state:
+A version has a stack of states: a deprecated version that is disabled and then quarantined is released to disabled and
+enabled to deprecated. A verb applies one of four operations to the stack:
 
-- COVER  puts its own state on top of the present one,
-- UNCOVER takes the present state away; what was beneath it is the state again,
-- MOVE   replaces the present state by the verb's own and leaves what is beneath,
-- KEEP   changes something else about the version, not its state.
+- COVER pushes the verb's state.
+- UNCOVER pops the current state.
+- MOVE replaces the current state by the verb's state.
+- KEEP leaves the stack and changes other attributes of the version.
 
-A pair of verb and state that is not in the table is refused. What else a verb needs (dates, usage) is not decided here.
+A pair of verb and state that is not in the table is refused. Other preconditions of a verb (dates, usage) are checked
+by its use case.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ S = LifecycleState
 
 
 class Verb(StrEnum):
-    """What can be done to a version."""
+    """A lifecycle operation on a version."""
 
     PUBLISH = "publish"
     DEPRECATE = "deprecate"
@@ -47,7 +48,7 @@ class Verb(StrEnum):
 
 
 class StackOperation(Enum):
-    """What a verb does to the state."""
+    """The effect of a verb on the stack of states."""
 
     COVER = "cover"
     UNCOVER = "uncover"
@@ -57,7 +58,7 @@ class StackOperation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
-    """What one verb does, where it may be done, and to which state it leads where that is its own."""
+    """The operation of a verb, the states in which it applies, and its target state."""
 
     operation: StackOperation
     states: frozenset[LifecycleState]
@@ -71,17 +72,17 @@ def _rule(operation: StackOperation, *states: LifecycleState, to: LifecycleState
 _RUNS = (S.AVAILABLE, S.DEFERRED, S.DEPRECATED)
 TRANSITION_RULES: Mapping[Verb, TransitionRule] = {
     Verb.PUBLISH: _rule(StackOperation.UNCOVER, S.DRAFT),
-    # Not while it waits for setup: a deprecated version runs, and this one must not.
+    # Not from requires_setup: a deprecated version runs, and one that needs setup must not.
     Verb.DEPRECATE: _rule(StackOperation.COVER, *_RUNS, to=S.DEPRECATED),
     Verb.UNDEPRECATE: _rule(StackOperation.UNCOVER, S.DEPRECATED, S.SUNSET),
     Verb.SUNSET: _rule(StackOperation.MOVE, S.DEPRECATED, to=S.SUNSET),
     Verb.REMOVE: _rule(StackOperation.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
     Verb.EXTEND: _rule(StackOperation.KEEP, S.SUNSET),
-    # The date has passed: what readers see already is written down.
+    # Stores the sunset that readers already see, because its date has passed.
     Verb.EXPIRE: _rule(StackOperation.KEEP, S.SUNSET),
     Verb.DISABLE: _rule(StackOperation.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
     Verb.ENABLE: _rule(StackOperation.UNCOVER, S.DISABLED),
-    # Whatever can still come to run can be taken out of use, an ended version too: ending can be taken back.
+    # Everything that may run again can be quarantined, also a version past its sunset, which can be undeprecated.
     Verb.QUARANTINE: _rule(
         StackOperation.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
     ),
@@ -94,7 +95,7 @@ TRANSITION_RULES: Mapping[Verb, TransitionRule] = {
 
 
 def next_states(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState, ...]) -> tuple[LifecycleState, ...]:
-    """Return the states after a verb, the present one last; empty when the verb cannot be done in this state."""
+    """Return the stack of states after a verb, the current one last; empty when the verb does not apply."""
     rule = TRANSITION_RULES[verb]
     if state not in rule.states:
         return ()
@@ -102,15 +103,15 @@ def next_states(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState
         return beneath or (S.AVAILABLE,)
     if rule.operation is StackOperation.MOVE and rule.target is not None:
         return (*beneath, rule.target)
-    # A state does not cover itself: to deprecate again only revises what was announced.
+    # A state does not cover itself: deprecating again only updates the deprecation.
     covers = rule.operation is StackOperation.COVER and rule.target is not None and state is not rule.target
     return (*beneath, state, rule.target) if covers and rule.target is not None else (*beneath, state)
 
 
 def apply(verb: Verb, head: VersionHead, now: datetime) -> Standing:
-    """Return where the version stands after the verb, everything but its states as before. Raises FAILED_PRECONDITION.
+    """Return the standing after the verb, with only the states changed. Raises FAILED_PRECONDITION.
 
-    The state as of now decides: a deprecated version past its date has ended, whether or not that was marked.
+    The effective state decides: a deprecated version past its date counts as sunset, even if that is not stored yet.
     """
     standing = head.standing
     states = next_states(verb, effective_state(head, now), standing.beneath)
@@ -120,13 +121,13 @@ def apply(verb: Verb, head: VersionHead, now: datetime) -> Standing:
 
 
 def is_applicable(verb: Verb, head: VersionHead, now: datetime) -> bool:
-    """Say whether the verb can be done to the version now."""
+    """Return whether the verb applies to the version now."""
     return effective_state(head, now) in TRANSITION_RULES[verb].states
 
 
 def starting_states(manifest: Manifest, *, draft: bool) -> tuple[LifecycleState, ...]:
-    """Return where a new version stands, the present state last: what its manifest says must hold before it can be
-    offered covers what it is once that holds."""
+    """Return the initial stack of states, the current one last. Setup and draft states cover the state that follows
+    them."""
     availability = manifest.part("interface").get("availability", {})
     states = [S.DEFERRED if availability.get("deferred") else S.AVAILABLE]
     if availability.get("required_credentials"):

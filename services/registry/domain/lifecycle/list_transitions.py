@@ -1,4 +1,4 @@
-"""ListTransitions: what was done to a tool, newest first."""
+"""ListTransitions: the history of a tool, newest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEWEST = 2**63 - 1
 async def list_transitions(
     reference: str, page_size: int, page_token: str, *, catalogue: Catalogue, histories: Histories
 ) -> TransitionPage:
-    """Return a page of a tool's history, or of one version's. Raises TOOL_NOT_FOUND and PAGE_TOKEN_INVALID."""
+    """Return a page of the history of a tool or of one version. Raises TOOL_NOT_FOUND and PAGE_TOKEN_INVALID."""
     name, version = split_version_name(reference) if "/versions/" in reference else (ToolName.parse(reference), "")
     tool = await catalogue.tool(name)
     if tool is None:

@@ -1,4 +1,4 @@
-"""RemoveVersion: retiring a version that has ended, once nobody calls it any more."""
+"""RemoveVersion: retires a version past its sunset once it is no longer called."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from services.registry.domain.model import LifecycleState, Standing, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 from services.registry.domain.trust.usage import Usage, UsageReader
 
-# A day without a call is what counts as no usage; a version that is still called gets another week.
+# A day without calls counts as unused; a version that is still called gets another week.
 WINDOW = timedelta(days=1)
 EXTENSION = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of an attempt: the version as it now stands, and the calls that kept it, if any did."""
+    """The outcome: the version, whether it was removed, and the calls that prevented it."""
 
     head: VersionHead
     removed: bool
@@ -41,12 +41,12 @@ async def remove_version(
     wakeup: Wakeup,
     clock: Clock,
 ) -> Removal:
-    """Retire the version, or move its removal on while it is called. Without `force` it must have ended, its grace
-    period must be over, and usage must be known: unknown raises SERVICE_UNAVAILABLE and removes nothing."""
+    """Retire the version, or postpone its removal while it is called. Without `force` it must be past its sunset and
+    its grace period, and its usage must be known: unknown usage raises SERVICE_UNAVAILABLE."""
     head, done = await _found(name, change_request, catalogue)
     if done:
         return Removal(head, removed=head.standing.state is LifecycleState.RETIRED)
-    # Asked of the log while the registry is free: nobody waits for another service while all writers wait for it.
+    # Read before the lock is taken, so that writers do not wait for another service.
     calls = 0 if force else await _calls(head, usage, clock.now())
     if calls:
         extended = await change_version(
@@ -66,7 +66,7 @@ async def remove_version(
 
 
 async def _found(name: str, change_request: ChangeRequest, catalogue: Catalogue) -> tuple[VersionHead, bool]:
-    """Return the version, and whether this very request was answered before."""
+    """Return the version, and whether this request was already applied."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
         head = find_version(tool, number, await ledger.heads(tool))
@@ -83,7 +83,7 @@ async def _found(name: str, change_request: ChangeRequest, catalogue: Catalogue)
 
 
 async def _calls(head: VersionHead, usage: UsageReader, now: datetime) -> int:
-    """Return how many calls of the version were seen lately; none for one that could never be called."""
+    """Return the number of recent calls of the version; 0 for a draft, which cannot be called."""
     apply(Verb.REMOVE, head, now)
     _refuse_early(head, now)
     if effective_state(head, now) is LifecycleState.DRAFT:
@@ -97,7 +97,7 @@ async def _calls(head: VersionHead, usage: UsageReader, now: datetime) -> int:
 
 
 def _since(found: Usage, since: datetime) -> int:
-    # The log counts by days, so yesterday's calls may be among them; the last one says whether any is recent.
+    # Usage is counted by day and may include older calls; the time of the last call shows whether any is recent.
     recent = found.last_call is not None and found.last_call > since
     return max(found.calls, 1) if recent else 0
 

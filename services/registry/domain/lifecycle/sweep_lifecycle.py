@@ -1,4 +1,4 @@
-"""The sweep: what time alone does to versions. Readers do not wait for it; it writes down what they already see."""
+"""The lifecycle sweep: stores the state changes that are due by date. Readers see them before the sweep runs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from services.registry.domain.trust.usage import UsageReader
 
 BATCH = 100
 SWEEPER = Actor("registry")
-# Somebody else was faster, or changed their mind: the version is no longer what it was found as.
+# The version was changed by another replica or caller since it was listed.
 _OVERTAKEN = frozenset({Reason.FAILED_PRECONDITION, Reason.TOOL_VERSION_NOT_FOUND, Reason.ETAG_MISMATCH})
 
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep did."""
+    """The versions that one sweep changed."""
 
     ended: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     kept: tuple[tuple[str, int], ...] = ()
-    """Versions past their grace period that are still called, and how often."""
+    """Versions past their grace period that are still called, with the number of calls."""
 
 
 async def sweep_lifecycle(
     *, histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, force: bool = False
 ) -> SweepReport:
-    """End what is past its sunset, and retire what is past its grace period and no longer called; `force` is the policy
-    that retires it anyway. Raises SERVICE_UNAVAILABLE when usage is not known: what was found stays for the next sweep."""
+    """Mark versions past their sunset, and retire unused versions past their grace period; `force` retires used ones,
+    too. Raises SERVICE_UNAVAILABLE when usage is unknown; the next sweep tries again."""
     ended = []
     change_request = ChangeRequest(SWEEPER, reason="the sunset date has passed")
     for name in await histories.past_sunset(clock.now(), BATCH):
@@ -74,7 +74,7 @@ async def _remove(
 
 
 async def _once(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
-    """Another replica may have marked it since it was found."""
+    """Refuse a version that another replica has already marked."""
     if head.standing.state is standing.state:
         raise verb_not_applicable(head, Verb.EXPIRE, standing.state)
     return standing

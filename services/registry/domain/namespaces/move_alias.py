@@ -1,4 +1,4 @@
-"""MoveAlias: making an alias lead to another tool of the same owner."""
+"""MoveAlias: points an alias to another tool of the same namespace."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def move_alias(
     wakeup: Wakeup,
     clock: Clock,
 ) -> Tool:
-    """Make the alias lead to `target` instead of `origin`, and return the target. Watchers are told of every version of
-    both tools, so that none keeps the old way. To move what has moved already changes nothing."""
+    """Point the alias to `target` instead of `origin`, and return the target. Every version of both tools gets a
+    change, so that watchers update their aliases. Moving it again to the same target changes nothing."""
     word, source, goal = (ToolName.parse(reference) for reference in (alias, origin, target))
     if not word.namespace == source.namespace == goal.namespace:
         raise alias_stays_in_its_namespace(word)
@@ -69,7 +69,7 @@ async def _move(
 
 
 async def _tell(head: VersionHead, reason: str, change_request: ChangeRequest, ledger: Ledger, now: datetime) -> None:
-    """A change that leaves the version where it stands; the watchers learn which names lead to its tool."""
+    """Record a change that keeps the state of the version, so that watchers read the new aliases."""
     standing = replace(head.standing, sequence=await ledger.next_sequence(), update_time=now)
     transition = Transition(
         sequence=standing.sequence,

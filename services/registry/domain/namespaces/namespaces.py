@@ -1,4 +1,4 @@
-"""Claiming, transferring and sharing namespaces."""
+"""Claims, transfers, delegates and lists namespaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class NamespacePage:
-    """A part of a listing and where it continues; an empty token ends it."""
+    """One page of namespaces. An empty token marks the last page."""
 
     namespaces: tuple[Namespace, ...]
     next_token: str
@@ -36,7 +36,7 @@ class NamespacePage:
 async def claim_namespace(
     namespace: str, owner: str, provider: str, by: Actor, *, catalogue: Catalogue, clock: Clock
 ) -> Namespace:
-    """Give a namespace that nobody owns to a subject. The same claim again answers the namespace."""
+    """Assign an unowned namespace to a subject. An identical claim returns the existing namespace."""
     if namespace == DEFAULT_NAMESPACE:
         raise namespace_reserved(namespace)
     async with catalogue.writing() as ledger:
@@ -56,7 +56,7 @@ async def claim_namespace(
 async def transfer_namespace(
     name: str, owner: str, provider: str, etag: str, by: Actor, *, catalogue: Catalogue, clock: Clock
 ) -> Namespace:
-    """Give a namespace to another owner; delegates of the old one are dropped."""
+    """Transfer a namespace to another owner and drop its delegates."""
 
     def give(found: Namespace) -> Namespace:
         if etag not in ("", found.etag):
@@ -67,7 +67,7 @@ async def transfer_namespace(
 
 
 async def add_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
-    """Let a subject publish."""
+    """Allow a subject to publish in the namespace."""
 
     def add(found: Namespace) -> Namespace:
         _require_owner(found, by)
@@ -77,7 +77,7 @@ async def add_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalog
 
 
 async def remove_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
-    """Take the permission back."""
+    """Revoke a subject's permission to publish."""
 
     def remove(found: Namespace) -> Namespace:
         _require_owner(found, by)
@@ -95,7 +95,7 @@ async def get_namespace(name: str, *, histories: Histories) -> Namespace:
 
 
 async def list_namespaces(page_size: int, page_token: str, *, histories: Histories) -> NamespacePage:
-    """Return a page of namespaces in order of their names."""
+    """Return a page of namespaces, sorted by name."""
     query = ["ListNamespaces"]
     cursor = page_tokens.decode(query, page_token)
     if cursor is not None and (len(cursor) != 1 or not isinstance(cursor[0], str) or "\0" in cursor[0]):

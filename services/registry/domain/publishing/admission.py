@@ -1,7 +1,7 @@
-"""Admission: the conditions a manifest has to meet, all of them, before a tool exists.
+"""The admission rules of a manifest.
 
-The contract's own field rules were checked when the message arrived; these are the conditions that span fields, look
-inside schemas, or that no field rule can say. Each is one small function; a manifest that fails is told all at once.
+Field rules of the proto contract are validated before. These rules span several fields, look inside schemas, or cannot
+be expressed as field rules. Each rule is one function, and all violations are reported at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
 
 
 def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
-    """Return every condition that the manifest fails."""
+    """Return every violation of the admission rules."""
     found = [violation for rule in RULES for violation in rule(manifest)]
     found += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
     return found

@@ -1,4 +1,4 @@
-"""The examination of a candidate: every condition of admission at once, and what was only worth a warning."""
+"""Checks a candidate manifest: admission rules, content scan, and compatibility with neighbouring releases."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ ManifestReader: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The releases of a candidate's line that stand right below and right above it."""
+    """The next lower and next higher release of the candidate's line."""
 
     below: VersionHead | None
     above: VersionHead | None
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Tell these neighbours from any others; a digest covers the number."""
+        """Identify the neighbours; a digest covers the version number."""
         return tuple(head.digest if head else "" for head in (self.below, self.above))
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found, and which neighbours the candidate was held against."""
+    """The violations and warnings, and the neighbours that the candidate was compared with."""
 
     violations: tuple[Violation, ...]
     warnings: tuple[Violation, ...]
@@ -65,12 +65,12 @@ async def examine(
     schemas: SchemaChecker,
     policy: ScanPolicy,
 ) -> Examination:
-    """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
+    """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
     owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
     names = await _new_names(manifest, heads, catalogue)
     candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
     known = await catalogue.similar_names(candidate) if names else ()
-    # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
+    # Off the event loop, because a large or hostile manifest takes a while.
     found = await asyncio.to_thread(violations, manifest, schemas)
     scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
     if any(violation.rule.startswith("version.") for violation in found):
@@ -88,7 +88,7 @@ async def examine(
 
 
 async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
-    """Return the names that the candidate brings. Those that lead to its tool already were looked at when they came."""
+    """Return the names that the candidate adds. Existing names of its tool were checked before."""
     if not heads:
         return [manifest.name, *manifest.aliases]
     tool = await catalogue.tool(manifest.name) if manifest.aliases else None
@@ -98,8 +98,8 @@ async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue
 async def line_violations(
     manifest: Manifest, neighbours: Neighbours, read: ManifestReader, schemas: SchemaChecker
 ) -> list[Violation]:
-    """Return why the candidate's number promises more than its neighbours allow. Callers of the one below would get the
-    candidate, and callers of the candidate get the one above."""
+    """Return why the candidate's version number is not legal: callers of the lower neighbour would get the candidate,
+    and callers of the candidate get the higher one."""
     if neighbours.below is None and neighbours.above is None:
         return []
     if await asyncio.to_thread(lambda: any(schemas_are_valid(manifest, schemas))):
@@ -127,7 +127,7 @@ def _too_small(comparison: Comparison, below: VersionHead, manifest: Manifest) -
 
 
 def _reasons(comparison: Comparison) -> list[Violation]:
-    """What asks for the bump: what breaks, or where nothing does, what is added."""
+    """Return the breaking differences as violations, or the additive ones if nothing breaks."""
     breaks = any(d.kind is ChangeKind.BREAKING for d in comparison.differences)
     kind = ChangeKind.BREAKING if breaks else ChangeKind.ADDITIVE
     return [Violation(d.path, f"compatibility.{d.rule}", d.message) for d in comparison.differences if d.kind is kind]

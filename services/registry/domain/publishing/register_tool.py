@@ -1,4 +1,4 @@
-"""RegisterTool: from a manifest to an immutable version, or to every reason why not."""
+"""RegisterTool: admits a manifest and stores it as an immutable version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAY_USE_RESERVED = frozenset({"executor", OPERATOR})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The version as stored, whether this call stored it, and what the scan let pass when it was."""
+    """The stored version, whether this call created it, and its scan warnings."""
 
     version: ToolVersion
     created: bool
@@ -51,11 +51,11 @@ async def register_tool(
     draft: bool = False,
     scan_policy: ScanPolicy = DEFAULT_POLICY,
 ) -> Registration:
-    """Store the manifest unless the same content is there already. Of any number of concurrent calls with the same
-    content exactly one stores it."""
+    """Store the manifest unless the same content exists. Of concurrent calls with the same content exactly one stores
+    it."""
     if manifest.name.namespace in RESERVED and registrar.peer not in MAY_USE_RESERVED:
         raise namespace_reserved(manifest.name.namespace)
-    # Before admission: what was admitted once stays registered, also after the conditions have become stricter.
+    # Before admission, because an admitted version stays registered even after the rules have become stricter.
     heads = await catalogue.heads([manifest.name])
     head = _same(manifest, heads)
     if head is None:
@@ -82,7 +82,7 @@ async def _add(
     *,
     draft: bool,
 ) -> tuple[ToolVersion | None, VersionHead]:
-    """Store the version unless another replica was faster; return what this call stored, and what is stored now."""
+    """Store the version unless another replica did. Return the version if this call stored it, and the stored head."""
     async with catalogue.writing() as ledger:
         heads = await ledger.heads(manifest.name)
         head = _same(manifest, heads)
@@ -98,7 +98,7 @@ async def _add(
 async def _refuse_new_neighbours(
     manifest: Manifest, heads: Sequence[VersionHead], examination: Examination, ledger: Ledger, schemas: SchemaChecker
 ) -> None:
-    """What was registered since the examination may stand closer; then the number is held against that."""
+    """Check versions that were registered since the examination and are closer neighbours."""
     neighbours = neighbours_of(manifest, heads)
     if neighbours.digests == examination.neighbours.digests:
         return
@@ -108,8 +108,8 @@ async def _refuse_new_neighbours(
 
 
 def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:
-    """Return the stored version of this number. Versions that differ only in their build have the same number: a
-    caller who pins `1.0.0` could not tell them apart."""
+    """Return the stored version with this number. Build metadata does not distinguish versions, because a constraint of
+    `1.0.0` could not tell them apart."""
     for head in heads:
         if head.version == manifest.version:
             if head.digest != manifest.digest:
@@ -119,12 +119,12 @@ def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | Non
 
 
 async def _refuse_taken_names(manifest: Manifest, registrar: Actor, ledger: Ledger) -> None:
-    """A provider is only what a manifest says; who registers is known. So the owner decides, and the provider must be
-    the same as before."""
+    """Check the names against the namespace owner, the provider and existing tools. The provider is only a claim of the
+    manifest, so the authenticated owner decides."""
     namespace = await ledger.namespace(manifest.name.namespace)
     wanted = [manifest.name, *manifest.aliases]
     if namespace is None:
-        # A reference without a namespace means `core`: there, a word is a tool or it is a namespace.
+        # A reference without a namespace means `core`, so a name in `core` is either a tool or a namespace.
         wanted.append(ToolName(DEFAULT_NAMESPACE, manifest.name.namespace))
     elif namespace.namespace not in RESERVED and not namespace.lets_publish(registrar):
         raise namespace_not_owned(namespace.namespace, namespace.owner)
@@ -154,7 +154,7 @@ async def _store(
     *,
     draft: bool,
 ) -> ToolVersion:
-    # Read while the registry is held, so that later changes never carry earlier times on one machine.
+    # Read under the lock, so that later changes do not have earlier times on one machine.
     now = clock.now()
     *beneath, state = starting_states(manifest, draft=draft)
     head = VersionHead(

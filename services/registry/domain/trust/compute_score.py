@@ -1,4 +1,4 @@
-"""GetTrustScore: gathering the facts about a tool, and working its score out."""
+"""GetTrustScore: reads the facts about a tool and computes its score."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from services.registry.domain.trust.ports import TrustStore
 from services.registry.domain.trust.score import Score, score
 from services.registry.domain.trust.usage import Usage, UsageReader
 
-# How far back calls count.
+# The period of calls that count.
 USAGE_WINDOW = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustScore:
-    """A tool, the version its facts are looked up for, the facts, and the score."""
+    """The score of a tool with its facts and the version they are about."""
 
     tool: ToolName
     version: ToolVersion
@@ -37,7 +37,7 @@ class TrustScore:
 
 @dataclass(frozen=True, slots=True)
 class TrustScorer:
-    """What it takes to work a score out."""
+    """Computes trust scores from stored facts and usage."""
 
     catalogue: Catalogue
     store: TrustStore
@@ -45,7 +45,7 @@ class TrustScorer:
     clock: Clock
 
     async def score(self, reference: ToolName) -> TrustScore:
-        """Work the score of one tool out, which a name or an alias leads to."""
+        """Compute the score of the tool with this name or alias."""
         tool = await self.catalogue.tool(reference)
         if tool is None:
             raise tool_not_found(reference)
@@ -53,8 +53,8 @@ class TrustScorer:
         return trust_score
 
     async def score_all(self, tools: Sequence[ToolName]) -> list[TrustScore]:
-        """Work the scores of tools out from the facts as of now, as many as usage can be read of at once. Facts about a version count
-        for the one that the tool shows: what was audited is not what comes after it. Usage that cannot be read is missing, not zero."""
+        """Compute the scores of tools as of now, up to the batch limit of the usage service. Facts count for the
+        default version only, because an audit does not cover later versions. Unknown usage is missing, not zero."""
         versions: defaultdict[ToolName, list[VersionHead]] = defaultdict(list)
         for head in await self.catalogue.heads(tools):
             versions[head.tool].append(head)
@@ -81,7 +81,7 @@ def _trust_score(version: ToolVersion, facts: Facts, now: datetime) -> TrustScor
 
 
 def declared_time(manifest: Manifest | None) -> timedelta | None:
-    """Return the time that a tool promises to keep: its own usual limit, else that of its class."""
+    """Return the declared time limit of a tool: its own default timeout, else that of its class."""
     if manifest is None:
         return None
     execution = manifest.execution

@@ -1,4 +1,4 @@
-"""GetStage, PromoteTool and DemoteTool: one stage at a time, and only through every gate."""
+"""GetStage, PromoteTool and DemoteTool: promotion goes one stage at a time and needs every gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stage_not_earlier(stage: Stage) -> MeshError:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a tool stands, and every gate of what comes next."""
+    """The stage of a tool and the gates of the next stage."""
 
     stage: Stage
     gates: tuple[Gate, ...]
@@ -45,7 +45,7 @@ async def get_stage(reference: str, *, scorer: TrustScorer) -> Progress:
 
 
 async def promote_tool(reference: str, believed: Stage | None, by: Actor, reason: str, *, scorer: TrustScorer) -> Stage:
-    """Move the tool to the next stage. `believed` is where it is thought to be; None means wherever it is."""
+    """Promote the tool to the next stage. `believed` is the expected current stage; None accepts any."""
     trust_score = await scorer.score(ToolName.parse(reference))
     stage = await scorer.store.stage(trust_score.tool)
     if believed not in (None, stage):
@@ -61,7 +61,7 @@ async def promote_tool(reference: str, believed: Stage | None, by: Actor, reason
 
 
 async def demote_tool(reference: str, to: Stage, by: Actor, reason: str, *, scorer: TrustScorer) -> Stage:
-    """Move the tool back. To where it already is changes nothing."""
+    """Demote the tool. Demotion to the current stage changes nothing."""
     tool = (await scorer.score(ToolName.parse(reference))).tool
     stage = await scorer.store.stage(tool)
     if stage is to:

@@ -1,4 +1,4 @@
-"""RateTool, RecordSecurityAudit and RecordVerification: adding facts."""
+"""RateTool, RecordSecurityAudit and RecordVerification: add facts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def third_party_is_attested_by_the_operator() -> MeshError:
 async def rate_tool(
     version: str, stars: int, comment: str, by: Actor, *, scorer: TrustScorer, histories: Histories
 ) -> Ratings:
-    """Keep one subject's rating of one version, and return how the tool is rated now."""
+    """Store one subject's rating of a version, and return the ratings of the tool."""
     tool, number = await _existing(version, scorer)
     namespace = await histories.namespace(tool.namespace)
     if namespace is not None and by.recorded in (namespace.owner, *namespace.delegates):
@@ -44,7 +44,7 @@ async def rate_tool(
 async def record_fact(
     version: str, by: Actor, make: Callable[[ToolName, str, datetime], Fact], *, scorer: TrustScorer
 ) -> str:
-    """Add a fact about a version and return its id. Only the operator speaks for third parties."""
+    """Add a fact about a version and return its id. Only the operator may record third-party audits."""
     tool, number = await _existing(version, scorer)
     fact = make(tool, number, scorer.clock.now())
     if isinstance(fact, Audit) and fact.level is AuditLevel.THIRD_PARTY and not is_operator(by):

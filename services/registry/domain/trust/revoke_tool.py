@@ -1,4 +1,4 @@
-"""RevokeTool and ReinstateTool: out of use everywhere at once, and back only by the operator."""
+"""RevokeTool and ReinstateTool: quarantine all versions of a tool at once; only the operator can lift it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def tool_not_revoked(tool: ToolName) -> MeshError:
 async def revoke_tool(
     reference: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Quarantine every version in one change and mark the tool, so that nothing but a reinstatement brings it back.
-    Return the versions that this call took out of use."""
+    """Quarantine every version in one transaction and mark the tool, so that only a reinstatement releases it. Return
+    the versions that this call quarantined."""
     tool = await _found(reference, catalogue)
     async with catalogue.writing() as ledger:
         await ledger.revoke(
@@ -39,8 +39,8 @@ async def revoke_tool(
 async def reinstate_tool(
     reference: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Take the mark away and release every version that the revocation took out of use; return those. What was in quarantine before,
-    perhaps because it broke its word, is there still: nobody has looked at that."""
+    """Remove the mark and release the versions that the revocation quarantined; return them. Versions that were in
+    quarantine before stay there."""
     tool = await _found(reference, catalogue)
     async with catalogue.writing() as ledger:
         since = await ledger.reinstate(tool.name)

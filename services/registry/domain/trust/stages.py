@@ -1,7 +1,7 @@
-"""The stages of a contribution and the gates between them. Pure.
+"""The contribution stages and the gates between them. Pure.
 
-The source names the invocations that Beta and GA ask for, and the figure that they have to achieve over them is lost.
-Here it is a success rate: 95 % over 100 calls for Beta, 99 % over 1000 for GA.
+The specification names the number of calls for Beta and GA but lost the figure they have to achieve. Here it is a
+success rate: 95 % over 100 calls for Beta, 99 % over 1000 for GA.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GA_CALLS, GA_RATE = 1000, 0.99
 
 
 class Stage(StrEnum):
-    """How far a contributed tool has come, in this order."""
+    """The stages of a contributed tool, in order."""
 
     SUBMITTED = "submitted"
     SANDBOX = "sandbox"
@@ -43,7 +43,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageChange:
-    """A step between stages, as it is kept for good."""
+    """The permanent record of a stage change."""
 
     tool: ToolName
     before: Stage
@@ -55,7 +55,7 @@ class StageChange:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One condition of a stage, whether it is met, and what was found."""
+    """One condition of a stage, whether it is met, and the evidence."""
 
     gate: str
     met: bool
@@ -63,14 +63,14 @@ class Gate:
 
 
 def gates_of(stage: Stage, facts: Facts | None) -> tuple[Gate, ...]:
-    """Return every condition of entering a stage. Without facts, because nothing of the tool may run, none is met."""
+    """Return the gates of a stage. Without facts, because no version is offered, the only gate is not met."""
     if facts is None:
         return (Gate("schema_validation", False, "no version may be chosen for new work"),)
     return tuple(gate(facts) for gate in _GATES[stage])
 
 
 def unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
-    """The refusal that lists every gate that is not met."""
+    """Return the error that lists every unmet gate."""
     return MeshError(
         Reason.FAILED_PRECONDITION,
         message=f"the tool does not meet every gate of {stage.value}",
@@ -80,7 +80,7 @@ def unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
 
 
 def _schema_validation(facts: Facts) -> Gate:
-    # Admission is the validation: what is registered has passed it.
+    # Registered versions have passed schema validation at admission.
     return Gate("schema_validation", True, f"passed at admission on {facts.admitted.date()}")
 
 

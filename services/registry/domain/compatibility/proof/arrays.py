@@ -1,4 +1,4 @@
-"""What a goal asks of arrays, and when facts about one contradict each other."""
+"""Proves the array keywords of a goal, and contradictions between constraints on arrays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from services.registry.domain.compatibility.proof.prover import Prover
 from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
-# Whatever else applies to the same array may look at items, so that `unevaluatedItems` does not.
+# Keywords next to `unevaluatedItems` that may evaluate items, so that it does not apply to them.
 _LOOKING = ("contains", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas")
 _MOST_CONTAINED = 20
 _KEYWORDS = frozenset({"minItems", "maxItems", "uniqueItems", "prefixItems", "items", "unevaluatedItems", "contains"})
 
 
 class ArrayView:
-    """What facts say about the items of an array."""
+    """The constraints on the items of an array."""
 
     def __init__(self, constraints: Constraints) -> None:
         self._constraints = constraints
@@ -29,7 +29,7 @@ class ArrayView:
         self.most: Any = min([*ends, *([] if limit is None else [limit])], default=None)
 
     def item(self, index: int) -> tuple[Subschema, ...]:
-        """Return what is known of the item at an index; past every prefix it is the same for all."""
+        """Return the constraints on the item at an index. All items past the longest prefix have the same ones."""
         found = []
         for atom in self._constraints.atoms:
             if index < len(atom.schema.get("prefixItems", ())):
@@ -45,7 +45,7 @@ class ArrayView:
 
 
 def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
-    """Yield what is not shown of an array."""
+    """Yield the array keywords of the goal that are not proven."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
     view = ArrayView(constraints)
@@ -61,7 +61,7 @@ def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[
 
 
 def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
-    """True if it is proven that no array satisfies the facts."""
+    """Return whether it is proven that no array satisfies the constraints."""
     view = ArrayView(constraints)
     if view.most is not None and view.least > view.most:
         return True
@@ -72,7 +72,7 @@ def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
 
 def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap]:
     own = len(goal.schema.get("prefixItems", ()))
-    # One past every prefix stands for all that follow.
+    # One index past every prefix stands for all following items.
     for index in range(max(own, view.prefix) + 1):
         wanted = _wanted(goal, index, own)
         if wanted is None or not view.may_have(index):
@@ -88,7 +88,7 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap
 def _wanted(goal: Subschema, index: int, own: int) -> Subschema | None:
     if index < own:
         return goal.child("prefixItems", index)
-    # An item that was looked at elsewhere need not satisfy `unevaluatedItems`; asking it of all is asking more.
+    # Items that are evaluated elsewhere need not satisfy `unevaluatedItems`; requiring it of all items is stricter.
     keyword = next((word for word in ("items", "unevaluatedItems") if goal.has(word)), None)
     return goal.child(keyword) if keyword else None
 

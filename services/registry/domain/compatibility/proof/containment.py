@@ -1,8 +1,8 @@
-"""Proofs that every value which satisfies some schemas satisfies another one.
+"""Proves that every value which satisfies some schemas satisfies another one.
 
-A proof is found or it is not; when it is not, nothing is known but where it stopped. Each claim is about all values, and
-is proven by induction on their size: while a claim is being proven for a value, it may be assumed for the parts of it.
-That is what lets schemas refer to themselves.
+If no proof is found, only the place where it stopped is known. Each claim is about all values and is proven by
+induction on their size: while a claim is being proven for a value, it may be assumed for parts of the value. This
+allows recursive schemas.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from services.registry.domain.compatibility.proof.values import KINDS, kind_of, 
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.schema_shape import Schema
 
-# A whole number between close bounds is one of a few values, and those can be tried.
+# Integers between close bounds are few enough to be tried one by one.
 _FEW = 32
 _MOST_BRANCHES = 16
 _CONDITION = ("if", "then", "else")
 
 
 def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
-    """Return where the proof stops that whatever one whole schema accepts another one does; nothing when it is proven.
+    """Return where the proof stops that one schema accepts only values which the other accepts; empty when proven.
     Raises OverBudgetError when the search takes too long."""
-    # Before they are read: whoever asks again and again about parts of one schema has it read as often.
+    # Charged before the schemas are read, because callers may repeat this for many parts of one schema.
     budget.spend()
     given, goal = SchemaDocument(narrower), SchemaDocument(wider)
     budget.spend((given.size + goal.size) // 16)
@@ -45,14 +45,14 @@ def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, w
 
 @dataclass(frozen=True, slots=True)
 class CaseSplit:
-    """One way to tell cases apart: the value satisfies at least one of the branches."""
+    """A case distinction: the value satisfies at least one of the branches."""
 
     key: tuple[int, int, str]
     branches: tuple[tuple[Subschema, ...], ...]
 
 
 class ContainmentProver:
-    """Searches for proofs within one budget, and remembers what it found."""
+    """Searches for proofs within one budget, and caches the results."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self.budget = budget
@@ -64,7 +64,7 @@ class ContainmentProver:
         self._open: dict[Any, tuple[int, int]] = {}
         self._made: dict[Any, dict[str, Any]] = {}
         self._depth = self._level = 0
-        # The outermost claim that the proof at hand assumes; what rests on an unproven claim is not remembered.
+        # The outermost claim that the current proof assumes. Results that depend on an open claim are not cached.
         self.assumed = INDEPENDENT
 
     def gaps(
@@ -74,7 +74,7 @@ class ContainmentProver:
         kinds: frozenset[str] = KINDS,
         spent: frozenset[tuple[int, int, str]] = frozenset(),
     ) -> tuple[Gap, ...]:
-        """Return where the proof stops that what satisfies all of `given` satisfies the goal; nothing when it is proven."""
+        """Return where the proof stops that values which satisfy all of `given` satisfy the goal; empty when proven."""
         self.budget.spend()
         if goal.trivial:
             return ()
@@ -90,7 +90,7 @@ class ContainmentProver:
         return self._prove(key, constraints, goal, kinds, spent)
 
     def proven(self, given: tuple[Subschema, ...], goal: Subschema, kinds: frozenset[str] = KINDS) -> bool:
-        """True if what satisfies all of `given` satisfies the goal."""
+        """Return whether it is proven that values which satisfy all of `given` satisfy the goal."""
         return not self.gaps(given, goal, kinds)
 
     def is_empty(self, given: tuple[Subschema, ...], kinds: frozenset[str] = KINDS) -> bool:
@@ -98,26 +98,26 @@ class ContainmentProver:
         return self._emptiness.is_empty(given, kinds)
 
     def constraints(self, given: tuple[Subschema, ...]) -> Constraints:
-        """Return what is known of values that satisfy all of `given`."""
+        """Return the constraints on values that satisfy all of `given`."""
         key = tuple(subschema.key for subschema in given)
         if key not in self._constraints:
             self._constraints[key] = constraints_of(given)
-            # A listing of thousands is not looked through for the price of one step.
+            # Large lists cost more than one step.
             self.budget.spend(1 + sum(keyword_weight(atom) for atom in self._constraints[key].atoms) // 16)
         return self._constraints[key]
 
     def negation_of(self, subschema: Subschema) -> Subschema:
-        """Return the schema that refuses what a schema accepts, always the same one."""
+        """Return the negation of a subschema; the same object for the same subschema."""
         return subschema.sibling(self._made.setdefault((subschema.key, "not"), {"not": subschema.schema}))
 
     def requiring(self, subschema: Subschema, name: str) -> Subschema:
-        """Return the schema of objects that have a property, always the same one."""
+        """Return the subschema of objects that have a property; the same object for the same name."""
         schema = {"type": "object", "required": [name]}
         return subschema.sibling(self._made.setdefault((subschema.key, "has", name), schema))
 
     @contextmanager
     def descend(self) -> Iterator[None]:
-        """Go on about a part of the value, for which open claims may be assumed."""
+        """Continue with a part of the value, for which open claims may be assumed."""
         self._level += 1
         try:
             yield
@@ -127,7 +127,7 @@ class ContainmentProver:
     def _assume(self, key: Any, goal: Subschema) -> tuple[Gap, ...]:
         level, index = self._open[key]
         if self._level == level:
-            # The same claim about the same value would prove itself.
+            # Assuming the same claim for the same value would be circular.
             return (Gap(goal.pointer, "$ref"),)
         self.assumed = min(self.assumed, index)
         return ()
@@ -170,7 +170,7 @@ class ContainmentProver:
     def _proven_by_cases(
         self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
     ) -> bool:
-        """Prove what the direct way did not: nothing satisfies the facts, or each of the cases they leave is fine."""
+        """Try indirect proofs: no value satisfies the constraints, or the goal holds in every case."""
         only = frozenset({kind})
         if self.is_empty(constraints.atoms, only):
             return True
@@ -215,7 +215,7 @@ class ContainmentProver:
     def _plain_gaps(self, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
         for keyword in ("enum", "const"):
             if goal.has(keyword):
-                # Facts that list their values never come here.
+                # Constraints that list their values never reach this code.
                 yield Gap(goal.pointer, keyword)
         for keyword in ("$dynamicRef", "dependencies"):
             if goal.has(keyword):
@@ -246,7 +246,7 @@ class ContainmentProver:
             yield Gap(goal.pointer, "if")
 
     def _changed(self, constraints: Constraints, goal: Subschema, *keywords: str) -> bool:
-        """True if the goal has the first of these keywords and no fact says the same with all of them."""
+        """Return whether the goal has the first of these keywords and no constraint has equal values for all of them."""
         if not goal.has(keywords[0]):
             return False
         return not any(
@@ -268,7 +268,7 @@ class ContainmentProver:
         )
 
     def splits(self, constraints: Constraints) -> Iterator[CaseSplit]:
-        """Yield the cases that the facts tell apart."""
+        """Yield the case distinctions that the constraints allow."""
         for atom in constraints.atoms:
             if len(atom.schema.get("anyOf", ())) in range(1, _MOST_BRANCHES):
                 yield CaseSplit((*atom.key, "anyOf"), tuple((child,) for child in atom.children("anyOf")))
@@ -298,7 +298,7 @@ def _few_integers(constraints: Constraints) -> range | None:
 
 
 def _listing(goal: Subschema) -> Gap:
-    """Name what refused a value as closely as can be seen at a glance."""
+    """Return the gap for a rejected value, as precise as a local look at the goal allows."""
     subschema, followed = goal, 0
     while (target := subschema.ref_target()) is not None and followed < _FEW:
         subschema, followed = target, followed + 1

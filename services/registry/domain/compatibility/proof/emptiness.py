@@ -1,4 +1,4 @@
-"""Proofs that no value at all satisfies some schemas."""
+"""Proves that no value satisfies a set of schemas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.registry.domain.compatibility.proof.values import KINDS, kind_of
 
 
 class EmptinessProver:
-    """Searches for contradictions, with the proofs of containment at hand."""
+    """Searches for contradictions with the help of containment proofs."""
 
     def __init__(self, prover: Prover) -> None:
         self._prover = prover
@@ -22,7 +22,7 @@ class EmptinessProver:
         self._open: set[Any] = set()
 
     def is_empty(self, given: tuple[Subschema, ...], kinds: frozenset[str] = KINDS) -> bool:
-        """True if it is proven that nothing of these kinds satisfies all of `given`."""
+        """Return whether it is proven that no value of these kinds satisfies all of `given`."""
         prover = self._prover
         prover.budget.spend()
         constraints = prover.constraints(given)
@@ -44,7 +44,7 @@ class EmptinessProver:
         return found
 
     def excluded(self, constraints: Constraints, value: Any) -> bool:
-        """True if one of the facts refuses the value."""
+        """Return whether one of the constraints rejects the value."""
         return any(self._prover.evaluation.is_valid(atom, value) is False for atom in constraints.atoms)
 
     def _search(self, constraints: Constraints, kinds: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Whether one value is valid, answered as yes, no, or unknown. An unknown proves nothing."""
+"""Evaluates one value against a schema with the results true, false and unknown (None)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from services.registry.domain.compatibility.proof.values import identity, kind_o
 from services.registry.domain.ports import SchemaChecker
 
 Ternary: TypeAlias = bool | None
-# What a leaf costs that is asked of the checker, which compiles it first.
+# The cost of a leaf check, for which the checker compiles a schema.
 _LEAF_STEPS = 10
 _MOST_ITEMS = 200
 
 
 def all_of(answers: Iterable[Ternary]) -> Ternary:
-    """Return no if any is no, else unknown if any is unknown."""
+    """Return False if any is False, else None if any is None, else True."""
     result: Ternary = True
     for answer in answers:
         if answer is False:
@@ -28,13 +28,13 @@ def all_of(answers: Iterable[Ternary]) -> Ternary:
 
 
 def any_of(answers: Iterable[Ternary]) -> Ternary:
-    """Return yes if any is yes, else unknown if any is unknown."""
+    """Return True if any is True, else None if any is None, else False."""
     flipped = all_of(None if answer is None else not answer for answer in answers)
     return None if flipped is None else not flipped
 
 
 class Evaluation:
-    """Evaluates values. Regular expressions, formats and fractions are left to the checker that calls will use."""
+    """Evaluates values. Regular expressions, formats and `multipleOf` are delegated to the checker that calls use."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self._checker, self._budget = checker, budget
@@ -42,7 +42,7 @@ class Evaluation:
         self._enums: dict[int, tuple[list[Any], frozenset[Any]]] = {}
 
     def is_valid(self, subschema: Subschema, value: Any, depth: int = 0) -> Ternary:
-        """Say whether a value is valid."""
+        """Return whether a value is valid; None when unknown."""
         self._budget.spend()
         self._budget.check_depth(depth)
         if subschema.has("$dynamicRef") or subschema.has("dependencies"):
@@ -57,7 +57,7 @@ class Evaluation:
         return all_of(answers)
 
     def leaf(self, keyword: str, argument: Any, value: Any) -> bool:
-        """Ask the checker about one keyword and one plain value."""
+        """Check one keyword against one plain value with the checker."""
         key = (keyword, identity(argument), identity(value))
         if key not in self._leaves:
             self._budget.spend(_LEAF_STEPS)
@@ -65,7 +65,7 @@ class Evaluation:
         return self._leaves[key]
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Say whether a property's name matches a pattern."""
+        """Return whether a property name matches a pattern."""
         return self.leaf("pattern", pattern, name)
 
     def _plain(self, subschema: Subschema, value: Any, kind: str) -> Ternary:
@@ -81,7 +81,7 @@ class Evaluation:
         return self._string(schema, value) if kind == "string" else True
 
     def _listed(self, values: list[Any]) -> frozenset[Any]:
-        # Kept with the list itself, so that its place in memory is nobody else's.
+        # The entry holds the list itself, so that its id is not reused.
         known = self._enums.get(id(values))
         if known is None:
             known = self._enums[id(values)] = (values, frozenset(identity(item) for item in values))
@@ -182,7 +182,7 @@ class Evaluation:
 
 
 def applicable(subschema: Subschema, name: str, matches: Callable[[str, str], bool]) -> tuple[Subschema, ...]:
-    """Return what a schema itself asks of a property of this name; what it asks of unevaluated ones is left out."""
+    """Return the subschemas that a schema applies to a property of this name, without `unevaluatedProperties`."""
     found = []
     if name in subschema.schema.get("properties", {}):
         found.append(subschema.child("properties", name))

@@ -1,7 +1,7 @@
-"""What a goal asks of objects, and when facts about one contradict each other.
+"""Proves the object keywords of a goal, and contradictions between constraints on objects.
 
-Names of properties fall into classes: each name that is mentioned anywhere, the names that match a pattern, and all
-others. What is known and what is asked is compared class by class.
+Property names fall into classes: each name that is mentioned anywhere, the names that match a pattern, and all others.
+Constraints and goal are compared class by class.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KEYWORDS = frozenset(
 
 @dataclass
 class EvaluatedProperties:
-    """Which properties a schema looks at, so that `unevaluatedProperties` does not."""
+    """The properties that a schema evaluates, so that `unevaluatedProperties` does not apply to them."""
 
     names: set[str] = field(default_factory=set)
     patterns: set[str] = field(default_factory=set)
     open: bool = False
-    """True if it looks at properties of any name."""
+    """True if the schema evaluates properties of any name."""
 
     def add(self, schema: Subschema) -> None:
         self.names |= set(schema.schema.get("properties", ()))
@@ -44,7 +44,7 @@ class EvaluatedProperties:
 
 
 class ObjectView:
-    """What facts say about the properties of an object, class by class."""
+    """The constraints on the properties of an object, class by class."""
 
     def __init__(self, prover: Prover, constraints: Constraints) -> None:
         self._prover, self._constraints = prover, constraints
@@ -59,7 +59,7 @@ class ObjectView:
             self.patterns |= may.patterns
 
     def of_name(self, name: str) -> tuple[Subschema, ...]:
-        """Return what is known of the property of this name, should there be one."""
+        """Return the constraints on the property of this name."""
         found: list[Subschema] = []
         for atom in self._constraints.atoms:
             found.extend(applicable(atom, name, self._prover.evaluation.matches))
@@ -71,7 +71,7 @@ class ObjectView:
         return tuple(found)
 
     def of_pattern(self, pattern: str) -> tuple[Subschema, ...]:
-        """Return what is known of properties that match a pattern and are mentioned nowhere."""
+        """Return the constraints on properties that match a pattern and are not mentioned by name."""
         found: list[Subschema] = []
         for atom in self._constraints.atoms:
             if pattern in atom.schema.get("patternProperties", {}):
@@ -84,7 +84,7 @@ class ObjectView:
         return tuple(found)
 
     def of_others(self) -> tuple[Subschema, ...]:
-        """Return what is known of properties that are mentioned nowhere and match no pattern."""
+        """Return the constraints on properties that are not mentioned and match no pattern."""
         found = [
             atom.child("additionalProperties") for atom in self._constraints.atoms if atom.has("additionalProperties")
         ]
@@ -95,14 +95,14 @@ class ObjectView:
         return tuple(found)
 
     def possible_names(self) -> set[str] | None:
-        """Return every name that a property can have; None when there is no end of them."""
+        """Return every name that a property can have; None when the set is unbounded."""
         empty = self._prover.is_empty
         if any(not empty(self.of_pattern(pattern)) for pattern in self.patterns) or not empty(self.of_others()):
             return None
         return {name for name in self.names if not empty(self.of_name(name))}
 
     def most(self) -> int | None:
-        """Return how many properties there can be; None without a limit."""
+        """Return the maximum number of properties; None without a limit."""
         limits = [limit for limit in (self._constraints.most("maxProperties"),) if limit is not None]
         with self._prover.descend():
             names = self.possible_names()
@@ -113,7 +113,7 @@ class ObjectView:
 
 
 def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
-    """Yield what is not shown of an object."""
+    """Yield the object keywords of the goal that are not proven."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
     view = ObjectView(prover, constraints)
@@ -134,7 +134,7 @@ def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[
 
 
 def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
-    """True if it is proven that no object satisfies the facts."""
+    """Return whether it is proven that no object satisfies the constraints."""
     most = constraints.most("maxProperties")
     if most is not None and max(constraints.least("minProperties"), len(constraints.required)) > most:
         return True
@@ -185,7 +185,7 @@ def _part_gaps(
     with prover.descend():
         found = prover.gaps(given, wanted)
     if found and wanted.impossible:
-        # A schema that refuses everything has no keyword worth naming.
+        # A schema that rejects everything has no keyword to report.
         parent, _, keyword = wanted.pointer.rpartition("/")
         found = (gone or Gap(parent, keyword),)
     yield from found
@@ -215,7 +215,7 @@ def _absent(prover: Prover, view: ObjectView, name: str) -> bool:
 
 
 def _may_evaluate(atom: Subschema) -> EvaluatedProperties:
-    """Return more than an atom can look at, through whatever applies to the same object."""
+    """Return an upper bound of the properties that an atom evaluates."""
     found = EvaluatedProperties()
     for schema in atom.document.in_place(atom.schema):
         found.add(atom.sibling(schema))
@@ -225,7 +225,7 @@ def _may_evaluate(atom: Subschema) -> EvaluatedProperties:
 
 
 def _surely_evaluates(prover: Prover, constraints: Constraints, goal: Subschema) -> EvaluatedProperties:
-    """Return less than a goal looks at, given that all else that it asks is shown."""
+    """Return a lower bound of the properties that a goal evaluates, assuming that its other keywords are proven."""
     found, waiting, seen = EvaluatedProperties(), [goal], set[tuple[int, int]]()
     while waiting:
         subschema = waiting.pop()

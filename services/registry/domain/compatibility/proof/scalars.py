@@ -1,4 +1,4 @@
-"""What a goal asks of strings and numbers."""
+"""Proves the string and number keywords of a goal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
-# Searched for anywhere in a text, these are found in every one.
+# Unanchored patterns that match every string.
 _ALWAYS_FOUND = frozenset({"", "^", "$", ".*", "^.*"})
 
 
 def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
-    """Yield what is not shown of a string."""
+    """Yield the string keywords of the goal that are not proven."""
     if goal.schema.get("minLength", 0) > constraints.least("minLength"):
         yield Gap(goal.pointer, "minLength")
     if goal.has("maxLength") and not _at_most(constraints.most("maxLength"), goal.get("maxLength")):
@@ -27,7 +27,7 @@ def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
 
 
 def number_gaps(constraints: Constraints, goal: Subschema, kind: str) -> Iterator[Gap]:
-    """Yield what is not shown of a number."""
+    """Yield the number keywords of the goal that are not proven."""
     low, high = constraints.lower(kind), constraints.upper(kind)
     if goal.has("minimum") and (low is None or low.at < goal.get("minimum")):
         yield Gap(goal.pointer, "minimum")

@@ -1,4 +1,4 @@
-"""Whether two schemas say the same, word for word, annotations aside."""
+"""Compares two schemas for equality, ignoring annotations."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Parts: TypeAlias = list[tuple[Subschema, Subschema]]
 
 
 class SchemaEquality:
-    """Compares schemas of two documents; what was found the same once need not be looked at again."""
+    """Compares schemas of two documents and caches the results."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._known: dict[Pair, bool] = {}
 
     def equal(self, a: Subschema, b: Subschema) -> bool:
-        """True if both accept the same values because they are the same text."""
-        # Pair by pair, because references lead deeper than the interpreter's stack goes. A schema that refers back to itself is
-        # the same as another if all else is, so a pair that was met before is not asked about again.
+        """Return whether both schemas have the same keywords with the same values."""
+        # Iterative, because references can lead deeper than the interpreter's stack. A recursive schema equals another
+        # if all other parts are equal, so a visited pair is not compared again.
         met: dict[Pair, Pair | None] = {}
         waiting: list[tuple[Subschema, Subschema, Pair | None]] = [(a, b, None)]
         while waiting:
@@ -50,12 +50,12 @@ class SchemaEquality:
         return True
 
     def equal_keyword(self, a: Subschema, b: Subschema, keyword: str) -> bool:
-        """True if both have the keyword, or neither has it, with the same meaning."""
+        """Return whether both have an equal keyword, or neither has it."""
         parts = _parts(a, b, keyword)
         return parts is not None and all(self.equal(*part) for part in parts)
 
     def _parts(self, a: Subschema, b: Subschema) -> Parts | None:
-        """Return which schemas below two have to be the same for these to be; None if these already differ."""
+        """Return the pairs of subschemas that must be equal; None if the schemas already differ."""
         self._budget.spend()
         found: Parts = []
         for keyword in sorted({word for word in (*a.schema, *b.schema) if word in ASSERTIONS}):
@@ -66,14 +66,14 @@ class SchemaEquality:
         return found
 
     def _differ(self, pair: Pair | None, met: dict[Pair, Pair | None]) -> None:
-        """Keep that a pair differs, and so all that it is a part of."""
+        """Record that a pair differs, and so does every pair that contains it."""
         while pair is not None:
             self._known[pair] = False
             pair = met[pair]
 
 
 def _parts(a: Subschema, b: Subschema, keyword: str) -> Parts | None:
-    """Return which schemas have to be the same for a keyword of both to mean the same; None if it does not."""
+    """Return the pairs of subschemas that must be equal for a keyword to be equal; None if it differs."""
     if a.has(keyword) != b.has(keyword):
         return None
     if not a.has(keyword):
@@ -89,7 +89,7 @@ def _parts(a: Subschema, b: Subschema, keyword: str) -> Parts | None:
         return None if left is None or right is None else [(left, right)]
     if keyword in _SETS:
         return [] if _as_set(a.get(keyword)) == _as_set(b.get(keyword)) else None
-    # What a dynamic reference means depends on who refers, so equal words prove nothing.
+    # The target of a dynamic reference depends on the referrer, so equal text proves nothing.
     return [] if keyword != "$dynamicRef" and identity(a.get(keyword)) == identity(b.get(keyword)) else None
 
 

@@ -1,4 +1,4 @@
-"""Schemas at their places: a subschema, the document that its references mean, and its JSON Pointer in it."""
+"""A subschema with its document, in which references are resolved, and its JSON Pointer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 ANYTHING: Schema = {}
 NOTHING: Schema = {"not": {}}
-# Every keyword that can refuse a value. All others are annotations, and change nothing about what is valid.
+# Every keyword that can reject a value. All others are annotations.
 ASSERTIONS = frozenset(
     {
         "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
@@ -35,21 +35,21 @@ class SchemaDocument:
 
     @property
     def size(self) -> int:
-        """How many subschemas there are."""
+        """The number of subschemas."""
         return len(self._shape.subschemas)
 
     @property
     def circular(self) -> bool:
-        """True if what the schema means is anyone's guess."""
+        """True if a subschema applies itself to the same value, so that its meaning is undefined."""
         return self._shape.circular()
 
     @property
     def root_subschema(self) -> Subschema:
-        """The root."""
+        """The root of the document."""
         return Subschema(self, self.root, "")
 
     def target(self, reference: str) -> Subschema | None:
-        """Return what a reference within the document means."""
+        """Return the target of a reference within the document; None if there is none."""
         found = self._shape.target(reference)
         if found is None:
             return None
@@ -57,13 +57,13 @@ class SchemaDocument:
         return Subschema(self, found, fragment if fragment[:1] == "/" else self._pointers.get(id(found), ""))
 
     def in_place(self, schema: Schema) -> Iterator[Schema]:
-        """Yield a schema and all that apply to the same value, each once."""
+        """Yield a schema and all schemas that apply to the same value, each once."""
         return self._shape.in_place(schema)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subschema:
-    """One subschema. The key stands for it: two places of the same key accept the same values."""
+    """One subschema. Two subschemas with the same key accept the same values."""
 
     document: SchemaDocument
     schema: Schema
@@ -75,12 +75,12 @@ class Subschema:
 
     @property
     def trivial(self) -> bool:
-        """True if nothing is refused, as far as can be seen at a glance."""
+        """True if the subschema obviously accepts everything."""
         return not any(keyword in ASSERTIONS for keyword in self.schema)
 
     @property
     def impossible(self) -> bool:
-        """True if everything is refused, as far as can be seen at a glance."""
+        """True if the subschema obviously rejects everything."""
         inner = self.schema.get("not", False)
         return inner is True or (isinstance(inner, dict) and not any(keyword in ASSERTIONS for keyword in inner))
 
@@ -91,7 +91,7 @@ class Subschema:
         return self.schema.get(keyword)
 
     def child(self, keyword: str, *steps: str | int) -> Subschema:
-        """Return the subschema below a keyword, one step further where the keyword holds several."""
+        """Return the subschema of a keyword, or of one entry where the keyword holds several."""
         value: Any = self.schema[keyword]
         for step in steps:
             value = value[step]
@@ -106,17 +106,17 @@ class Subschema:
         return {name: self.child(keyword, name) for name in self.schema.get(keyword, {})}
 
     def sibling(self, schema: Schema) -> Subschema:
-        """Return another schema whose references mean this document. The caller keeps the schema alive."""
+        """Return another schema of the same document. The caller keeps the schema alive."""
         return Subschema(self.document, schema, self.pointer)
 
     def ref_target(self) -> Subschema | None:
-        """Return what `$ref` means; None without one."""
+        """Return the target of `$ref`; None without one."""
         reference = self.schema.get("$ref")
         return self.document.target(reference) if isinstance(reference, str) else None
 
 
 def as_schema(value: Any) -> Schema:
-    """Return a schema as an object: `true` refuses nothing, `false` everything."""
+    """Return a schema as an object: `true` accepts everything, `false` rejects everything."""
     if isinstance(value, dict):
         return value
     return ANYTHING if value is True else NOTHING

@@ -1,6 +1,6 @@
-"""What is known of a value that satisfies several schemas at once.
+"""The combined constraints of several schemas on one value.
 
-Every fact here may be weaker than the truth and is never stronger: whoever proves something from it has proven it.
+Constraints may be weaker than the schemas but never stronger, so proofs from them are sound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.values import KINDS, identity, kind_of, kinds_of
 
-# How often a required property may bring in another schema that requires another one. Fewer facts are still facts.
+# How often a required property may add another schema that requires another one. Fewer constraints are still sound.
 _MOST_ROUNDS = 16
 
 
@@ -28,7 +28,7 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Schemas that all hold, with `allOf` and `$ref` already taken apart into further schemas."""
+    """Schemas that all apply, with `allOf` and `$ref` expanded into separate schemas."""
 
     atoms: tuple[Subschema, ...]
 
@@ -38,7 +38,7 @@ class Constraints:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds that the value may be of."""
+        """The kinds that the value may have."""
         found = KINDS
         for atom in self.atoms:
             if atom.has("type"):
@@ -47,7 +47,7 @@ class Constraints:
 
     @cached_property
     def values(self) -> tuple[Any, ...] | None:
-        """All values that are possible, where schemas list them; None where they do not."""
+        """All possible values, where schemas list them; None otherwise."""
         listed = [_listed(atom) for atom in self.atoms if atom.has("enum") or atom.has("const")]
         if not listed:
             return None
@@ -61,7 +61,7 @@ class Constraints:
         return self.required_with(())
 
     def required_with(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the properties that an object must have when it has these."""
+        """Return the properties that an object must have if it has these."""
         found = set[str]()
         waiting = [*names, *(name for atom in self.atoms for name in atom.schema.get("required", ()))]
         chains = [chain for atom in self.atoms if (chain := atom.schema.get("dependentRequired"))]
@@ -73,7 +73,7 @@ class Constraints:
         return frozenset(found)
 
     def lower(self, kind: str) -> Bound | None:
-        """Return the lowest number that is possible; None without a bound."""
+        """Return the lowest possible number; None without a bound."""
         ends = [
             *(Bound(atom.get("minimum"), False) for atom in self.atoms if atom.has("minimum")),
             *(Bound(atom.get("exclusiveMinimum"), True) for atom in self.atoms if atom.has("exclusiveMinimum")),
@@ -87,7 +87,7 @@ class Constraints:
         return Bound(least + 1 if end.exclusive and least == end.at else least, False)
 
     def upper(self, kind: str) -> Bound | None:
-        """Return the highest number that is possible; None without a bound."""
+        """Return the highest possible number; None without a bound."""
         ends = [
             *(Bound(atom.get("maximum"), False) for atom in self.atoms if atom.has("maximum")),
             *(Bound(atom.get("exclusiveMaximum"), True) for atom in self.atoms if atom.has("exclusiveMaximum")),
@@ -101,21 +101,21 @@ class Constraints:
         return Bound(most - 1 if end.exclusive and most == end.at else most, False)
 
     def least(self, keyword: str) -> Any:
-        """Return the largest of the lower limits that a keyword sets; 0 without one."""
+        """Return the largest lower limit that a keyword sets; 0 without one."""
         return max((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=0)
 
     def most(self, keyword: str) -> Any:
-        """Return the smallest of the upper limits that a keyword sets; None without one."""
+        """Return the smallest upper limit that a keyword sets; None without one."""
         return min((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=None)
 
 
 def keyword_weight(subschema: Subschema) -> int:
-    """Return how much there is to look at in one schema, its subschemas aside."""
+    """Return the number of entries in the lists and objects of one schema, to charge for reading it."""
     return sum(len(held) for held in subschema.schema.values() if isinstance(held, list | dict))
 
 
 def constraints_of(subschemas: Iterable[Subschema]) -> Constraints:
-    """Return the facts of schemas that all hold. A reference that leads nowhere adds nothing."""
+    """Combine schemas that all apply. Unresolvable references add nothing."""
     found: dict[tuple[int, int], Subschema] = {}
     waiting, rounds = list(subschemas), 0
     while waiting:

@@ -1,4 +1,4 @@
-"""Where every tool stands for one task: usable, blocked, excluded or filtered, and in which category."""
+"""Determines for one task which tools are usable, blocked, excluded or filtered, and their categories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from services.registry.domain.discovery.query import CALLABLE, Query
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.model import LifecycleState, VersionHead
 
-# More tools than this are listed by category first.
+# With more tools than this, the index lists categories first.
 LIST_TOOLS = 50
 USEFUL = 160
 WITHHELD = 100
@@ -34,7 +34,7 @@ EVERY_STATE = frozenset(LifecycleState)
 
 
 def assess_eligibility(index: ToolIndex, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
-    """Return where every tool stands."""
+    """Return the eligibility of every tool."""
     return _EligibilitySearch(index, query, environment, now).result()
 
 
@@ -58,7 +58,7 @@ class _EligibilitySearch(Search):
         rows = np.flatnonzero(passed)
         parts = self._components(rows, fits)
         utility = fits * parts["score"]
-        # Equals in the order of their rank: a task that says nothing still gets the best tools.
+        # Ties are sorted by rank, so that an empty task still gets the best tools.
         best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
         members, categories, listed = self._members(best, utility)
         missing_for = np.flatnonzero(there & (reasons >= 0))
@@ -80,14 +80,14 @@ class _EligibilitySearch(Search):
         )
 
     def _reasons(self, chosen: Sequence[VersionHead | None]) -> tuple[Mask, np.ndarray]:
-        """Return which rows belong to any surface, and what stands against each; -1 where nothing does."""
+        """Return which rows belong on a surface, and the reason against each; -1 without a reason."""
         index, columns, size = self._index, self._index.columns, self._size
         states = [effective_state(head, self._now) if head else None for head in chosen]
         belongs = np.array([state is None or state in CALLABLE or state in BY_STATE for state in states] or [True])
         by_state = np.array([_number(BY_STATE.get(state)) if state else -1 for state in states] or [-1])
         sets = columns.versions[:size]
         reasons, there = by_state[sets], belongs[sets]
-        # A version that is narrowed to can be called.
+        # The version that a grant narrows to can be called.
         reasons[list(self._narrowed)], there[list(self._narrowed)] = -1, True
         caller = self._query.filters.caller
         if caller is not None:
@@ -103,7 +103,7 @@ class _EligibilitySearch(Search):
         return self._alive & there, reasons
 
     def _members(self, best: np.ndarray, utility: np.ndarray) -> tuple[list[Listing], list[Category], frozenset[str]]:
-        """Return the tools to list. Past the limit: those of the best categories, the most useful of each."""
+        """Return the tools to list. Above the limit: the most useful tools of the best categories."""
         if len(best) <= LIST_TOOLS:
             return [self._index.listing_at(int(row)) for row in best], [], frozenset()
         categories = self._categories(best, utility)
@@ -119,10 +119,10 @@ class _EligibilitySearch(Search):
         return [self._index.listing_at(row) for row in rows], categories, frozenset(listed)
 
     def _categories(self, best: np.ndarray, utility: np.ndarray) -> list[Category]:
-        """Return the categories by what their best tools are worth: a large one is not better for being large."""
+        """Return the categories by the mean utility of their best tools, independent of their size."""
         numbers = self._index.columns.category[best]
         counts = np.bincount(numbers, minlength=len(self._index.categories.values))
-        # Rows come best first, so the first of each category are its leaders.
+        # Rows are sorted best first, so the first rows of each category are its leaders.
         order = np.argsort(numbers, kind="stable")
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         places = np.arange(len(best)) - starts[numbers[order]]
@@ -158,5 +158,5 @@ def _number(reason: SurfaceReason | None) -> int:
 
 
 def _set(reasons: np.ndarray, where: Mask, reason: SurfaceReason) -> None:
-    """Let a reason stand where none does yet: the first one found is the one that is told."""
+    """Set a reason where none is set yet: the first reason is reported."""
     reasons[where & (reasons < 0)] = _number(reason)

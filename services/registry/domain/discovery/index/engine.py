@@ -1,4 +1,4 @@
-"""The index with everything that is asked of it."""
+"""The search index with eligibility and budget selection."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from services.registry.domain.discovery.query import Query
 
 
 class SearchEngine(ToolIndex):
-    """Answers searches and surveys, and chooses what is worth its tokens."""
+    """Searches tools, assesses their eligibility, and selects pieces within a token budget."""
 
     def assess_eligibility(self, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
-        """Return where every tool stands for a task in a place."""
+        """Return the eligibility of every tool for a task in an environment."""
         return assess_eligibility(self, query, environment, now)
 
     def worth(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""The index: every tool in columns, and the answer to a question by arithmetic over them."""
+"""The search index: all tools in columns, and the search over them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from services.registry.domain.publishing.manifest import MutationClass
 
 _MUTATIONS = tuple(MutationClass)
 _NEAREST = 5
-# Rebuilt when this many rows are gone and they are more than those alive.
+# The index is rebuilt when more than this many rows are dead and they outnumber those alive.
 _FORGET = 256
 _KEPT_PATTERNS = 256
 
 
 class ToolIndex:
-    """Holds tools by name. Not safe for threads: one event loop owns it."""
+    """Holds tools by name. Not thread-safe: owned by one event loop."""
 
     def __init__(self) -> None:
         self.entries: dict[ToolName, IndexEntry] = {}
@@ -61,12 +61,12 @@ class ToolIndex:
         return name in self.entries
 
     def listing(self, name: ToolName) -> Listing | None:
-        """Return what is kept of a tool."""
+        """Return the listing of a tool."""
         entry = self.entries.get(name)
         return entry.listing if entry else None
 
     def listing_at(self, row: int) -> Listing:
-        """Return what is kept of the tool in a row."""
+        """Return the listing of the tool in a row."""
         return self.entries[self.tool_names[row]].listing
 
     def names(self) -> Iterable[ToolName]:
@@ -75,11 +75,11 @@ class ToolIndex:
 
     @property
     def column_bytes(self) -> int:
-        """How much memory the columns hold."""
+        """The memory that the columns hold."""
         return self.columns.held_bytes
 
     def put(self, entry: IndexEntry) -> None:
-        """Hold a tool as it now is. Its vector stays if the version that it is shown by is the same."""
+        """Add or replace a tool. Its vector stays if its default version is the same."""
         name = entry.listing.name
         old = self.entries.get(name)
         vector, trust = None, NEUTRAL
@@ -99,7 +99,7 @@ class ToolIndex:
             self.columns.vectors[row], self.columns.embedded[row] = vector, True
 
     def drop(self, name: ToolName) -> None:
-        """Forget a tool."""
+        """Remove a tool."""
         if self.entries.pop(name, None) is None:
             return
         self.columns.alive[self.row_of.pop(name)] = False
@@ -108,7 +108,7 @@ class ToolIndex:
             self._rebuild()
 
     def unembedded(self) -> list[tuple[ToolName, str]]:
-        """Return the tools without a vector, each with the digest that its vector is kept under."""
+        """Return the tools without a vector, each with the digest of its default version."""
         missing = np.flatnonzero(self.columns.alive & ~self.columns.embedded)
         return [
             (name, self.entries[name].listing.default_version.digest)
@@ -116,7 +116,7 @@ class ToolIndex:
         ]
 
     def embed(self, name: ToolName, digest: str, vector: bytes) -> None:
-        """Give a tool its vector, unless it is shown by another version by now."""
+        """Set the vector of a tool, unless its default version has changed."""
         entry = self.entries.get(name)
         if entry is not None and entry.listing.default_version.digest == digest:
             row = self.row_of[name]
@@ -124,12 +124,12 @@ class ToolIndex:
             self.columns.embedded[row] = True
 
     def trust(self, scores: Mapping[ToolName, float]) -> None:
-        """Take over what tools are trusted now."""
+        """Update the trust scores."""
         rows = [self.row_of[name] for name in scores if name in self.row_of]
         self.columns.trust[rows] = [scores[name] for name in scores if name in self.row_of]
 
     def search(self, query: Query, now: datetime) -> Hits:
-        """Return what fits, ranked."""
+        """Return the matching tools, ranked."""
         return Search(self, query, now).hits()
 
     def _add(self, entry: IndexEntry) -> int:
@@ -161,14 +161,14 @@ class ToolIndex:
 
 
 class Search:
-    """One question over the rows of one moment."""
+    """One search over the rows of the index."""
 
     def __init__(self, index: ToolIndex, query: Query, now: datetime) -> None:
         self._index, self._query, self._now = index, query, now
         self._size = index.columns.size
         self._alive = index.columns.alive[: self._size]
         self._narrowed: dict[int, VersionHead] = {}
-        """The version that a token may call, by row, where it is not the one that everybody else would get."""
+        """The version that the caller's grants cover, by row, where it is not the one that other callers get."""
 
     def hits(self) -> Hits:
         query, columns = self._query, self._index.columns
@@ -211,8 +211,8 @@ class Search:
         return Signals(exact, lexical, all_words, cosine, embedded, capability)
 
     def _chosen_versions(self) -> tuple[list[VersionHead | None], list[str]]:
-        """Return, for each distinct set of versions, which one is meant, or which filter leaves none. Where the reader's grants name
-        other versions, also find what is meant among those."""
+        """Return the chosen version of each distinct set of versions, or the filter that excludes all of them. Also
+        narrow versions to the caller's grants."""
         filters = self._query.filters
         chosen: list[VersionHead | None] = []
         verdicts: list[str] = []
@@ -225,8 +225,8 @@ class Search:
         return chosen, verdicts
 
     def _within_grants(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
-        """Return what to show of tools whose chosen version no grant covers while grants do cover others: who holds a token for `^1` of a
-        tool still calls it after 2.0.0 came out."""
+        """Return the versions to show where no grant covers the chosen version but grants cover others: a token for
+        `^1` of a tool still finds it after 2.0.0 was published."""
         confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in caller.grants if g.version_constraint]
         if not confined:
             return {}
@@ -282,7 +282,8 @@ class Search:
         return table.among(number for number, value in enumerate(table.values) if value in held)
 
     def _permitted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
-        """Return which rows a token covers: a grant for the tool at that version, and every scope it requires."""
+        """Return a mask of the rows that a token covers: a grant for the tool at that version, and every required
+        scope."""
         return self._granted(caller, chosen) & self._held(caller)
 
     def _granted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
@@ -306,7 +307,7 @@ class Search:
         return mask & allowed[self._index.columns.versions[: self._size]]
 
     def _matching(self, pattern: str) -> Mask:
-        """Return which rows a pattern names. Rows never change their names, so only new ones are looked at."""
+        """Return a mask of the rows that a pattern matches. Row names never change, so only new rows are evaluated."""
         index, known = self._index, self._index.granted.get(pattern)
         done = len(known) if known is not None else 0
         if known is None or done < self._size:
@@ -322,7 +323,7 @@ class Search:
     def _components(self, rows: np.ndarray, fits: np.ndarray) -> dict[str, np.ndarray]:
         filters, columns, size = self._query.filters, self._index.columns, self._size
         latency = latency_component(columns.latency[:size], filters.max_latency)
-        # Against what was found, not against tools that nobody asked about.
+        # Relative to the matching tools only.
         cost = np.full(size, NEUTRAL, dtype=np.float32)
         cost[rows] = cost_component(columns.cost[rows], filters.max_cost)
         score = composite(columns.trust[:size], fits, latency, cost)
@@ -336,7 +337,7 @@ class Search:
         parts: Mapping[str, np.ndarray],
         chosen: Sequence[VersionHead | None],
     ) -> list[Hit]:
-        """Return the tools of some rows as they are answered. Taken from the columns together: number by number costs ten times as much."""
+        """Return the hits of some rows. Reading whole columns is ten times faster than reading single cells."""
         columns = self._index.columns
         taken = (
             parts["score"][rows],
@@ -363,13 +364,14 @@ class Search:
         )
         own = listing.default_version
         if meant is not None:
-            # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
+            # The chosen version is shared by all tools with the same set of versions; the tool's own is at the same
+            # position.
             heads = self._index.version_sets.values[versions]
             own = listing.heads[next(position for position, head in enumerate(heads) if head is meant)]
         return Hit(listing, own, effective_state(own, self._now), score)
 
     def _nearest(self, signals: Signals) -> list[str]:
-        """Return the names most like the question, among tools that the asker may call."""
+        """Return the names most similar to the query, among tools that the caller may call."""
         seen = self._alive.copy()
         if self._query.filters.caller is not None:
             seen &= self._permitted(self._query.filters.caller, self._chosen_versions()[0])
@@ -386,8 +388,8 @@ class Search:
 
 
 def choose_version(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
-    """Return the version that is meant: the highest in a state that may be chosen for new work, else the highest that
-    the filter allows. Without one, the filter that left none."""
+    """Return the highest version that may be chosen for new work, else the highest that the filters allow. If there is
+    none, return the filter that excludes all."""
     matching = matches(heads, filters.version_constraint)
     if not matching:
         return None, "version_constraint"

@@ -1,4 +1,4 @@
-"""Conditions on what a tool does to the world, and on what keeps that in bounds."""
+"""Admission rules for side effects, idempotency, previews and compensation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
 
 def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
-    """What writes says what it changes; what only reads has nothing to say."""
+    """Require side effects of writing tools and forbid them for read-only tools."""
     declared = bool(manifest.items("side_effects"))
     if manifest.mutates and not declared:
         yield Violation("manifest.side_effects", "side_effects.required", "is needed of a tool that writes")
@@ -19,7 +19,7 @@ def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
 
 
 def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
-    """No claim of safety contradicts what the tool declares to do. Saying nothing claims nothing."""
+    """Refuse safety claims that contradict the mutation class. Unset fields claim nothing."""
     safety = manifest.safety
     if manifest.mutates and safety.get("read_only"):
         yield Violation(
@@ -35,7 +35,7 @@ def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
 
 
 def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
-    """What writes says how a repeated call is kept from repeating its effect."""
+    """Require writing tools to declare how repeated calls are handled."""
     idempotency = manifest.part("idempotency")
     if manifest.mutates and "mode" not in idempotency:
         yield Violation("manifest.idempotency", "idempotency.required", "is needed of a tool that writes")
@@ -46,13 +46,13 @@ def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
 
 
 def irreversible_can_be_previewed(manifest: Manifest) -> Iterator[Violation]:
-    """Nobody decides about an irreversible act without seeing what it would do."""
+    """Require dry-run support of irreversible tools, so that a call can be previewed."""
     if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
         yield Violation("manifest.dry_run_supported", "dry_run.required", "is needed of an irreversible tool")
 
 
 def reversible_can_be_undone(manifest: Manifest) -> Iterator[Violation]:
-    """What claims to be reversible names what reverses it."""
+    """Require reversible tools to name their compensation tool."""
     tool = manifest.text("compensation_tool")
     if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:
         yield Violation("manifest.compensation_tool", "compensation.required", "is needed of a reversible tool")

@@ -1,26 +1,26 @@
-"""What a regular expression can cost before it is ever compiled."""
+"""Estimates the cost of a regular expression before it is compiled."""
 
 from __future__ import annotations
 
 import re
 
-# Counted repetitions taken apart, so that `(a{100}){100}` weighs ten thousand. Matching takes at most about this many
-# steps for every character, and honest patterns weigh less than a hundred.
+# The weight with counted repetitions expanded: `(a{100}){100}` weighs ten thousand. Matching takes about this many
+# steps per character; ordinary patterns weigh less than a hundred.
 MAX_WEIGHT = 2_000
 _REPEATED = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
 _BACKTRACKING = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _CLASS = re.compile(r"\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
-# Classes of Unicode are automata of their own.
+# Unicode classes are automata of their own.
 _UNICODE, _WORD = 20, 4
 
 
 def weight(pattern: str) -> int | None:
-    """Return how much automaton a pattern asks for; None when it looks around or back, which no automaton does."""
+    """Return the size of the automaton of a pattern; None for lookaround and backreferences, which need backtracking."""
     return _Weighing(pattern).total()
 
 
 class _Weighing:
-    """One pass over a pattern. It need not be valid: whoever compiles it decides that."""
+    """One pass over a pattern. The pattern need not be valid; compilation checks that."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -1,4 +1,4 @@
-"""Conditions on the schemas: that they are schemas, strict ones, bounded ones, and that the tool's own examples hold."""
+"""Admission rules for schemas: valid, strict and bounded schemas, and examples that match them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weigh
 from services.registry.domain.publishing.schema_shape import SchemaShape, references
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Both bound what one schema can cost: those who admit it, and the executor at every call.
+# Bounds the cost of a schema at admission and at every call.
 MAX_SUBSCHEMAS = 5_000
 MAX_EVALUATIONS = 100_000
 _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
@@ -22,19 +22,19 @@ _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
 
 def schemas_are_valid(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
-    """Every schema is a JSON Schema 2020-12 that refers to nothing outside itself and ends in bounded work."""
+    """Require every schema to be a self-contained JSON Schema 2020-12 with bounded evaluation."""
     for path, schema in _schemas(manifest).items():
         yield from schema_violations(path, schema, checker)
 
 
 def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> Iterator[Violation]:
-    """Yield why a value is no schema that stands alone and ends in bounded work."""
+    """Yield why a value is not a self-contained schema with bounded evaluation."""
     if isinstance(schema, dict):
         shape = SchemaShape(schema)
         costly = [*_bounded(path, shape), *_matched_in_bounded_work(path, shape)]
         yield from costly
         if costly:
-            # Whatever else is wrong with it is not worth the work of finding out.
+            # Further checks of an oversized schema are not worth their cost.
             return
         yield from _self_contained(path, shape)
     elif isinstance(schema, bool):
@@ -44,7 +44,7 @@ def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> I
 
 
 def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
-    """Arguments are named, so the input schema is that of an object."""
+    """Require input schemas of type object, because arguments are named."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path, {"type": "object"})
         if isinstance(schema, dict) and schema.get("type") != "object":
@@ -52,7 +52,7 @@ def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
 
 
 def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
-    """Nothing undeclared gets in, so a schema that explicitly lets it in contradicts the mesh. Saying nothing is fine."""
+    """Refuse schemas that explicitly allow undeclared arguments, which the mesh rejects. Unset keywords are fine."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path)
         for part in SchemaShape(schema).in_place() if isinstance(schema, dict) else ():
@@ -62,7 +62,7 @@ def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
 
 
 def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
-    """What only the mesh may set is never shown to a model."""
+    """Refuse internal fields in the schema that models see."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
     shape = SchemaShape(schema if isinstance(schema, dict) else {})
     for index, pointer in enumerate(pointers if len(shape.subschemas) <= MAX_SUBSCHEMAS else ()):
@@ -72,7 +72,7 @@ def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
 
 
 def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
-    """A paginated result says in its schema how to go on."""
+    """Require a paginated result to declare its cursor fields."""
     schema = manifest.output.get("schema")
     if not manifest.output.get("paginated") or not isinstance(schema, dict):
         return
@@ -82,7 +82,7 @@ def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
 
 
 def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
-    """Every example passes the tool's own contract, as strictly as a call would. Without valid schemas none is tried."""
+    """Check every example against the contract, as strictly as a call. Skipped while the schemas are invalid."""
     if any(schemas_are_valid(manifest, checker)):
         return
     strict = caller_schema(manifest, checker)

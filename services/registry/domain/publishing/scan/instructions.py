@@ -1,4 +1,4 @@
-"""Sentences that command a model, markup that hides them, and blobs that carry them."""
+"""Detects instructions to a model, hidden markup and encoded blobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EARLIER = r"(?:previous|prior|above|earlier|preceding|existing|foregoing|system
 _ORDERS = r"(?:instructions?|prompts?|rules?|messages?|directions?|directives?|guidelines?|context|commands?|tools?)"
 _USER = r"(?:the[\s\W]{1,4})?(?:user|human|operator|customer|person|client|anyone|anybody)"
 
-# Each is tried only on texts that hold its first word, so that honest manifests cost next to nothing.
+# Each pattern is tried only on texts that contain one of its keywords, so that ordinary manifests cost little.
 _COMMANDS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         ("ignore", "disregard", "forget", "override", "bypass"),
@@ -87,12 +87,12 @@ _BLOB = re.compile(
     r"[A-Za-z0-9+/_-]{72,}={0,2}|(?:\\x[0-9a-fA-F]{2}){16,}|(?:%[0-9a-fA-F]{2}){24,}|(?:&#x?[0-9a-fA-F]{2,6};){8,}"
 )
 _MOST_DECODED = 8_192
-# No command fits into less.
+# No instruction fits into less.
 _SHORTEST = 8
 
 
 def has_instruction(text: str) -> bool:
-    """True if a text commands whoever reads it."""
+    """Return whether a text instructs its reader."""
     if len(text) < _SHORTEST:
         return False
     seen = " ".join(fold_confusables(without_invisible(text)).split())
@@ -103,7 +103,7 @@ def has_instruction(text: str) -> bool:
 
 
 def has_steering(text: str) -> bool:
-    """True if a text asks to be chosen before other tools."""
+    """Return whether a text asks to be chosen over other tools."""
     if len(text) < _SHORTEST:
         return False
     seen = " ".join(fold_confusables(without_invisible(text)).split())
@@ -111,12 +111,12 @@ def has_steering(text: str) -> bool:
 
 
 def has_hidden_markup(text: str) -> bool:
-    """True if a text has markup that people do not see when it is shown."""
+    """Return whether a text has markup that is not visible when rendered."""
     return ("<" in text or "[" in text or ":" in text or "-->" in text) and _COMMENT.search(text.lower()) is not None
 
 
 def has_encoded_blob(text: str) -> bool:
-    """True if a text holds a long run that is no word of any language: letters of both sizes mixed with digits."""
+    """Return whether a text holds a long encoded run: mixed case with digits, or escape sequences."""
     found = _BLOB.search(text) if len(text) >= 48 else None
     if found is None:
         return False

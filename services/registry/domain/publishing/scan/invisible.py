@@ -1,4 +1,4 @@
-"""Characters that are not seen, or that change how others are seen."""
+"""Detects invisible characters and characters that change the display of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RIGHT_TO_LEFT = ("R", "AL", "AN")
 
 
 def find_invisible(text: str) -> str:
-    """Return what kind of invisible character a text holds; empty when there is none."""
+    """Return the kind of the first invisible character; empty when there is none."""
     if text.isascii() and text.isprintable():
         return ""
     right_to_left = any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in text)
@@ -28,7 +28,7 @@ def find_invisible(text: str) -> str:
 
 
 def without_invisible(text: str) -> str:
-    """Return a text as it is seen."""
+    """Return a text without invisible characters."""
     if text.isascii():
         return text
     return "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cn") and not _is_selector(c))
@@ -57,7 +57,7 @@ def _hidden(text: str, index: int, character: str, right_to_left: bool) -> str:
 
 
 def _joins(before: str) -> bool:
-    """Joiners belong between letters of scripts that join, and inside emoji."""
+    """Return whether a joiner may follow: letters of joining scripts, and emoji."""
     if not before:
         return False
     if unicodedata.category(before) in ("So", "Sk", "Mn", "Mc") or _is_selector(before):
@@ -78,7 +78,7 @@ def _is_selector(character: str) -> bool:
 
 
 def _selects(before: str, code: int) -> bool:
-    """A selector belongs behind a symbol, a digit of a keycap, or an ideograph; one of them, never a row."""
+    """Return whether a variation selector may follow: one after a symbol, a keycap digit or an ideograph."""
     if not before or _is_selector(before):
         return False
     if code >= 0xE0100:

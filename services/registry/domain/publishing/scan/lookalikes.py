@@ -1,4 +1,4 @@
-"""Names that are read as, or mistyped for, the names of others."""
+"""Detects names that look like, or are a typo of, existing names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.policy import ScanClass
 
-# Short names have too many neighbours for a neighbour to mean anything.
+# Short names are often one edit apart by chance.
 _SHORTEST_ID, _SHORTEST_NAMESPACE = 6, 5
 
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
-    """A name that is taken, and whose it is: by what a manifest says, and by who owns the namespace."""
+    """An existing name with its provider and its owner."""
 
     name: ToolName
     provider: str
@@ -25,7 +25,7 @@ class KnownName:
 
 @dataclass(frozen=True, slots=True)
 class CandidateNames:
-    """The names that a manifest would bring to its tool, and whose they would be."""
+    """The new names of a manifest with their provider and owner."""
 
     tool: ToolName
     names: tuple[ToolName, ...]
@@ -35,7 +35,7 @@ class CandidateNames:
 
 @dataclass(frozen=True, slots=True)
 class Resemblance:
-    """A field of the manifest, what is wrong with it, and the name it resembles."""
+    """A manifest field, the kind of resemblance, and the existing name."""
 
     path: str
     kind: ScanClass
@@ -43,8 +43,8 @@ class Resemblance:
 
 
 def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[Resemblance]:
-    """Yield what the manifest's names resemble. The same id in another namespace is no resemblance: that is what
-    namespaces are for. A provider is only what a manifest says, so what another owns is foreign whoever is named."""
+    """Yield the existing names that the manifest's names resemble. The same id in another namespace is allowed. Names
+    of another owner are foreign even if the provider is the same, because the provider is only a claim."""
     own = {"manifest.tool_id": manifest.name.tool_id}
     own |= {f"manifest.aliases[{i}]": alias for i, alias in enumerate(manifest.items("aliases"))}
     namespace = manifest.name.namespace
@@ -67,7 +67,7 @@ def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Rese
 
 
 def is_one_edit_apart(a: str, b: str) -> bool:
-    """True if one letter more, less, changed, or two neighbours swapped make one name of the other."""
+    """Return whether one insertion, deletion, substitution or transposition turns one name into the other."""
     if a == b or abs(len(a) - len(b)) > 1:
         return False
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -79,5 +79,5 @@ def is_one_edit_apart(a: str, b: str) -> bool:
 
 
 def _numbered(a: str, b: str) -> bool:
-    """Names that differ in their numbers alone are a series."""
+    """Return whether names differ only in their digits, as in a series."""
     return "".join(c for c in a if not c.isdigit()) == "".join(c for c in b if not c.isdigit())

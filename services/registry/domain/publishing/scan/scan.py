@@ -1,4 +1,4 @@
-"""The scan: everything suspicious in a manifest, told apart by what policy does about it."""
+"""Runs the scan and separates blocking findings from warnings."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from services.registry.domain.publishing.scan.lookalikes import KnownName, resem
 from services.registry.domain.publishing.scan.policy import Action, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.texts import Text, texts_of
 
-# A hostile manifest must not become a page of text.
+# Limits the size of the response to a hostile manifest.
 _MOST_FINDINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What keeps a manifest out, and what is only told."""
+    """The blocking violations and the warnings."""
 
     blocked: tuple[Violation, ...] = ()
     warned: tuple[Violation, ...] = ()
 
 
 def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
-    """Scan every text and name of a manifest, whose namespace is or will be the owner's, against names that are taken."""
+    """Scan every text and name of a manifest against existing names. `owner` owns, or will own, its namespace."""
     found: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
     for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
         reported = found[policy.actions[kind]]
@@ -45,7 +45,7 @@ def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
     seen = set[str]()
     for text in texts_of(manifest.document):
         if text.value not in seen:
-            # Said twice is found once; names of properties repeat by the thousand.
+            # Equal texts are scanned once; property names repeat often.
             seen.add(text.value)
             for kind, message in _suspicions(text):
                 yield kind, Violation(text.path, f"scan.{kind}", message)
