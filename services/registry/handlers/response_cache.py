@@ -1,7 +1,7 @@
 """Caches serialized responses while the registry does not change.
 
 Most requests repeat recent ones, and the registry changes rarely. A response is stored under the position of the change
-log at which it was created. The cache is cleared when the feed sees a change of another replica, and immediately after a
+log at which it was created. The cache is cleared when the feed sees a change of another replica, and at once after a
 change by this process. While the position of the log is unknown, nothing is cached.
 """
 

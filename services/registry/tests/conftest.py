@@ -37,7 +37,7 @@ DEAD_BUS = "redis://127.0.0.1:1/0"
 
 @pytest.fixture
 async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
-    """An issuer that answers GetJwks over mutual TLS, takes nothing back, and lets callers use what is not tagged as barred."""
+    """An authz that serves keys over mutual TLS, revokes nothing, and denies tools with the tag `barred`."""
 
     class Keys(authz_rpc.AuthzServiceServicer):
         async def GetJwks(self, request: Any, context: Any) -> Any:

@@ -38,7 +38,7 @@ def shown_contained(narrower: Any, wider: Any) -> bool:
 
 
 def counterexample(rng: Random, narrower: Any, wider: Any, tally: Tally, tries: int = TRIES) -> list[Any]:
-    """Return a document that one schema accepts and the other does not, as a list of one; an empty list if none turned up."""
+    """Return a document that only the narrower schema accepts, as a list of one; empty if none was found."""
     accepts, expected = validator(narrower), validator(wider)
     for _ in range(tries):
         document = near(rng, narrower, narrower) if rng.random() < 0.8 else value(rng)
@@ -57,7 +57,7 @@ def check_pairs(seed: int, count: int, tally: Tally) -> None:
         old, new = pair(rng)
         if validator(old) is None or validator(new) is None:
             continue
-        # An input is compatible when the new one contains the old one; an output, when the old one contains the new one.
+        # An input is compatible if the new schema contains the old one; an output, if the old contains the new one.
         for narrower, wider in ((old, new), (new, old)):
             _check(rng, narrower, wider, tally)
 

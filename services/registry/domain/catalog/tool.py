@@ -41,7 +41,7 @@ def default_version(heads: Sequence[VersionHead]) -> VersionHead:
 
 
 def with_standing(tool: Tool, heads: Sequence[VersionHead], default: Manifest, now: datetime) -> Tool:
-    """Return the tool after the standing of its versions has changed. `default` is the manifest of `default_version`."""
+    """Return the tool after its versions changed their standing. `default` is the manifest of `default_version`."""
     newest = latest_for_new_work(heads)
     return replace(
         tool,

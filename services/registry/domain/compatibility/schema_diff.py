@@ -110,7 +110,7 @@ def _default(schema: Schema) -> Hashable:
 
 
 def close_schema(schema: Schema) -> Schema:
-    """Return an input schema as calls are checked: undeclared properties are rejected even if the schema allows them."""
+    """Return an input schema as calls are checked: undeclared properties are always rejected."""
     kept = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
     return {"unevaluatedProperties": False, **kept}
 

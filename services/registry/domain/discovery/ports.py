@@ -51,7 +51,7 @@ class Vectors(Protocol):
     """The embeddings of manifests by digest, shared by all replicas."""
 
     async def claim(self, limit: int) -> Sequence[VectorClaim]:
-        """Claim manifests without a vector that no other process has claimed. A claim expires if no vector is stored."""
+        """Claim manifests that have no vector and no other claim. A claim expires if no vector is stored."""
         ...
 
     async def put(self, vectors: Mapping[str, bytes]) -> None:

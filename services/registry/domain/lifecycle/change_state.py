@@ -153,7 +153,7 @@ def find_version(tool: ToolName, number: str, heads: Sequence[VersionHead]) -> V
 
 
 async def is_repeated(head: VersionHead, verb: Verb, change_request: ChangeRequest, ledger: Ledger) -> bool:
-    """Return whether this request was already applied. Raises IDEMPOTENCY_CONFLICT if its id was used for another verb."""
+    """Return whether this request was already applied. Raises IDEMPOTENCY_CONFLICT if its id had another verb."""
     if not change_request.request_id:
         return False
     done = await ledger.verb_of(head, change_request.actor.recorded, change_request.request_id)

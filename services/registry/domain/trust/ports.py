@@ -17,7 +17,7 @@ class TrustScores(Protocol):
     """The scores of all tools, in memory."""
 
     def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
-        """Return the score, 0 to 1, of each tool. A tool without a score gets that of an unproven tool. Does not block."""
+        """Return the score, 0 to 1, of each tool; that of an unproven tool without one. Does not block."""
         ...
 
 
@@ -46,7 +46,7 @@ class TrustStore(Protocol):
         ...
 
     async def move_stage(self, change: StageChange) -> bool:
-        """Change the stage and record the change; False if the tool was not in the stage that the change starts from."""
+        """Change the stage and record it; False if the tool was not in the stage that the change starts from."""
         ...
 
     async def revoked(self, tool: ToolName) -> bool:
@@ -58,5 +58,5 @@ class TrustStore(Protocol):
         ...
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
-        """Return tools whose score is missing or older than a time, missing ones first, and whether they have a score."""
+        """Return tools whose score is missing or older than a time, missing first, and whether they have one."""
         ...

@@ -380,7 +380,8 @@ class TestRemoval:
         async with engine.begin() as connection:
             await connection.execute(
                 text(
-                    "update tool_versions set deprecation = jsonb_set(deprecation, '{remove_time}', to_jsonb(:then ::text))"
+                    "update tool_versions set deprecation ="
+                    " jsonb_set(deprecation, '{remove_time}', to_jsonb(:then ::text))"
                     " where version = '1.0.0'"
                 ),
                 {"then": (datetime.now(UTC) - timedelta(seconds=1)).isoformat()},

@@ -246,7 +246,7 @@ class ContainmentProver:
             yield Gap(goal.pointer, "if")
 
     def _changed(self, constraints: Constraints, goal: Subschema, *keywords: str) -> bool:
-        """Return whether the goal has the first of these keywords and no constraint has equal values for all of them."""
+        """Return whether the goal has the first keyword and no constraint has equal values for all keywords."""
         if not goal.has(keywords[0]):
             return False
         return not any(

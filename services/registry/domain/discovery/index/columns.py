@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class InternTable:
-    """Maps equal values to the same small integer, so that a filter tests each distinct value once instead of each row."""
+    """Maps equal values to the same small integer, so that a filter tests each value once, not each row."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}

@@ -15,7 +15,7 @@ _UNICODE, _WORD = 20, 4
 
 
 def weight(pattern: str) -> int | None:
-    """Return the size of the automaton of a pattern; None for lookaround and backreferences, which need backtracking."""
+    """Return the size of the automaton of a pattern; None for lookaround and backreferences."""
     return _Weighing(pattern).total()
 
 

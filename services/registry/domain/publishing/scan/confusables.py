@@ -23,7 +23,7 @@ def fold_confusables(text: str) -> str:
 
 
 def name_skeleton(name: str) -> str:
-    """Return a skeleton that is equal for names that look alike. `adapters/postgres/lookalikes.py` has the same in SQL."""
+    """Return a key that names with the same look share. `adapters/postgres/lookalikes.py` has it in SQL."""
     return name.replace("rn", "m").replace("vv", "w").translate(_DIGITS)
 
 

@@ -56,7 +56,7 @@ class ScanPolicy:
 
     @classmethod
     def parse(cls, text: str) -> ScanPolicy:
-        """Parse `encoded=block,lookalike=block`; other classes keep their default. Raises ValueError for anything else."""
+        """Parse `encoded=block,lookalike=block`; other classes keep their default. Raises ValueError."""
         actions = dict(DEFAULTS)
         for entry in filter(None, (part.strip() for part in text.split(","))):
             name, _, action = entry.partition("=")

@@ -17,6 +17,7 @@ from services.registry.domain.compatibility.version_bumps import Bump
 from services.registry.tests.manifests import INPUT, OUTPUT, reader, writer
 
 CHECKER = JsonSchemaChecker()
+PROPERTIES: dict[str, Any] = INPUT["properties"]  # type: ignore[assignment]
 Edit = Callable[[pb.ToolManifest], Any]
 
 
@@ -94,7 +95,10 @@ CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("dry_run_supported", put("dry_run_supported", True), MINOR, MAJOR),
     ("execution.cancellation_supported", put("execution.cancellation_supported", True), MINOR, MAJOR),
     ("interface.safety.concurrency_safe", put("interface.safety.concurrency_safe", True), MINOR, MAJOR),
-    ("interface.safety.requires_user_interaction", put("interface.safety.requires_user_interaction", True), MAJOR, MINOR),
+    (
+        "interface.safety.requires_user_interaction",
+        put("interface.safety.requires_user_interaction", True), MAJOR, MINOR,
+    ),
     ("interface.safety.sandbox_tier", put("interface.safety.sandbox_tier", pb.SANDBOX_TIER_PROCESS), MAJOR, MINOR),
     ("capability_refs", add("capability_refs", "orders"), MINOR, MAJOR),
     ("output.sensitive_fields", add("output.sensitive_fields", "/echoed"), MINOR, MAJOR),
@@ -128,8 +132,8 @@ def test_what_the_author_calls_breaking_breaks() -> None:
 SCHEMAS: list[tuple[str, dict[str, Any], dict[str, Any], Bump]] = [
     ("an optional argument", {"input": {"properties": {**INPUT["properties"], "more": {}}}}, {}, MINOR),  # type: ignore[dict-item]
     ("a required argument", {"input": {"required": ["text", "times"]}}, {}, MAJOR),
-    ("a longer text", {"input": {"properties": {**INPUT["properties"], "text": {"type": "string", "maxLength": 40}}}}, {}, MINOR),  # type: ignore[dict-item]
-    ("a shorter text", {"input": {"properties": {**INPUT["properties"], "text": {"type": "string", "maxLength": 4}}}}, {}, MAJOR),  # type: ignore[dict-item]
+    ("longer text", {"input": {"properties": {**PROPERTIES, "text": {"type": "string", "maxLength": 40}}}}, {}, MINOR),
+    ("shorter text", {"input": {"properties": {**PROPERTIES, "text": {"type": "string", "maxLength": 4}}}}, {}, MAJOR),
     ("an argument less", {"input": {"properties": {"text": INPUT["properties"]["text"]}}}, {}, MAJOR),  # type: ignore[index]
     ("other words", {"input": {"description": "the same"}}, {}, Bump.NONE),
     ("the same, written otherwise", {"input": {"allOf": [{}], "required": ["text"]}}, {}, Bump.NONE),
