@@ -27,13 +27,13 @@ class JsonSchemaChecker:
 
     def schema_findings(self, schema: JsonValue) -> Sequence[Finding]:
         """Return why a value is not a schema: violations of the meta-schema, or a compilation error."""
-        found = _findings(self._meta.iter_errors(schema))
-        return found or _compiled(schema)[1]
+        findings = _findings(self._meta.iter_errors(schema))
+        return findings or _compiled(schema)[1]
 
     def value_findings(self, schema: Mapping[str, Any], value: JsonValue) -> Sequence[Finding]:
         """Return where a value violates a schema. A schema that cannot be compiled yields a finding for every value."""
-        validator, found = _compiled(dict(schema))
-        return found if validator is None else _findings(validator.iter_errors(value))
+        validator, findings = _compiled(dict(schema))
+        return findings if validator is None else _findings(validator.iter_errors(value))
 
 
 def _compiled(schema: Any) -> tuple[Any, list[Finding]]:
@@ -49,9 +49,9 @@ def _validator(schema: Any) -> Any:
 
 
 def _findings(errors: Iterable[Any]) -> list[Finding]:
-    found = (Finding(_pointer(error), error.kind.name, error.message) for error in islice(errors, MAX_FINDINGS))
+    findings = (Finding(_pointer(error), error.kind.name, error.message) for error in islice(errors, MAX_FINDINGS))
     # The vocabularies of the meta-schema repeat the same errors.
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(findings))
 
 
 def _pointer(error: Any) -> str:

@@ -23,7 +23,7 @@ sweeps_total = Counter(
 )
 
 versions_swept_total = Counter(
-    "toolmesh_registry_versions_swept_total", "What sweeps found due, by what became of it.", ["outcome"]
+    "toolmesh_registry_versions_swept_total", "Versions that were due in a sweep, by outcome.", ["outcome"]
 )
 
 Task = Callable[[], Awaitable[object]]
@@ -82,7 +82,7 @@ class Sweeper:
             return
         self._failing.add(name)
         if isinstance(error, MeshError):
-            self._log.warning("sweep waits", task=name, reason=error.reason.name)
+            self._log.warning("sweep postponed", task=name, reason=error.reason.name)
         else:
             self._log.error("sweep failed", task=name, cause=error)
 
@@ -104,6 +104,6 @@ def log_report(sweep: SweepReport, log: Log) -> None:
         for name in names:
             versions_swept_total.labels(outcome).inc()
             log.info(f"version {outcome}", version=name)
-    for name, calls in sweep.kept:
+    for name, calls in sweep.still_called:
         versions_swept_total.labels("kept").inc()
         log.warning("version is still called, so it is not removed", version=name, calls=calls)

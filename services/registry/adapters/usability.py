@@ -24,7 +24,7 @@ class AuthzUsability:
         """Return one answer for each version, in order. Raises the error of authz, or SERVICE_UNAVAILABLE."""
         request = pb.FilterToolsRequest(tools=[tool_attributes(tool_version(version)) for version in versions])
         try:
-            answer: pb.FilterToolsResponse = await self._stub.FilterTools(request)
+            response: pb.FilterToolsResponse = await self._stub.FilterTools(request)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error) from None
-        return [each in (pb.USABILITY_ALLOWED, pb.USABILITY_NEEDS_APPROVAL) for each in answer.tools]
+        return [usability in (pb.USABILITY_ALLOWED, pb.USABILITY_NEEDS_APPROVAL) for usability in response.tools]

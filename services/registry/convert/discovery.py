@@ -36,12 +36,12 @@ SELECTION_POLICY = "utility-per-token/1"
 
 
 def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
-    wanted = request.filter
-    caller = None if wanted.include_forbidden else _caller_of(call)
+    filters = request.filter
+    caller = None if filters.include_forbidden else _caller_of(call)
     return Query(
         text=request.query.strip(),
         capabilities=tuple(request.capabilities),
-        filters=_filters(wanted, caller),
+        filters=_filters(filters, caller),
         limit=request.max_results or _DEFAULT_RESULTS,
     )
 
@@ -74,17 +74,17 @@ def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRe
     return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, _caller_of(call))
 
 
-def search_response(answer: SearchResult, model: str) -> pb.SearchToolsResponse:
-    hits = answer.hits
+def search_response(result: SearchResult, model: str) -> pb.SearchToolsResponse:
+    hits = result.hits
     return pb.SearchToolsResponse(
         tools=[_found_tool(hit) for hit in hits.hits],
         total_candidates=hits.candidates,
         total_filtered=hits.passed,
         filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
-        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, answer.no_match), nearest=hits.nearest)
-        if answer.no_match
+        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, result.no_match), nearest=hits.nearest)
+        if result.no_match
         else None,
-        semantic_use=_enum(pb.SemanticUse, answer.semantic_use),
+        semantic_use=_enum(pb.SemanticUse, result.semantic_use),
         semantic_pending=hits.without_vector,
         semantic_model=model,
     )
@@ -99,30 +99,30 @@ def surface_response(outcome: Surface | BudgetTooSmall, call: Call) -> pb.Compil
     return pb.CompileSurfaceResponse(surface=_surface(outcome, call))
 
 
-def schemas_response(answer: ToolSchemas) -> pb.GetToolSchemasResponse:
+def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
     return pb.GetToolSchemasResponse(
         schemas=[
             pb.ToolSchema(
-                version=each.version.head.name,
-                digest=each.version.head.digest,
+                version=schema.version.head.name,
+                digest=schema.version.head.digest,
                 block=pb.SurfaceBlock(
-                    tier=_enum(pb.SurfaceTier, answer.tier.name),
-                    text=each.text,
-                    tokens=each.tokens,
-                    tool=each.version.head.tool.resource,
+                    tier=_enum(pb.SurfaceTier, schemas.tier.name),
+                    text=schema.text,
+                    tokens=schema.tokens,
+                    tool=schema.version.head.tool.resource,
                 ),
-                input_schema=dump(each.manifest.input.get("schema", {})),
-                output_schema=dump(each.manifest.output.get("schema", {})),
-                state=_state(each.version.head.standing.state),
+                input_schema=dump(schema.manifest.input.get("schema", {})),
+                output_schema=dump(schema.manifest.output.get("schema", {})),
+                state=_state(schema.version.head.standing.state),
             )
-            for each in answer.loaded
+            for schema in schemas.loaded
         ],
         unloaded=[
             pb.UnloadedTool(tool=tool.tool, reason=_enum(pb.UnloadedReason, tool.reason), tokens=tool.tokens)
-            for tool in answer.unloaded
+            for tool in schemas.unloaded
         ],
-        token_count=answer.tokens,
-        tokenizer=answer.tokenizer,
+        token_count=schemas.tokens,
+        tokenizer=schemas.tokenizer,
     )
 
 
@@ -133,20 +133,20 @@ def _caller_of(call: Call) -> Caller | None:
     return Caller(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
 
 
-def _filters(wanted: pb.SearchFilter, caller: Caller | None) -> Filters:
-    limited = wanted.HasField("max_latency_p95")
+def _filters(filters: pb.SearchFilter, caller: Caller | None) -> Filters:
+    limited = filters.HasField("max_latency_p95")
     return Filters(
-        min_trust=wanted.min_trust,
-        max_latency=wanted.max_latency_p95.ToNanoseconds() / 1e9 if limited else None,
-        max_cost=wanted.max_cost if wanted.HasField("max_cost") else None,
+        min_trust=filters.min_trust,
+        max_latency=filters.max_latency_p95.ToNanoseconds() / 1e9 if limited else None,
+        max_cost=filters.max_cost if filters.HasField("max_cost") else None,
         mutation_classes=frozenset(
-            MutationClass(_word(tool_manifest_pb2.MutationClass, each)) for each in wanted.mutation_classes
+            MutationClass(_word(tool_manifest_pb2.MutationClass, number)) for number in filters.mutation_classes
         ),
-        namespaces=frozenset(wanted.namespaces),
-        tags=frozenset(wanted.tags),
-        states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, each)) for each in wanted.states)
+        namespaces=frozenset(filters.namespaces),
+        tags=frozenset(filters.tags),
+        states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, number)) for number in filters.states)
         or CALLABLE,
-        version_constraint=wanted.version_constraint,
+        version_constraint=filters.version_constraint,
         caller=caller,
     )
 
@@ -216,7 +216,7 @@ def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
     created = Timestamp()
     created.FromDatetime(surface.create_time)
     scopes = sorted(call.identity.scopes) if call.identity else []
-    blocked = [each for each in eligibility.withheld if each.reason in BLOCKING]
+    blocked = [item for item in eligibility.withheld if item.reason in BLOCKING]
     return pb.ToolSurface(
         surface_id=surface.surface_id,
         scope=request.scope,
@@ -229,8 +229,8 @@ def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
         tool_refs=sorted({f"tools/{name}" for name in surface.named} | {name.resource for name in loaded}),
         loaded_tools=[_loaded(block) for block in surface.blocks if block.hit],
         deferred_tools=_deferred(surface),
-        blocked_tools=[_withheld(each) for each in blocked],
-        excluded_tools=[_withheld(each) for each in eligibility.withheld if each.reason not in BLOCKING],
+        blocked_tools=[_withheld(item) for item in blocked],
+        excluded_tools=[_withheld(item) for item in eligibility.withheld if item.reason not in BLOCKING],
         totals=pb.SurfaceTotals(
             usable=eligibility.usable,
             loaded=len(loaded),
@@ -249,9 +249,9 @@ def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
         surface_reason=[_enum(pb.SurfaceStep, step) for step in surface.steps],
         categories=[
             pb.SurfaceCategory(
-                category=each.name, tools=each.tools, utility=each.utility, listed=each.name in eligibility.listed
+                category=item.name, tools=item.tools, utility=item.utility, listed=item.name in eligibility.listed
             )
-            for each in eligibility.categories
+            for item in eligibility.categories
         ],
         utility=surface.utility,
         utility_possible=surface.utility_possible,
@@ -286,8 +286,8 @@ def _deferred(surface: Surface) -> list[pb.DeferredToolRef]:
     return refs
 
 
-def _withheld(each: WithheldTool) -> pb.WithheldTool:
-    return pb.WithheldTool(tool=each.listing.name.resource, reason=_reason(each.reason), detail=each.detail)
+def _withheld(tool: WithheldTool) -> pb.WithheldTool:
+    return pb.WithheldTool(tool=tool.listing.name.resource, reason=_reason(tool.reason), detail=tool.detail)
 
 
 def _reason(reason: SurfaceReason) -> Any:

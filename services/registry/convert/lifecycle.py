@@ -54,19 +54,21 @@ def removal(outcome: Removal) -> pb.RemoveVersionResponse:
 
 def history(page: TransitionPage) -> pb.ListTransitionsResponse:
     return pb.ListTransitionsResponse(
-        transitions=[_transition(each) for each in page.transitions], next_page_token=page.next_token
+        transitions=[_transition(transition) for transition in page.transitions], next_page_token=page.next_token
     )
 
 
-def _transition(found: Transition) -> pb.Transition:
+def _transition(transition: Transition) -> pb.Transition:
     return pb.Transition(
-        version=found.name,
-        sequence=found.sequence,
-        verb=found.verb,
-        from_state=state_of(found.from_state) if found.from_state else tool_version_pb2.LIFECYCLE_STATE_UNSPECIFIED,
-        to_state=state_of(found.to_state),
-        actor=found.actor,
-        through=found.through,
-        reason=found.reason,
-        time=timestamp(found.time),
+        version=transition.name,
+        sequence=transition.sequence,
+        verb=transition.verb,
+        from_state=state_of(transition.from_state)
+        if transition.from_state
+        else tool_version_pb2.LIFECYCLE_STATE_UNSPECIFIED,
+        to_state=state_of(transition.to_state),
+        actor=transition.actor,
+        through=transition.through,
+        reason=transition.reason,
+        time=timestamp(transition.time),
     )

@@ -44,13 +44,13 @@ def candidate_of(request: pb.CheckCompatibilityRequest) -> Manifest | str:
     return manifest_of(request.manifest) if request.WhichOneof("candidate") == "manifest" else request.version
 
 
-def compatibility(found: Compatibility) -> pb.CheckCompatibilityResponse:
+def compatibility(result: Compatibility) -> pb.CheckCompatibilityResponse:
     return pb.CheckCompatibilityResponse(
-        baseline=found.baseline.name if found.baseline else "",
-        findings=[_difference(each) for each in found.differences],
-        smallest_bump=pb.VersionBump.Value(f"VERSION_BUMP_{found.bump.name if found.bump else 'UNSPECIFIED'}"),
-        smallest_version=found.smallest_version,
-        number_is_legal=found.number_is_legal,
+        baseline=result.baseline.name if result.baseline else "",
+        findings=[_difference(difference) for difference in result.differences],
+        smallest_bump=pb.VersionBump.Value(f"VERSION_BUMP_{result.bump.name if result.bump else 'UNSPECIFIED'}"),
+        smallest_version=result.smallest_version,
+        number_is_legal=result.number_is_legal,
     )
 
 
@@ -63,12 +63,12 @@ def expectations_of(request: pb.NegotiateSchemaRequest) -> Expectations:
     )
 
 
-def negotiated(found: Negotiation) -> pb.NegotiateSchemaResponse:
+def negotiated(negotiation: Negotiation) -> pb.NegotiateSchemaResponse:
     return pb.NegotiateSchemaResponse(
-        match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{found.match.name}"),
-        version=found.head.name,
-        digest=found.head.digest,
-        missing=[_difference(each) for each in found.missing],
+        match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{negotiation.match.name}"),
+        version=negotiation.head.name,
+        digest=negotiation.head.digest,
+        missing=[_difference(difference) for difference in negotiation.missing],
     )
 
 
@@ -87,17 +87,17 @@ def listed(page: Page) -> pb.ListToolsResponse:
     return pb.ListToolsResponse(tools=[_listed_tool(item) for item in page.tools], next_page_token=page.next_token)
 
 
-def tool(found: Tool) -> tool_pb2.Tool:
+def tool(domain_tool: Tool) -> tool_pb2.Tool:
     return tool_pb2.Tool(
-        name=found.name.resource,
-        tool_id=found.name.tool_id,
-        namespace=found.name.namespace,
-        provider=found.provider,
-        title=found.title,
-        latest_version=found.latest_version,
-        aliases=found.aliases,
-        create_time=_timestamp(found.create_time),
-        update_time=_timestamp(found.update_time),
+        name=domain_tool.name.resource,
+        tool_id=domain_tool.name.tool_id,
+        namespace=domain_tool.name.namespace,
+        provider=domain_tool.provider,
+        title=domain_tool.title,
+        latest_version=domain_tool.latest_version,
+        aliases=domain_tool.aliases,
+        create_time=_timestamp(domain_tool.create_time),
+        update_time=_timestamp(domain_tool.update_time),
     )
 
 
@@ -136,9 +136,9 @@ def watch_step(event: Event) -> pb.WatchToolsResponse:
     return pb.WatchToolsResponse(snapshot_complete=pb.SnapshotComplete(), resume_token=token)
 
 
-def _difference(found: Difference) -> pb.CompatibilityFinding:
-    kind = pb.ChangeKind.Value(f"CHANGE_KIND_{found.kind.name}")
-    return pb.CompatibilityFinding(path=found.path, rule=found.rule, kind=kind, message=found.message)
+def _difference(difference: Difference) -> pb.CompatibilityFinding:
+    kind = pb.ChangeKind.Value(f"CHANGE_KIND_{difference.kind.name}")
+    return pb.CompatibilityFinding(path=difference.path, rule=difference.rule, kind=kind, message=difference.message)
 
 
 def _listed_tool(item: ListedTool) -> pb.ListedTool:

@@ -65,21 +65,21 @@ def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
 
 
 def score(trust_score: TrustScore, now: datetime) -> pb.TrustScore:
-    found = trust_score.score
+    computed = trust_score.score
     return pb.TrustScore(
         tool=trust_score.tool.resource,
         version=trust_score.version.head.name,
-        score=found.value,
-        components=[_component(each) for each in found.components],
-        undecayed=found.undecayed,
-        decay=found.decay,
-        last_verified_time=timestamp(found.last_verified),
+        score=computed.value,
+        components=[_component(component) for component in computed.components],
+        undecayed=computed.undecayed,
+        decay=computed.decay,
+        last_verified_time=timestamp(computed.last_verified),
         compute_time=timestamp(now),
     )
 
 
-def stage(found: Stage) -> pb.ContributionStage.ValueType:
-    return pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{found.name}")
+def stage(domain_stage: Stage) -> pb.ContributionStage.ValueType:
+    return pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{domain_stage.name}")
 
 
 def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
@@ -87,11 +87,11 @@ def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
     return Stage(pb.ContributionStage.Name(number).removeprefix("CONTRIBUTION_STAGE_").lower()) if number else None
 
 
-def progress(found: Progress) -> pb.GetStageResponse:
+def progress(stage_progress: Progress) -> pb.GetStageResponse:
     return pb.GetStageResponse(
-        stage=stage(found.stage),
-        next=stage(found.stage.next) if found.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,
-        gates=[pb.Gate(gate=gate.gate, met=gate.met, found=gate.found) for gate in found.gates],
+        stage=stage(stage_progress.stage),
+        next=stage(stage_progress.stage.next) if stage_progress.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,
+        gates=[pb.Gate(gate=gate.gate, met=gate.met, found=gate.evidence) for gate in stage_progress.gates],
     )
 
 

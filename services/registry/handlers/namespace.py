@@ -29,7 +29,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
         self._wakeup, self._clock, self._journal = wakeup, clock, journal
 
     async def ClaimNamespace(self, request: pb.ClaimNamespaceRequest, context: Any) -> pb.ClaimNamespaceResponse:
-        found = await namespaces.claim_namespace(
+        namespace = await namespaces.claim_namespace(
             request.namespace,
             request.owner,
             request.provider,
@@ -37,12 +37,12 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return pb.ClaimNamespaceResponse(namespace=self._noted("claimed", found))
+        return pb.ClaimNamespaceResponse(namespace=self._noted("claimed", namespace))
 
     async def TransferNamespace(
         self, request: pb.TransferNamespaceRequest, context: Any
     ) -> pb.TransferNamespaceResponse:
-        found = await namespaces.transfer_namespace(
+        namespace = await namespaces.transfer_namespace(
             request.name,
             request.owner,
             request.provider,
@@ -51,23 +51,23 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return pb.TransferNamespaceResponse(namespace=self._noted("transferred", found))
+        return pb.TransferNamespaceResponse(namespace=self._noted("transferred", namespace))
 
     async def AddDelegate(self, request: pb.AddDelegateRequest, context: Any) -> pb.AddDelegateResponse:
-        found = await namespaces.add_delegate(
+        namespace = await namespaces.add_delegate(
             request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
-        return pb.AddDelegateResponse(namespace=self._noted("shared", found))
+        return pb.AddDelegateResponse(namespace=self._noted("shared", namespace))
 
     async def RemoveDelegate(self, request: pb.RemoveDelegateRequest, context: Any) -> pb.RemoveDelegateResponse:
-        found = await namespaces.remove_delegate(
+        namespace = await namespaces.remove_delegate(
             request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
-        return pb.RemoveDelegateResponse(namespace=self._noted("unshared", found))
+        return pb.RemoveDelegateResponse(namespace=self._noted("unshared", namespace))
 
     async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Any) -> pb.GetNamespaceResponse:
-        found = await namespaces.get_namespace(request.name, histories=self._histories)
-        return pb.GetNamespaceResponse(namespace=convert.namespace(found))
+        namespace = await namespaces.get_namespace(request.name, histories=self._histories)
+        return pb.GetNamespaceResponse(namespace=convert.namespace(namespace))
 
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Any) -> pb.ListNamespacesResponse:
         page = await namespaces.list_namespaces(request.page_size, request.page_token, histories=self._histories)
@@ -87,6 +87,6 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
         self._journal.info("alias moved", alias=request.alias, tool=moved.name.qualified)
         return pb.MoveAliasResponse(tool=tool(moved))
 
-    def _noted(self, what: str, found: Namespace) -> pb.Namespace:
-        self._journal.info(f"namespace {what}", namespace=found.namespace, owner=found.owner)
-        return convert.namespace(found)
+    def _noted(self, what: str, changed: Namespace) -> pb.Namespace:
+        self._journal.info(f"namespace {what}", namespace=changed.namespace, owner=changed.owner)
+        return convert.namespace(changed)

@@ -107,13 +107,13 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
     async def CheckCompatibility(
         self, request: pb.CheckCompatibilityRequest, context: Any
     ) -> pb.CheckCompatibilityResponse:
-        found = await check_compatibility(
+        result = await check_compatibility(
             convert.candidate_of(request), request.baseline, catalogue=self._catalogue, schemas=self._schemas
         )
-        return convert.compatibility(found)
+        return convert.compatibility(result)
 
     async def NegotiateSchema(self, request: pb.NegotiateSchemaRequest, context: Any) -> pb.NegotiateSchemaResponse:
-        found = await negotiate_schema(
+        negotiation = await negotiate_schema(
             request.tool,
             request.version_constraint,
             convert.expectations_of(request),
@@ -121,7 +121,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             schemas=self._schemas,
             clock=self._clock,
         )
-        return convert.negotiated(found)
+        return convert.negotiated(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
         async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:

@@ -49,8 +49,8 @@ class Encoder:
         beyond = np.arange(longest) >= np.array(lengths)[:, None]
         mask = np.where(beyond, np.float32(-1e9), np.float32(0)).reshape(len(lengths), 1, 1, longest)
         shape = np.array([len(lengths), longest, HEADS, WIDTH // HEADS])
-        found: Floats = self._session.run(None, {_INPUT: rows, _MASK: mask, _SHAPE: shape})[0]
-        return found
+        output: Floats = self._session.run(None, {_INPUT: rows, _MASK: mask, _SHAPE: shape})[0]
+        return output
 
 
 def _weight(file: str, location: TensorLocation) -> TensorProto:

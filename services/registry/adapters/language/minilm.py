@@ -33,8 +33,8 @@ class MiniLm:
     def __init__(self) -> None:
         folder = _folder()
         file = folder / "model.safetensors"
-        found = tensor_locations(file)
-        tensors = {location.name: location for location in found}
+        locations = tensor_locations(file)
+        tensors = {location.name: location for location in locations}
 
         def embedding(name: str) -> Floats:
             return tensors[f"embeddings.{name}"].read(file)
@@ -42,7 +42,7 @@ class MiniLm:
         self._words, self._positions = embedding("word_embeddings.weight"), embedding("position_embeddings.weight")
         self._kind = embedding("token_type_embeddings.weight")[0]
         self._gain, self._shift = embedding("LayerNorm.weight"), embedding("LayerNorm.bias")
-        self._encoder = Encoder(file, found)
+        self._encoder = Encoder(file, locations)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
@@ -59,9 +59,9 @@ class MiniLm:
         return rows
 
     def _means(self, ids: Sequence[Sequence[int]]) -> Floats:
-        lengths = [len(each) for each in ids]
+        lengths = [len(tokens) for tokens in ids]
         longest = max(lengths)
-        padded = np.array([[*each, *([0] * (longest - len(each)))] for each in ids])
+        padded = np.array([[*tokens, *([0] * (longest - len(tokens)))] for tokens in ids])
         hidden = self._encoder.run(self._embedded(padded), lengths).reshape(len(ids), longest, WIDTH)
         return np.stack([rows[:length].mean(axis=0) for rows, length in zip(hidden, lengths, strict=True)])
 

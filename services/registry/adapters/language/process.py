@@ -30,10 +30,10 @@ _COMMAND = (sys.executable, "-m", "services.registry.adapters.language")
 # The matrix products outside the model's layers are too small for threads.
 _CHILD_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-starts_total = Counter("toolmesh_registry_language_starts_total", "How often the language process was started.")
+starts_total = Counter("toolmesh_registry_language_starts_total", "Starts of the language process.")
 questions_total = Counter(
     "toolmesh_registry_language_questions_total",
-    "Questions to the language process, by kind and outcome.",
+    "Requests to the language process, by kind and outcome.",
     ["kind", "outcome"],
 )
 
@@ -63,13 +63,13 @@ class LanguageProcess:
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
         """Return the embedding of each text as half floats. Raises LanguageUnavailableError."""
         linger = self._background_linger if background else self._linger
-        found = await self._ask("embed", {"embed": list(texts)}, linger)
-        return [base64.b64decode(vector) for vector in found["vectors"]]
+        response = await self._ask("embed", {"embed": list(texts)}, linger)
+        return [base64.b64decode(vector) for vector in response["vectors"]]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
         """Return the token count of each text with one of `tokenizers`. Raises LanguageUnavailableError."""
-        found = await self._ask("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
-        return [int(count) for count in found["counts"]]
+        response = await self._ask("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
+        return [int(count) for count in response["counts"]]
 
     @property
     def pid(self) -> int | None:
@@ -96,7 +96,7 @@ class LanguageProcess:
         async with self._lock:
             try:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
-                    found = await self._roundtrip(question)
+                    response = await self._roundtrip(question)
             except asyncio.CancelledError:
                 await self._end()
                 raise
@@ -108,12 +108,12 @@ class LanguageProcess:
                 self._log.warning("language process does not answer", kind=kind, error=type(error).__name__)
                 raise LanguageUnavailableError(kind) from error
             self._extend_lifetime(linger)
-        if "error" in found:
+        if "error" in response:
             questions_total.labels(kind, "refused").inc()
-            self._log.warning("language process cannot answer", kind=kind, error=found["error"])
+            self._log.warning("language process cannot answer", kind=kind, error=response["error"])
             raise LanguageUnavailableError(kind)
         questions_total.labels(kind, "answered").inc()
-        return found
+        return response
 
     async def _roundtrip(self, question: Mapping[str, Any]) -> dict[str, Any]:
         process = self._process

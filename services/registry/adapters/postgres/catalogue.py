@@ -81,7 +81,7 @@ class PostgresCatalogue:
         here = (version_warnings.c.tool == head.tool.qualified, version_warnings.c.version == str(head.version))
         async with separately(self._engine) as connection:
             stored = await connection.scalar(select(version_warnings.c.warnings).where(*here))
-        return [Violation(**each) for each in stored or ()]
+        return [Violation(**warning) for warning in stored or ()]
 
     async def owner_of(self, namespace: str) -> str | None:
         """Return the owner of a namespace; None if it has none."""

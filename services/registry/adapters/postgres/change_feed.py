@@ -21,10 +21,10 @@ POLL_SECONDS = 2.0
 # Changes kept in memory for watchers that are slightly behind; others read the log themselves.
 HELD_CHANGES = 128
 # A position is trusted for this many intervals, so that one late poll does not send every reader to the database.
-TRUSTED_LOOKS = 2.5
-_LOOK_SECONDS = 10.0
+TRUSTED_POLLS = 2.5
+_POLL_TIMEOUT_SECONDS = 10.0
 
-polls_total = Counter("toolmesh_registry_polls_total", "Looks at the change log, by outcome.", ["outcome"])
+polls_total = Counter("toolmesh_registry_polls_total", "Polls of the change log, by outcome.", ["outcome"])
 watchers = Gauge("toolmesh_registry_watchers", "Watchers that wait for changes.")
 
 
@@ -33,19 +33,21 @@ class PolledChangeFeed:
     to another replica."""
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
-        self._source, self._trusted = source, TRUSTED_LOOKS * interval
-        self._poller = Poller("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
+        self._source, self._trusted = source, TRUSTED_POLLS * interval
+        self._poller = Poller(
+            "change-feed", self._poll, log, polls_total, interval=interval, within=_POLL_TIMEOUT_SECONDS
+        )
         self._horizon = Horizon("", 0, 0)
         # Replaced only when the log moves, because the response cache compares it on every request.
         self._end = Position("", 0)
         self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
-        self._looked_at = float("-inf")
+        self._polled_at = float("-inf")
         self.start, self.stop = self._poller.start, self._poller.stop
         self.wake, self.end = self._poller.wake, self._poller.end
 
     def last_position(self) -> Position | None:
         """Return the position of the last poll; None when that poll failed or is too old."""
-        return self._end if time.monotonic() - self._looked_at <= self._trusted else None
+        return self._end if time.monotonic() - self._polled_at <= self._trusted else None
 
     async def changes_after(self, position: Position) -> Sequence[Change]:
         """Return the changes after a position, waiting for the next poll if there are none."""
@@ -74,7 +76,7 @@ class PolledChangeFeed:
             raise watch_fell_behind()
         return batch.changes
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         began = time.monotonic()
         horizon = await self._source.horizon()
         known = self._horizon
@@ -85,7 +87,7 @@ class PolledChangeFeed:
         if horizon.last > known.last:
             batch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
             horizon = self._hold(batch.changes, horizon)
-        self._horizon, self._looked_at = horizon, began
+        self._horizon, self._polled_at = horizon, began
         end = Position(horizon.epoch, horizon.last)
         if end != self._end:
             self._end = end

@@ -45,8 +45,8 @@ class PostgresHistories:
         query = select(namespaces.c.namespace).where(namespaces.c.namespace > after)
         async with separately(self._engine) as connection:
             names = list(await connection.scalars(query.order_by(namespaces.c.namespace).limit(limit)))
-            found = [await namespace_of(connection, name) for name in names]
-        return [namespace for namespace in found if namespace is not None]
+            read = [await namespace_of(connection, name) for name in names]
+        return [namespace for namespace in read if namespace is not None]
 
     async def past_sunset(self, now: datetime, limit: int) -> Sequence[str]:
         """Return deprecated versions past their sunset date."""

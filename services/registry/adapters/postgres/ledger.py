@@ -193,7 +193,9 @@ class PostgresLedger:
         """Execute all writes in one round trip, because other writers wait for the lock. Foreign keys are checked at
         the end of the statement."""
         *others, last = writes
-        await self._connection.execute(last.add_cte(*(each.cte(f"part{n}") for n, each in enumerate(others))))
+        await self._connection.execute(
+            last.add_cte(*(write.cte(f"part{number}") for number, write in enumerate(others)))
+        )
 
 
 def _own_namespace(tool: Tool, head: VersionHead) -> Write:

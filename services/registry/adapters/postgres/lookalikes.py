@@ -24,8 +24,8 @@ async def similar_names(connection: AsyncConnection, candidate: CandidateNames) 
     spaces = sorted({name.namespace for name in candidate.names})
     ids = [name.tool_id for name in candidate.names]
     others = (namespaces.c.provider != candidate.provider) | (namespaces.c.owner != candidate.owner)
-    alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, each) for each in ids))
-    near = or_(*(_near(tool_names.c.tool_id, each) for each in ids))
+    alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, tool_id) for tool_id in ids))
+    near = or_(*(_near(tool_names.c.tool_id, tool_id) for tool_id in ids))
     # Separate queries, because a combined one could not use the index on skeletons.
     kinds = [
         _taken(candidate).where(alike),

@@ -61,8 +61,8 @@ class ToolDirectory:
 
     async def start(self) -> None:
         """Index a large registry now; a small one on the first search."""
-        found = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
-        if len(found) >= EAGER_TOOLS:
+        tools = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
+        if len(tools) >= EAGER_TOOLS:
             self._open()
 
     async def stop(self) -> None:
@@ -107,11 +107,11 @@ class ToolDirectory:
                         if applied % _PIECE == 0:
                             await asyncio.sleep(0)
             except MeshError as error:
-                self._journal.info("tool directory opens its watch again", reason=error.reason.name)
+                self._journal.info("tool directory reconnects", reason=error.reason.name)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Exception as error:
                 # After an unexpected error the index may be inconsistent, so everything is read again.
-                self._journal.error("tool directory reads everything anew", cause=error)
+                self._journal.error("tool directory rebuilds its index", cause=error)
                 token = ""
                 await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -170,8 +170,8 @@ class ToolDirectory:
         self._looked_at = now
         missing = index.unembedded()
         for start in range(0, len(missing), _LOAD_VECTORS):
-            piece = missing[start : start + _LOAD_VECTORS]
-            found: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in piece])
-            for name, digest in piece:
-                if digest in found:
-                    index.embed(name, digest, found[digest])
+            batch = missing[start : start + _LOAD_VECTORS]
+            vectors: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in batch])
+            for name, digest in batch:
+                if digest in vectors:
+                    index.embed(name, digest, vectors[digest])

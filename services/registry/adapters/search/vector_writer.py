@@ -68,10 +68,10 @@ class VectorWriter:
                 await self._embed_all()
                 await self._wait_for_change(position)
             except (MeshError, LanguageUnavailableError) as error:
-                self._journal.warning("vectors are late", error=type(error).__name__)
+                self._journal.warning("embedding of tools delayed", error=type(error).__name__)
                 await asyncio.sleep(self._idle)
             except Exception as error:
-                self._journal.error("vectors are late", cause=error)
+                self._journal.error("embedding of tools delayed", cause=error)
                 await asyncio.sleep(self._idle)
 
     async def _embed_all(self) -> None:
@@ -82,13 +82,13 @@ class VectorWriter:
                     del claimed[:BATCH]
             except BaseException:
                 with suppress(MeshError):
-                    await self._vectors.release([each.digest for each in claimed])
+                    await self._vectors.release([claim.digest for claim in claimed])
                 raise
 
-    async def _embed(self, some: Sequence[VectorClaim]) -> None:
-        vectors = await self._language.embed([embedding_text(each.manifest) for each in some], background=True)
-        await self._vectors.put({each.digest: vector for each, vector in zip(some, vectors, strict=True)})
-        embedded_total.inc(len(some))
+    async def _embed(self, claims: Sequence[VectorClaim]) -> None:
+        vectors = await self._language.embed([embedding_text(claim.manifest) for claim in claims], background=True)
+        await self._vectors.put({claim.digest: vector for claim, vector in zip(claims, vectors, strict=True)})
+        embedded_total.inc(len(claims))
 
     async def _wait_for_change(self, position: Position) -> None:
         try:

@@ -50,10 +50,10 @@ class PostgresVectors:
         of_model = (tool_vectors.c.digest == tool_versions.c.digest) & (tool_vectors.c.model == self._model)
         until = func.clock_timestamp() + self._lease
         due = select(tool_versions.c.digest).outerjoin(tool_vectors, of_model).where(free).distinct().limit(limit)
-        found = due.subquery()
+        selected = due.subquery()
         # Two replicas may select the same rows; the second waits for the first, in the same order, and then renews
         # nothing.
-        rows = select(found.c.digest, literal(self._model), until).order_by(found.c.digest)
+        rows = select(selected.c.digest, literal(self._model), until).order_by(selected.c.digest)
         take = insert(tool_vectors).from_select(["digest", "model", "leased_until"], rows)
         taken = take.on_conflict_do_update(
             index_elements=["digest", "model"], set_={"leased_until": until}, where=self._late()
@@ -90,5 +90,5 @@ class PostgresVectors:
 
 async def _manifests(connection: Any, digests: Sequence[str]) -> Sequence[VectorClaim]:
     query = select(tool_versions.c.digest, tool_versions.c.document).where(tool_versions.c.digest.in_(digests))
-    found = {row.digest: row.document for row in await connection.execute(query)}
-    return [VectorClaim(digest, manifest_of(document)) for digest, document in found.items()]
+    documents = {row.digest: row.document for row in await connection.execute(query)}
+    return [VectorClaim(digest, manifest_of(document)) for digest, document in documents.items()]

@@ -109,7 +109,7 @@ class PostgresTrustStore:
         first = {"tool": name, "stage": Stage.SUBMITTED.value, "update_time": now}
         here = (tool_stages.c.tool == name, tool_stages.c.stage == change.before.value)
         move = update(tool_stages).where(*here).values(stage=change.after.value, update_time=now)
-        kept = {
+        record = {
             "tool": name,
             "from_stage": change.before.value,
             "to_stage": change.after.value,
@@ -121,7 +121,7 @@ class PostgresTrustStore:
             await connection.execute(insert(tool_stages).values(first).on_conflict_do_nothing())
             if await connection.scalar(move.returning(tool_stages.c.tool)) is None:
                 return False
-            await connection.execute(insert(stage_changes).values(kept))
+            await connection.execute(insert(stage_changes).values(record))
         return True
 
     async def revoked(self, tool: ToolName) -> bool:
@@ -138,7 +138,7 @@ class PostgresTrustStore:
                 "namespace": tool.namespace,
                 "score": score.value,
                 "own": score.own,
-                "components": {each.signal.value: each.reading.value for each in score.components},
+                "components": {component.signal.value: component.reading.value for component in score.components},
                 "compute_time": now,
             }
             for tool, score in scores.items()
@@ -194,13 +194,13 @@ class PostgresTrustStore:
         query = query.ext(distinct_on(table.c.tool, table.c[per])).order_by(
             table.c.tool, table.c[per], table.c.time.desc(), table.c.fact_id.desc()
         )
-        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        facts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         async with separately(self._engine) as connection:
             for row in await connection.execute(query):
                 fact = dict(row._mapping) | {"tool": ToolName.parse(row.tool)}
                 del fact["fact_id"]
-                found[row.tool].append(fact)
-        return found
+                facts[row.tool].append(fact)
+        return facts
 
 
 def _besides(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:

@@ -32,15 +32,15 @@ class AuditUsageReader:
 
     async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
         """Return the usage of several tools at one time. Raises SERVICE_UNAVAILABLE when it is unknown."""
-        request = pb.BatchGetToolUsageRequest(requests=[_asked(*each, since) for each in declared.items()])
+        request = pb.BatchGetToolUsageRequest(requests=[_asked(*entry, since) for entry in declared.items()])
         try:
-            answer: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
+            response: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from from_rpc_error(error)
-        for found in answer.usages:
-            if found.coverage.log_records - found.coverage.counted_records > FALLEN_BEHIND:
+        for usage in response.usages:
+            if usage.coverage.log_records - usage.coverage.counted_records > FALLEN_BEHIND:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
-        return {name: usage_of(found) for name, found in zip(declared, answer.usages, strict=True)}
+        return {name: usage_of(usage) for name, usage in zip(declared, response.usages, strict=True)}
 
 
 class UnavailableUsageReader:

@@ -54,24 +54,24 @@ async def list_tools(
     """Return the page after a token. A page holds fewer tools than requested when their manifests are large."""
     limit = page_size or DEFAULT_PAGE
     # Read one more than requested, to know whether there is another page.
-    found = await catalogue.tools(
+    rows = await catalogue.tools(
         namespace=selection.namespace, tags=selection.tags, after=_cursor(selection, page_token), limit=limit + 1
     )
-    tools = found[:limit]
+    tools = rows[:limit]
     heads = await _latest_heads(tools, catalogue, clock)
     shown = tools[: count_fitting(head.size if head else 0 for head in heads)]
     versions = await catalogue.with_manifests([head for head in heads[: len(shown)] if head])
     by_tool = {version.head.tool: version for version in versions}
     listed = [ListedTool(tool, by_tool.get(tool.name)) for tool in shown]
-    more = len(shown) < len(found)
+    more = len(shown) < len(rows)
     return Page(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
 
 
 async def only_usable(page: Page, usability: Usability) -> Page:
     """Return the page without tools that the caller may not use and without tools that have no runnable version."""
-    listed = [(each, each.version) for each in page.tools if each.version is not None]
+    listed = [(item, item.version) for item in page.tools if item.version is not None]
     answers = await usability.usable([version for _, version in listed]) if listed else ()
-    return replace(page, tools=[each for (each, _), may in zip(listed, answers, strict=True) if may])
+    return replace(page, tools=[item for (item, _), may in zip(listed, answers, strict=True) if may])
 
 
 async def _latest_heads(tools: Sequence[Tool], catalogue: Catalogue, clock: Clock) -> list[VersionHead | None]:

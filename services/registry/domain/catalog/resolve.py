@@ -26,9 +26,9 @@ def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: 
     matching = matches(heads, constraint)
     if not matching:
         raise version_not_found(tool, constraint)
-    found = _choose(matching, now)
-    if found is not None:
-        return found
+    chosen = _choose(matching, now)
+    if chosen is not None:
+        return chosen
     highest = matching[-1]
     if effective_state(highest, now) in PAST_SUNSET:
         raise version_past_sunset(highest)
@@ -62,8 +62,8 @@ def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
 
 
 def _choose(matching: Sequence[VersionHead], now: datetime) -> VersionHead | None:
-    for wanted in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
+    for states in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
         for head in reversed(matching):
-            if effective_state(head, now) in wanted:
+            if effective_state(head, now) in states:
                 return head
     return None

@@ -19,7 +19,7 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
         raise ValueError("a version is added with its manifest")
     versions = [*heads, head]
     newest = latest_for_new_work(versions)
-    default = newest or max(versions, key=lambda each: each.version)
+    default = newest or max(versions, key=lambda version: version.version)
     held = tool or Tool(
         manifest.name, manifest.provider, manifest.title, manifest.tags, "", (), head.create_time, head.create_time
     )
@@ -37,7 +37,7 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
 
 def default_version(heads: Sequence[VersionHead]) -> VersionHead:
     """Return the version that a tool's title and tags come from: the latest, or the highest if there is no latest."""
-    return latest_for_new_work(heads) or max(heads, key=lambda each: each.version)
+    return latest_for_new_work(heads) or max(heads, key=lambda head: head.version)
 
 
 def with_standing(tool: Tool, heads: Sequence[VersionHead], default: Manifest, now: datetime) -> Tool:

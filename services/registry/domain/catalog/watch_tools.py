@@ -71,11 +71,11 @@ async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) ->
 
 async def _snapshot(log: ChangeLog) -> AsyncGenerator[Event, None]:
     start = await log.horizon()
-    told = 0
-    while page := await log.unchanged(after=told, until=start.last, limit=PAGE):
+    last_sequence = 0
+    while page := await log.unchanged(after=last_sequence, until=start.last, limit=PAGE):
         for version in page:
             yield VersionUpserted(version, None)
-        told = page[-1].head.standing.sequence
+        last_sequence = page[-1].head.standing.sequence
     position = Position(start.epoch, start.last)
     end = (await log.horizon()).last
     while position.sequence < end:

@@ -55,9 +55,9 @@ async def check_compatibility(
 
 
 def _refuse_invalid(manifest: Manifest, schemas: SchemaChecker) -> None:
-    found = [*version_is_unambiguous(manifest), *schemas_are_valid(manifest, schemas)]
-    if found:
-        raise manifest_invalid(found)
+    violations = [*version_is_unambiguous(manifest), *schemas_are_valid(manifest, schemas)]
+    if violations:
+        raise manifest_invalid(violations)
 
 
 async def _stored(name: str, catalogue: Catalogue) -> Manifest:
@@ -69,11 +69,11 @@ async def _named(name: str, catalogue: Catalogue) -> VersionHead:
     heads = await catalogue.heads([tool])
     if not heads:
         raise tool_not_found(tool)
-    wanted = Version.parse(number)
-    found = next((head for head in heads if head.version == wanted), None)
-    if found is None:
+    version = Version.parse(number)
+    head = next((candidate for candidate in heads if candidate.version == version), None)
+    if head is None:
         raise version_not_found(tool, number)
-    return found
+    return head
 
 
 async def _manifest(head: VersionHead, catalogue: Catalogue) -> Manifest:

@@ -30,8 +30,8 @@ class Comparison:
 
 def compare(old: Manifest, new: Manifest, checker: SchemaChecker) -> Comparison:
     """Compare two manifests with valid schemas. The work is bounded for any input."""
-    found = dict.fromkeys([*_schemas(old, new, checker), *contract.differences(old, new)])
-    return Comparison(tuple(sorted(found, key=lambda difference: _ORDER[difference.kind])))
+    differences = dict.fromkeys([*_schemas(old, new, checker), *contract.differences(old, new)])
+    return Comparison(tuple(sorted(differences, key=lambda difference: _ORDER[difference.kind])))
 
 
 def _schemas(old: Manifest, new: Manifest, checker: SchemaChecker) -> Iterator[Difference]:

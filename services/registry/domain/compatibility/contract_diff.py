@@ -85,7 +85,7 @@ def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
             reported.add(difference.path)
             yield difference
     if new.document.get("breaking_changes"):
-        yield _difference("breaking_changes", _BREAKING, "the author says that it breaks callers")
+        yield _difference("breaking_changes", _BREAKING, "declared as breaking by the author")
     yield from _anything_else(old.document, new.document, reported)
 
 
@@ -103,9 +103,9 @@ def _lists(old: Document, new: Document) -> Iterator[Difference]:
         for path in paths:
             before, after = _members(old, path), _members(new, path)
             if after - before:
-                yield _difference(path, more, "has a member that it did not have")
+                yield _difference(path, more, "has a new member")
             if before - after:
-                yield _difference(path, less, "lacks a member that it had")
+                yield _difference(path, less, "lost a member")
 
 
 def _claims(old: Document, new: Document) -> Iterator[Difference]:
@@ -113,28 +113,28 @@ def _claims(old: Document, new: Document) -> Iterator[Difference]:
         for path in paths:
             before, after = bool(_at(old, path)), bool(_at(new, path))
             if before != after:
-                yield _difference(path, gained if after else lost, "is said now" if after else "is not said any more")
+                yield _difference(path, gained if after else lost, "is set now" if after else "is no longer set")
 
 
 def _single(old: Document, new: Document) -> Iterator[Difference]:
     for path in FIXED:
         if _at(old, path) != _at(new, path) and {_at(old, path), _at(new, path)} != {None, "object"}:
-            yield _difference(path, _BREAKING, "is another one")
+            yield _difference(path, _BREAKING, "has changed")
     before, after = _at(old, "compensation_tool"), _at(new, "compensation_tool")
     if before != after:
         kind = _BREAKING if before and not after else _ADDITIVE
-        yield _difference("compensation_tool", kind, "is another one" if after else "is not there any more")
+        yield _difference("compensation_tool", kind, "has changed" if after else "was removed")
     filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
     if filled != fills:
         kind = _ADDITIVE if fills else _BREAKING
         yield _difference(
             "input.mutation_policy",
             kind,
-            "arguments are completed now" if fills else "arguments are not completed any more",
+            "defaults are applied now" if fills else "defaults are no longer applied",
         )
     rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
     if rise:
-        yield _difference("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")
+        yield _difference("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "has changed")
 
 
 def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
@@ -142,29 +142,31 @@ def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
     if before != after:
         # With key_required, calls without a key are refused; without a mode, retries are undefined.
         kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
-        yield _difference("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
+        yield _difference("idempotency.mode", kind, f"went from {before or 'unset'} to {after or 'unset'}")
     known, remembered = _window(old), _window(new)
     if before is not None and after is not None and known != remembered:
         kind = _BREAKING if remembered < known else _ADDITIVE
-        yield _difference("idempotency.window", kind, "keys are remembered for another time")
+        yield _difference("idempotency.window", kind, "has changed")
 
 
 def _limits(old: Document, new: Document) -> Iterator[Difference]:
     """Yield changed limits: callers can run into a limit, so it is part of the contract."""
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
     if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
-        yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")
+        yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "has changed")
     small, smaller = _at(old, "output.max_inline_bytes"), _at(new, "output.max_inline_bytes")
     if small != smaller:
-        yield _difference("output.max_inline_bytes", _ADDITIVE, "is another one")
+        yield _difference("output.max_inline_bytes", _ADDITIVE, "has changed")
 
 
 def _anything_else(old: Document, new: Document, reported: set[str]) -> Iterator[Difference]:
     before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
     for path in sorted(before.keys() | after.keys()):
-        known = f"manifest.{path}" in reported or any(f"manifest.{path}".startswith(f"{each}.") for each in reported)
+        known = f"manifest.{path}" in reported or any(
+            f"manifest.{path}".startswith(f"{path_reported}.") for path_reported in reported
+        )
         if path not in SILENT and not known and before.get(path) != after.get(path):
-            yield _difference(path, _NEUTRAL, "differs, and changes nothing that a caller relies on")
+            yield _difference(path, _NEUTRAL, "has changed without effect on callers")
 
 
 def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -186,8 +188,8 @@ def _at(document: Document, path: str) -> Any:
 
 
 def _members(document: Document, path: str) -> frozenset[Any]:
-    found = _at(document, path) or ()
-    return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in found)
+    members = _at(document, path) or ()
+    return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in members)
 
 
 def _window(document: Document) -> Any:

@@ -15,7 +15,7 @@ _UNDECIDED = frozenset(
         "unevaluatedItems", "$dynamicRef", "$ref", "dependencies", "patternProperties",
     }
 )  # fmt: skip
-UNPROVEN = "cannot be shown to be compatible"
+UNPROVEN = "cannot be proven compatible"
 
 
 class ChangeKind(StrEnum):
@@ -48,16 +48,16 @@ def breaking(side: Side, path: str, gap: Gap) -> Difference:
     if side is Side.INPUT:
         words = {
             "required": f"{_quoted(gap.name)} is required now",
-            "gone": f"{_quoted(gap.name)} is not accepted any more",
-            "type": "a type that was accepted is not any more",
-            "enum": "a value that was accepted is not any more",
+            "gone": f"{_quoted(gap.name)} is no longer accepted",
+            "type": "a type is no longer accepted",
+            "enum": "a value is no longer accepted",
         }.get(gap.keyword, f"{gap.keyword} accepts less than before")
     else:
         words = {
-            "required": f"{_quoted(gap.name)} is not promised any more",
-            "gone": f"{_quoted(gap.name)} may be returned now and could not be before",
-            "type": "a type that was never returned may be now",
-            "enum": "a value that was never returned may be now",
+            "required": f"{_quoted(gap.name)} is no longer promised",
+            "gone": f"{_quoted(gap.name)} may be returned now",
+            "type": "a new type may be returned",
+            "enum": "a new value may be returned",
         }.get(gap.keyword, f"{gap.keyword} promises less than before")
     if gap.keyword in _UNDECIDED:
         words = f"{words}, or at least {UNPROVEN}"
@@ -74,7 +74,7 @@ def additive(side: Side, path: str, gap: Gap) -> Difference:
     else:
         words = {
             "required": f"{_quoted(gap.name)} is promised now",
-            "gone": f"{_quoted(gap.name)} is never returned any more",
+            "gone": f"{_quoted(gap.name)} is no longer returned",
         }.get(gap.keyword, f"{gap.keyword} promises more than before")
     return Difference(_location(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
 

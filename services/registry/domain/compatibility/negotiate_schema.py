@@ -82,7 +82,7 @@ async def negotiate_schema(
         raise ValueError("a version was resolved without its manifest")
     await asyncio.to_thread(_refuse_invalid, expectations, schemas)
     missing = await asyncio.to_thread(_missing, version.manifest, expectations, schemas)
-    required = tuple(each for each in missing if each.kind is ChangeKind.BREAKING)
+    required = tuple(difference for difference in missing if difference.kind is ChangeKind.BREAKING)
     if required:
         return Negotiation(SchemaMatch.INCOMPATIBLE, version.head, required[:MOST_MISSING])
     match = SchemaMatch.PARTIAL if missing else SchemaMatch.FULL
@@ -90,34 +90,34 @@ async def negotiate_schema(
 
 
 def _refuse_invalid(expectations: Expectations, schemas: SchemaChecker) -> None:
-    found: list[Violation] = []
+    violations: list[Violation] = []
     if expectations.asks_input:
-        found += schema_violations("input_schema", expectations.input, schemas)
+        violations += schema_violations("input_schema", expectations.input, schemas)
     if expectations.asks_output:
-        found += schema_violations("output_schema", expectations.output, schemas)
-    if found:
-        raise MeshError(Reason.INVALID_REQUEST, violations=found)
+        violations += schema_violations("output_schema", expectations.output, schemas)
+    if violations:
+        raise MeshError(Reason.INVALID_REQUEST, violations=violations)
 
 
 def _missing(manifest: Manifest, expectations: Expectations, schemas: SchemaChecker) -> list[Difference]:
     diff = SchemaDiff(schemas)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     if isinstance(expectations.input, dict) and expectations.asks_input:
-        found += _not_accepted(diff, expectations.input, caller_schema(manifest, schemas))
+        differences += _not_accepted(diff, expectations.input, caller_schema(manifest, schemas))
     if isinstance(expectations.output, dict) and expectations.asks_output:
-        found += _not_returned(diff, expectations.output, manifest.output["schema"])
-    return found
+        differences += _not_returned(diff, expectations.output, manifest.output["schema"])
+    return differences
 
 
 def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
     """Yield arguments of the agent that the tool does not accept."""
     optional = _optional(expected)
-    kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
-    least = {**close_schema(expected), "properties": kept} if optional else close_schema(expected)
-    for gap in _gaps(diff, least, offered):
+    required_properties = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
+    minimum = {**close_schema(expected), "properties": required_properties} if optional else close_schema(expected)
+    for gap in _gaps(diff, minimum, offered):
         yield _difference("input", gap, ChangeKind.BREAKING, "the tool does not accept what the agent always sends")
     for name in optional:
-        more = {**least, "properties": {**kept, name: expected["properties"][name]}}
+        more = {**minimum, "properties": {**required_properties, name: expected["properties"][name]}}
         if _gaps(diff, more, offered):
             gap = Gap("/properties", "gone", name)
             yield _difference("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
@@ -126,14 +126,14 @@ def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
 def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
     """Yield fields that the agent reads and the tool does not return."""
     optional = _optional(expected)
-    kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
-    least = {**expected, "properties": kept} if optional else expected
+    required_properties = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
+    minimum = {**expected, "properties": required_properties} if optional else expected
     if optional:
         # A closed expectation would reject the optional fields as well as the unknown ones.
-        least = {
-            key: part for key, part in least.items() if key not in ("additionalProperties", "unevaluatedProperties")
+        minimum = {
+            key: part for key, part in minimum.items() if key not in ("additionalProperties", "unevaluatedProperties")
         }
-    for gap in _gaps(diff, offered, least):
+    for gap in _gaps(diff, offered, minimum):
         yield _difference("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
     declared = SchemaShape(offered).below()
     for name in optional:

@@ -64,14 +64,14 @@ class SchemaDiff:
             for gap in containment_gaps(self.checker, self.additive_budget, wider, narrower):
                 yield additive(side, path, gap)
         except OverBudgetError:
-            yield Difference(path, "budget", ChangeKind.ADDITIVE, "may mean more than before")
+            yield Difference(path, "budget", ChangeKind.ADDITIVE, "may allow more than before")
 
 
 def removed_fields(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
     """Yield result fields that are no longer declared: readers miss them although no schema is violated."""
-    for pointer, kept in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
-        if not kept:
-            yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is not declared any more")
+    for pointer, still_declared in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
+        if not still_declared:
+            yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is no longer declared")
 
 
 def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
@@ -88,12 +88,12 @@ def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
                 return
             for (keyword, key), parts in had.items():
                 if keyword == "properties" or (keyword == "items" and any(parts)):
-                    field, kept = (
+                    field, still_declared = (
                         pointer + pointer_of([key if keyword == "properties" else "-"]),
                         has.get((keyword, key), []),
                     )
-                    yield field, bool(kept)
-                    inner += [(field, parts, kept)] if kept else []
+                    yield field, bool(still_declared)
+                    inner += [(field, parts, still_declared)] if still_declared else []
         level = inner
 
 
@@ -102,7 +102,7 @@ def changed_defaults(path: str, old: Schema, new: Schema) -> Iterator[Difference
     before, after = SchemaShape(old).subschemas, SchemaShape(new).subschemas
     for pointer in sorted(before.keys() & after.keys()):
         if _default(before[pointer]) != _default(after[pointer]):
-            yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default is another one")
+            yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default has changed")
 
 
 def _default(schema: Schema) -> Hashable:
@@ -111,16 +111,16 @@ def _default(schema: Schema) -> Hashable:
 
 def close_schema(schema: Schema) -> Schema:
     """Return an input schema as calls are checked: undeclared properties are always rejected."""
-    kept = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
-    return {"unevaluatedProperties": False, **kept}
+    keywords = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
+    return {"unevaluatedProperties": False, **keywords}
 
 
 def with_defaults_applied(schema: Schema, checker: SchemaChecker) -> Schema:
     """Return the input schema that callers must satisfy when the mesh applies defaults. Fields with a valid default are
     not required; fields with an invalid one are, and so are the fields that an applied default depends on."""
-    found = _top_defaults(schema)
-    invalid = _invalid(schema, found, checker)
-    filled = found.keys() - invalid
+    defaults = _top_defaults(schema)
+    invalid = _invalid(schema, defaults, checker)
+    filled = defaults.keys() - invalid
     chains = schema.get("dependentRequired", {})
     beside = (needed for name in sorted(filled) for needed in chains.get(name, ()))
     needed = dict.fromkeys([*schema.get("required", ()), *sorted(invalid), *beside])
@@ -130,27 +130,27 @@ def with_defaults_applied(schema: Schema, checker: SchemaChecker) -> Schema:
 def _invalid(schema: Schema, defaults: Mapping[str, Any], checker: SchemaChecker) -> set[str]:
     """Return the arguments whose default does not match their schema."""
     alone = {word: schema[word] for word in ("$defs", "definitions", "properties") if word in schema}
-    found = set[str]()
+    invalid = set[str]()
     for _ in range(_MOST_ROUNDS):
-        left = {name: value for name, value in defaults.items() if name not in found}
+        left = {name: value for name, value in defaults.items() if name not in invalid}
         # All at once, because each call compiles the schema; a checker reports a limited number of findings.
         findings = checker.value_findings(alone, left)
         if not findings:
-            return found
+            return invalid
         wrong = {steps_of(finding.pointer)[0] for finding in findings if finding.pointer}
-        found |= {name for name in left if name in wrong}
+        invalid |= {name for name in left if name in wrong}
     # With so many invalid defaults, the remaining ones are treated as invalid too.
     return set(defaults)
 
 
 def _top_defaults(schema: Schema) -> dict[str, Any]:
     """Return the defaults of arguments, their own or that of the schema they refer to."""
-    shape, found = SchemaShape(schema), dict[str, Any]()
+    shape, defaults = SchemaShape(schema), dict[str, Any]()
     for name, part in schema.get("properties", {}).items():
-        for said in _chain(shape, part):
-            if "default" in said:
-                found.setdefault(name, said["default"])
-    return found
+        for declared in _chain(shape, part):
+            if "default" in declared:
+                defaults.setdefault(name, declared["default"])
+    return defaults
 
 
 def _chain(shape: SchemaShape, part: Any) -> Iterator[Schema]:

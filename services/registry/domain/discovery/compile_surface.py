@@ -207,11 +207,11 @@ def _category_lines(categories: Sequence[Category]) -> str:
 
 
 def _halves(count: int) -> list[int]:
-    found = []
+    counts = []
     while count > 1:
         count //= 2
-        found.append(count)
-    return found
+        counts.append(count)
+    return counts
 
 
 async def _schemas(

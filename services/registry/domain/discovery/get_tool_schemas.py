@@ -82,22 +82,22 @@ async def get_tool_schemas(
     unloaded: list[UnloadedTool] = []
     spent = size = 0
     for reference in dict.fromkeys(request.tools):
-        found = await _version(reference, request.caller, catalogue, now)
-        if isinstance(found, UnloadedReason):
-            unloaded.append(UnloadedTool(reference, found))
+        version = await _version(reference, request.caller, catalogue, now)
+        if isinstance(version, UnloadedReason):
+            unloaded.append(UnloadedTool(reference, version))
             continue
-        manifest = found.manifest
-        if manifest is None or not _permitted(found.head, manifest, request.caller):
+        manifest = version.manifest
+        if manifest is None or not _permitted(version.head, manifest, request.caller):
             unloaded.append(UnloadedTool(reference, UnloadedReason.NOT_PERMITTED))
             continue
         text = rendering.detail_text(manifest) if request.tier is Tier.DETAIL else rendering.schema_text(manifest)
         [tokens] = await counter.count([text], tokenizer)
         # The message size is a budget, too.
-        if (request.budget and spent + tokens > request.budget) or (loaded and size + found.head.size > ANSWER_BYTES):
+        if (request.budget and spent + tokens > request.budget) or (loaded and size + version.head.size > ANSWER_BYTES):
             unloaded.append(UnloadedTool(reference, UnloadedReason.OVER_BUDGET, tokens))
             continue
-        loaded.append(LoadedSchema(reference, found, manifest, text, tokens))
-        spent, size = spent + tokens, size + found.head.size
+        loaded.append(LoadedSchema(reference, version, manifest, text, tokens))
+        spent, size = spent + tokens, size + version.head.size
     return await _counted(request, loaded, unloaded, tokenizer, counter)
 
 
@@ -110,7 +110,7 @@ async def _counted(
 ) -> ToolSchemas:
     """Count the joined text, and drop schemas until it fits the budget."""
     while True:
-        [total] = await counter.count(["".join(each.text for each in loaded)], tokenizer)
+        [total] = await counter.count(["".join(schema.text for schema in loaded)], tokenizer)
         if not loaded or not request.budget or total <= request.budget:
             return ToolSchemas(request.tier, loaded, unloaded, total, tokenizer)
         dropped = loaded.pop()

@@ -86,8 +86,8 @@ def _shallow(schema: Any, depth: int) -> Any:
     if isinstance(schema, Mapping):
         nested = ("properties", "items", "anyOf", "oneOf", "allOf", "$defs", "prefixItems")
         if depth == 0 and any(part in schema for part in nested):
-            kept = {key: value for key, value in schema.items() if key in ("type", "description", "title")}
-            return {**kept, CUT: True}
+            summary = {key: value for key, value in schema.items() if key in ("type", "description", "title")}
+            return {**summary, CUT: True}
         return {key: _part(key, value, depth) for key, value in schema.items()}
     return schema
 

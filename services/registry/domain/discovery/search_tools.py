@@ -65,7 +65,7 @@ async def search_tools(
 
 
 async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> tuple[ToolName, ...]:
-    found = []
+    names = []
     for reference in (*references, *([text.strip()] if text else ())):
         try:
             tool = await catalogue.tool(ToolName.parse(reference))
@@ -73,8 +73,8 @@ async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> 
             # A sentence is not a reference, and an invalid reference names no tool.
             continue
         if tool is not None:
-            found.append(tool.name)
-    return tuple(dict.fromkeys(found))
+            names.append(tool.name)
+    return tuple(dict.fromkeys(names))
 
 
 def _use(asked: bool, vector: bytes | None, hits: Hits) -> SemanticUse:

@@ -44,8 +44,8 @@ def terms(text: str) -> list[str]:
 
 def query_terms(text: str) -> list[str]:
     """Return the distinct terms of a query. A query of stop words only consists of those."""
-    found = terms(text) or [_stem(word) for word in _WORD.findall(text.lower())]
-    return list(dict.fromkeys(found))
+    stems = terms(text) or [_stem(word) for word in _WORD.findall(text.lower())]
+    return list(dict.fromkeys(stems))
 
 
 def weighted_terms(manifest: Manifest, aliases: tuple[str, ...]) -> tuple[dict[str, float], int]:
@@ -53,9 +53,9 @@ def weighted_terms(manifest: Manifest, aliases: tuple[str, ...]) -> tuple[dict[s
     counted: dict[str, float] = {}
     length = 0
     for field, text in _fields(manifest, aliases):
-        found = terms(text)
-        length += len(found)
-        for term in found:
+        stems = terms(text)
+        length += len(stems)
+        for term in stems:
             counted[term] = counted.get(term, 0.0) + WEIGHTS[field]
     return counted, length
 
@@ -94,8 +94,8 @@ def _schema_words(schema: Any) -> list[str]:
 
 def _stem(word: str) -> str:
     """Return a simple stem that joins plural and verb forms."""
-    for ending, kept in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+    for ending, replacement in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            word = word[: len(word) - len(ending)] + kept
+            word = word[: len(word) - len(ending)] + replacement
             break
     return word.removesuffix("e") if len(word) > 4 else word

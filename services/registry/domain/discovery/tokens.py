@@ -32,15 +32,15 @@ class TokenCounter:
         """Return the token count of each text. Raises SERVICE_UNAVAILABLE when the language process does not answer."""
         keys = [hashlib.blake2b(f"{tokenizer} {text}".encode(), digest_size=16).digest() for text in texts]
         # Read before the await, because other calls may evict these entries in the meantime.
-        found = [self._cache.get(key) for key in keys]
-        missing = [position for position, count in enumerate(found) if count is None]
+        counts = [self._cache.get(key) for key in keys]
+        missing = [position for position, count in enumerate(counts) if count is None]
         if missing:
             try:
                 counted = await self._language.count([texts[position] for position in missing], tokenizer)
             except LanguageUnavailableError as error:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
             for position, count in zip(missing, counted, strict=True):
-                found[position] = self._cache[keys[position]] = count
+                counts[position] = self._cache[keys[position]] = count
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
-        return [count for count in found if count is not None]
+        return [count for count in counts if count is not None]

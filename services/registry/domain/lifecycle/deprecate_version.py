@@ -19,7 +19,7 @@ from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 WARNING = timedelta(days=90)
 GRACE = timedelta(days=30)
 # States that a successor may have: runnable, or runnable once it is published or set up.
-_LEADS_ONWARD = frozenset(
+_SUCCESSOR_STATES = frozenset(
     {LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.DRAFT, LifecycleState.REQUIRES_SETUP}
 )
 
@@ -50,12 +50,12 @@ async def deprecate_version(
         sunset = notice.sunset_time or now + WARNING
         removal = _removal(sunset, GRACE if notice.grace is None else notice.grace)
         # Checked under the lock: otherwise two versions could become each other's successor concurrently.
-        faults = [
-            *_date_faults(sunset, removal, now),
-            *await _successor_faults(name, notice.successor, ledger, now),
+        violations = [
+            *_date_violations(sunset, removal, now),
+            *await _successor_violations(name, notice.successor, ledger, now),
         ]
-        if faults:
-            raise deprecation_invalid(faults)
+        if violations:
+            raise deprecation_invalid(violations)
         before = standing.deprecation
         deprecation = Deprecation(
             deprecate_time=before.deprecate_time if before else now,
@@ -92,33 +92,33 @@ def _removal(sunset: datetime, grace: timedelta) -> datetime | None:
         return None
 
 
-def _date_faults(sunset: datetime, removal: datetime | None, now: datetime) -> list[Violation]:
+def _date_violations(sunset: datetime, removal: datetime | None, now: datetime) -> list[Violation]:
     if sunset <= now:
-        return [Violation("sunset_time", "deprecation.sunset", "is not ahead")]
-    words = "and the grace period lead beyond the last date there is"
-    return [] if removal else [Violation("sunset_time", "deprecation.sunset", words)]
+        return [Violation("sunset_time", "deprecation.sunset", "must be in the future")]
+    message = "plus the grace period exceeds the last possible date"
+    return [] if removal else [Violation("sunset_time", "deprecation.sunset", message)]
 
 
-async def _successor_faults(name: str, successor: str, ledger: Ledger, now: datetime) -> list[Violation]:
+async def _successor_violations(name: str, successor: str, ledger: Ledger, now: datetime) -> list[Violation]:
     """Return the violations of a successor. It must exist and must not be deprecated itself, so successors cannot form
     a cycle."""
     if not successor:
         return []
     if successor == name:
-        return [_fault("deprecation.cycle", "is the version itself")]
+        return [_violation("deprecation.cycle", "is the version itself")]
     try:
         tool, number = split_version_name(successor)
     except MeshError:
-        return [_fault("successor.name", "is not the resource name of a tool version")]
+        return [_violation("successor.name", "is not the resource name of a tool version")]
     head = next((h for h in await ledger.heads(tool) if str(h.version) == number), None)
     if head is None:
-        return [_fault("successor.exists", "does not exist")]
-    if effective_state(head, now) in _LEADS_ONWARD and head.standing.deprecation is None:
+        return [_violation("successor.exists", "does not exist")]
+    if effective_state(head, now) in _SUCCESSOR_STATES and head.standing.deprecation is None:
         return []
-    return [_fault("successor.state", f"is {effective_state(head, now).value} and leads nowhere")]
+    return [_violation("successor.state", f"is {effective_state(head, now).value} and cannot be a successor")]
 
 
-def _fault(rule: str, message: str) -> Violation:
+def _violation(rule: str, message: str) -> Violation:
     return Violation("successor", rule, message)
 
 

@@ -22,9 +22,9 @@ async def list_transitions(
         raise tool_not_found(name)
     query = ["ListTransitions", tool.name.qualified, version]
     limit = page_size or DEFAULT_PAGE
-    found = await histories.transitions(tool.name, version, _before(query, page_token), limit + 1)
-    shown = found[:limit]
-    more = len(found) > limit
+    rows = await histories.transitions(tool.name, version, _before(query, page_token), limit + 1)
+    shown = rows[:limit]
+    more = len(rows) > limit
     return TransitionPage(shown, page_tokens.encode(query, [shown[-1].sequence]) if more else "")
 
 

@@ -43,7 +43,7 @@ async def remove_version(
 ) -> Removal:
     """Retire the version, or postpone its removal while it is called. Without `force` it must be past its sunset and
     its grace period, and its usage must be known: unknown usage raises SERVICE_UNAVAILABLE."""
-    head, done = await _found(name, change_request, catalogue)
+    head, done = await _find_version(name, change_request, catalogue)
     if done:
         return Removal(head, removed=head.standing.state is LifecycleState.RETIRED)
     # Read before the lock is taken, so that writers do not wait for another service.
@@ -65,7 +65,7 @@ async def remove_version(
     return Removal(removed, removed=True)
 
 
-async def _found(name: str, change_request: ChangeRequest, catalogue: Catalogue) -> tuple[VersionHead, bool]:
+async def _find_version(name: str, change_request: ChangeRequest, catalogue: Catalogue) -> tuple[VersionHead, bool]:
     """Return the version, and whether this request was already applied."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
@@ -90,16 +90,16 @@ async def _calls(head: VersionHead, usage: UsageReader, now: datetime) -> int:
         return 0
     since = now - WINDOW
     try:
-        found = await usage.usage(head.name, since)
+        recent = await usage.usage(head.name, since)
     except MeshError as error:
         raise usage_unknown() from error
-    return _since(found, since)
+    return _recent_calls(recent, since)
 
 
-def _since(found: Usage, since: datetime) -> int:
+def _recent_calls(usage: Usage, since: datetime) -> int:
     # Usage is counted by day and may include older calls; the time of the last call shows whether any is recent.
-    recent = found.last_call is not None and found.last_call > since
-    return max(found.calls, 1) if recent else 0
+    recent = usage.last_call is not None and usage.last_call > since
+    return max(usage.calls, 1) if recent else 0
 
 
 def _refuse_early(head: VersionHead, now: datetime) -> None:

@@ -28,7 +28,7 @@ class SweepReport:
 
     ended: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    kept: tuple[tuple[str, int], ...] = ()
+    still_called: tuple[tuple[str, int], ...] = ()
     """Versions past their grace period that are still called, with the number of calls."""
 
 
@@ -50,9 +50,9 @@ async def sweep_lifecycle(
         else:
             ended.append(name)
     removals = await _remove(histories, catalogue, usage, wakeup, clock, force=force)
-    removed = tuple(each.head.name for each in removals if each.removed)
-    kept = tuple((each.head.name, each.calls) for each in removals if not each.removed)
-    return SweepReport(tuple(ended), removed, kept)
+    removed = tuple(removal.head.name for removal in removals if removal.removed)
+    still_called = tuple((removal.head.name, removal.calls) for removal in removals if not removal.removed)
+    return SweepReport(tuple(ended), removed, still_called)
 
 
 async def _remove(

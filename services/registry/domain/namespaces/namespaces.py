@@ -40,13 +40,13 @@ async def claim_namespace(
     if namespace == DEFAULT_NAMESPACE:
         raise namespace_reserved(namespace)
     async with catalogue.writing() as ledger:
-        found = await ledger.namespace(namespace)
-        if found is not None:
-            return _same_claim(found, owner, provider)
-        word = ToolName(DEFAULT_NAMESPACE, namespace)
-        holder = (await ledger.holders([word])).get(word)
+        existing = await ledger.namespace(namespace)
+        if existing is not None:
+            return _same_claim(existing, owner, provider)
+        core_name = ToolName(DEFAULT_NAMESPACE, namespace)
+        holder = (await ledger.holders([core_name])).get(core_name)
         if holder is not None:
-            raise name_taken(word, holder)
+            raise name_taken(core_name, holder)
         now = clock.now()
         claimed = Namespace(namespace, provider, owner, now, now)
         await ledger.put_namespace(claimed, by.recorded)
@@ -58,10 +58,10 @@ async def transfer_namespace(
 ) -> Namespace:
     """Transfer a namespace to another owner and drop its delegates."""
 
-    def give(found: Namespace) -> Namespace:
-        if etag not in ("", found.etag):
-            raise namespace_changed(found.namespace, found.etag)
-        return replace(found, owner=owner, provider=provider or found.provider, delegates=())
+    def give(current: Namespace) -> Namespace:
+        if etag not in ("", current.etag):
+            raise namespace_changed(current.namespace, current.etag)
+        return replace(current, owner=owner, provider=provider or current.provider, delegates=())
 
     return await _change(name, by, give, catalogue, clock)
 
@@ -69,9 +69,9 @@ async def transfer_namespace(
 async def add_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
     """Allow a subject to publish in the namespace."""
 
-    def add(found: Namespace) -> Namespace:
-        _require_owner(found, by)
-        return replace(found, delegates=tuple(sorted({*found.delegates, subject})))
+    def add(current: Namespace) -> Namespace:
+        _require_owner(current, by)
+        return replace(current, delegates=tuple(sorted({*current.delegates, subject})))
 
     return await _change(name, by, add, catalogue, clock)
 
@@ -79,19 +79,19 @@ async def add_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalog
 async def remove_delegate(name: str, subject: str, by: Actor, *, catalogue: Catalogue, clock: Clock) -> Namespace:
     """Revoke a subject's permission to publish."""
 
-    def remove(found: Namespace) -> Namespace:
-        _require_owner(found, by)
-        return replace(found, delegates=tuple(each for each in found.delegates if each != subject))
+    def remove(current: Namespace) -> Namespace:
+        _require_owner(current, by)
+        return replace(current, delegates=tuple(delegate for delegate in current.delegates if delegate != subject))
 
     return await _change(name, by, remove, catalogue, clock)
 
 
 async def get_namespace(name: str, *, histories: Histories) -> Namespace:
     """Return one namespace, or raise NOT_FOUND."""
-    found = await histories.namespace(_bare(name))
-    if found is None:
+    row = await histories.namespace(_bare(name))
+    if row is None:
         raise namespace_not_found(_bare(name))
-    return found
+    return row
 
 
 async def list_namespaces(page_size: int, page_token: str, *, histories: Histories) -> NamespacePage:
@@ -101,9 +101,9 @@ async def list_namespaces(page_size: int, page_token: str, *, histories: Histori
     if cursor is not None and (len(cursor) != 1 or not isinstance(cursor[0], str) or "\0" in cursor[0]):
         raise page_token_invalid()
     limit = page_size or DEFAULT_PAGE
-    found = await histories.namespaces(str(cursor[0]) if cursor else "", limit + 1)
-    shown = tuple(found[:limit])
-    more = len(found) > limit
+    rows = await histories.namespaces(str(cursor[0]) if cursor else "", limit + 1)
+    shown = tuple(rows[:limit])
+    more = len(rows) > limit
     return NamespacePage(shown, page_tokens.encode(query, [shown[-1].namespace]) if more else "")
 
 
@@ -111,28 +111,28 @@ async def _change(
     name: str, by: Actor, change: Callable[[Namespace], Namespace], catalogue: Catalogue, clock: Clock
 ) -> Namespace:
     async with catalogue.writing() as ledger:
-        found = await ledger.namespace(_bare(name))
-        if found is None:
+        current = await ledger.namespace(_bare(name))
+        if current is None:
             raise namespace_not_found(_bare(name))
-        changed = change(found)
-        if changed == found:
-            return found
-        changed = replace(changed, update_time=clock.now(), revision=found.revision + 1)
+        changed = change(current)
+        if changed == current:
+            return current
+        changed = replace(changed, update_time=clock.now(), revision=current.revision + 1)
         await ledger.put_namespace(changed, by.recorded)
     return changed
 
 
-def _same_claim(found: Namespace, owner: str, provider: str) -> Namespace:
-    if found.owner != owner:
-        raise namespace_owned(found.namespace, found.owner)
-    if found.provider != provider:
-        raise namespace_taken(found.namespace, found.provider)
-    return found
+def _same_claim(existing: Namespace, owner: str, provider: str) -> Namespace:
+    if existing.owner != owner:
+        raise namespace_owned(existing.namespace, existing.owner)
+    if existing.provider != provider:
+        raise namespace_taken(existing.namespace, existing.provider)
+    return existing
 
 
-def _require_owner(found: Namespace, by: Actor) -> None:
-    if not found.lets_delegate(by):
-        raise namespace_not_owned(found.namespace, found.owner)
+def _require_owner(current: Namespace, by: Actor) -> None:
+    if not current.lets_delegate(by):
+        raise namespace_not_owned(current.namespace, current.owner)
 
 
 def _bare(name: str) -> str:

@@ -46,6 +46,6 @@ SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
 
 def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
     """Return every violation of the admission rules."""
-    found = [violation for rule in RULES for violation in rule(manifest)]
-    found += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
-    return found
+    results = [violation for rule in RULES for violation in rule(manifest)]
+    results += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
+    return results

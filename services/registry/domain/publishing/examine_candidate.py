@@ -71,10 +71,10 @@ async def examine(
     candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
     known = await catalogue.similar_names(candidate) if names else ()
     # Off the event loop, because a large or hostile manifest takes a while.
-    found = await asyncio.to_thread(violations, manifest, schemas)
-    scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
-    if any(violation.rule.startswith("version.") for violation in found):
-        return Examination((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
+    rule_violations = await asyncio.to_thread(violations, manifest, schemas)
+    scan_result = await asyncio.to_thread(scan, manifest, known, policy, owner)
+    if any(violation.rule.startswith("version.") for violation in rule_violations):
+        return Examination((*rule_violations, *scan_result.blocked), scan_result.warned, Neighbours(None, None))
     neighbours = neighbours_of(manifest, heads)
 
     async def read(head: VersionHead) -> Manifest:
@@ -83,8 +83,8 @@ async def examine(
             raise ValueError("a version was read without its manifest")
         return version.manifest
 
-    late = await line_violations(manifest, neighbours, read, schemas)
-    return Examination((*found, *scanned.blocked, *late), scanned.warned, neighbours)
+    line = await line_violations(manifest, neighbours, read, schemas)
+    return Examination((*rule_violations, *scan_result.blocked, *line), scan_result.warned, neighbours)
 
 
 async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
@@ -104,18 +104,18 @@ async def line_violations(
         return []
     if await asyncio.to_thread(lambda: any(schemas_are_valid(manifest, schemas))):
         return []
-    found: list[Violation] = []
+    results: list[Violation] = []
     if neighbours.below is not None:
         stored = await read(neighbours.below)
         comparison = await asyncio.to_thread(compare, stored, manifest, schemas)
-        found += _too_small(comparison, neighbours.below, manifest)
+        results += _too_small(comparison, neighbours.below, manifest)
     if neighbours.above is not None:
         stored = await read(neighbours.above)
         comparison = await asyncio.to_thread(compare, manifest, stored, schemas)
         if comparison.bump > allowed_bump(manifest.version, neighbours.above.version):
-            words = f"callers of it would be given {neighbours.above.version}, which does not keep what it promises"
-            found += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
-    return found
+            words = f"callers would get {neighbours.above.version}, which is not compatible with it"
+            results += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
+    return results
 
 
 def _too_small(comparison: Comparison, below: VersionHead, manifest: Manifest) -> list[Violation]:

@@ -94,8 +94,8 @@ class Manifest:
 
     @property
     def safety(self) -> Document:
-        found: Document = self.part("interface").get("safety", {})
-        return found
+        safety_claims: Document = self.part("interface").get("safety", {})
+        return safety_claims
 
     @property
     def mutation_class(self) -> MutationClass:
@@ -116,13 +116,13 @@ class Manifest:
 
     def items(self, field: str) -> Sequence[Any]:
         """Return a list field; empty when unset."""
-        found: Sequence[Any] = self.document.get(field, ())
-        return found
+        values: Sequence[Any] = self.document.get(field, ())
+        return values
 
     def part(self, field: str) -> Document:
         """Return a nested object; empty when unset."""
-        found: Document = self.document.get(field, {})
-        return found
+        nested: Document = self.document.get(field, {})
+        return nested
 
 
 def seconds(duration: str) -> Decimal:

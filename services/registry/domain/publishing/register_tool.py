@@ -102,9 +102,9 @@ async def _refuse_new_neighbours(
     neighbours = neighbours_of(manifest, heads)
     if neighbours.digests == examination.neighbours.digests:
         return
-    found = await line_violations(manifest, neighbours, ledger.manifest, schemas)
-    if found:
-        raise manifest_invalid(found)
+    violations = await line_violations(manifest, neighbours, ledger.manifest, schemas)
+    if violations:
+        raise manifest_invalid(violations)
 
 
 def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:

@@ -75,13 +75,13 @@ class SchemaShape:
 
     def below(self, *starts: Schema) -> Mapping[tuple[str, str], list[Schema]]:
         """Return the subschemas of schemas and all that apply to the same value, by keyword and key."""
-        found: dict[tuple[str, str], list[Schema]] = {}
+        subschemas: dict[tuple[str, str], list[Schema]] = {}
         for schema in self.in_place(*starts):
             for keyword, key, child in _children(schema):
                 # A property with the schema `false` is forbidden, not declared.
                 if child is not _NOTHING:
-                    found.setdefault((keyword, key), []).append(child)
-        return found
+                    subschemas.setdefault((keyword, key), []).append(child)
+        return subschemas
 
     def evaluations(self, limit: int) -> int:
         """Return how many subschemas one evaluation visits with all references followed, at most `limit`.
@@ -128,9 +128,9 @@ class SchemaShape:
 
     def _referred(self, schema: Schema) -> Iterator[Schema]:
         for reference in references(schema):
-            found = self.target(reference)
-            if found is not None:
-                yield found
+            target = self.target(reference)
+            if target is not None:
+                yield target
 
 
 def references(schema: Schema) -> Iterator[str]:

@@ -61,19 +61,19 @@ class TrustScorer:
         shown = await self.catalogue.with_manifests([default_version(versions[tool]) for tool in tools])
         now = self.clock.now()
         usages = await self._usages(shown, now)
-        found = await self.store.facts([version.head for version in shown])
+        facts_read = await self.store.facts([version.head for version in shown])
         return [
             _trust_score(version, replace(facts, usage=usages.get(version.head.tool)), now)
-            for version, facts in zip(shown, found, strict=True)
+            for version, facts in zip(shown, facts_read, strict=True)
         ]
 
     async def _usages(self, shown: Sequence[ToolVersion], now: datetime) -> Mapping[ToolName, Usage]:
         declared = {version.head.tool.resource: declared_time(version.manifest) for version in shown}
         try:
-            found = await self.usage.usages(declared, now - USAGE_WINDOW) if declared else {}
+            usages = await self.usage.usages(declared, now - USAGE_WINDOW) if declared else {}
         except MeshError:
             return {}
-        return {version.head.tool: found[version.head.tool.resource] for version in shown}
+        return {version.head.tool: usages[version.head.tool.resource] for version in shown}
 
 
 def _trust_score(version: ToolVersion, facts: Facts, now: datetime) -> TrustScore:
@@ -85,5 +85,5 @@ def declared_time(manifest: Manifest | None) -> timedelta | None:
     if manifest is None:
         return None
     execution = manifest.execution
-    said = execution.get("timeout_default")
-    return timedelta(seconds=float(seconds(said) if said else CLASS_SECONDS[execution["timeout_class"]]))
+    timeout = execution.get("timeout_default")
+    return timedelta(seconds=float(seconds(timeout) if timeout else CLASS_SECONDS[execution["timeout_class"]]))

@@ -109,4 +109,6 @@ class Facts:
     @property
     def last_verified(self) -> datetime | None:
         """The time of the last verification that passed."""
-        return max((each.time for each in self.verifications.values() if each.passed), default=None)
+        return max(
+            (verification.time for verification in self.verifications.values() if verification.passed), default=None
+        )

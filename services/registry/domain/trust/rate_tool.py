@@ -19,13 +19,13 @@ from services.registry.domain.trust.rescore import rescore
 def own_tool_not_ratable(tool: ToolName) -> MeshError:
     return MeshError(
         Reason.PERMISSION_DENIED,
-        message="whoever publishes a tool does not rate it",
+        message="publishers may not rate their own tools",
         metadata={"tool": tool.qualified},
     )
 
 
-def third_party_is_attested_by_the_operator() -> MeshError:
-    return MeshError(Reason.PERMISSION_DENIED, message="only the operator records the audit of a third party")
+def third_party_audit_needs_operator() -> MeshError:
+    return MeshError(Reason.PERMISSION_DENIED, message="only the operator may record a third-party audit")
 
 
 async def rate_tool(
@@ -48,7 +48,7 @@ async def record_fact(
     tool, number = await _existing(version, scorer)
     fact = make(tool, number, scorer.clock.now())
     if isinstance(fact, Audit) and fact.level is AuditLevel.THIRD_PARTY and not is_operator(by):
-        raise third_party_is_attested_by_the_operator()
+        raise third_party_audit_needs_operator()
     fact_id = await scorer.store.record(fact)
     await rescore(tool, scorer)
     return fact_id

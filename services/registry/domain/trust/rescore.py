@@ -23,8 +23,8 @@ async def sweep_scores(scorer: TrustScorer) -> int:
     """Recompute a batch of old or missing scores and return their number. Without usage an existing score is kept: a
     bad tool must not become neutral because the audit service is down."""
     due = dict(await scorer.store.unscored(scorer.clock.now() - FRESH, BATCH))
-    trust_score = await scorer.score_all(list(due))
-    scores = {each.tool: each.score for each in trust_score if each.facts.usage is not None or not due[each.tool]}
+    results = await scorer.score_all(list(due))
+    scores = {result.tool: result.score for result in results if result.facts.usage is not None or not due[result.tool]}
     if scores:
         await scorer.store.put_scores(scores, scorer.clock.now())
     return len(scores)

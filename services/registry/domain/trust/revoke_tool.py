@@ -24,7 +24,7 @@ async def revoke_tool(
 ) -> Sequence[VersionHead]:
     """Quarantine every version in one transaction and mark the tool, so that only a reinstatement releases it. Return
     the versions that this call quarantined."""
-    tool = await _found(reference, catalogue)
+    tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
         await ledger.revoke(
             tool.name, change_request.actor.recorded, change_request.reason, clock.now(), await ledger.next_sequence()
@@ -41,7 +41,7 @@ async def reinstate_tool(
 ) -> Sequence[VersionHead]:
     """Remove the mark and release the versions that the revocation quarantined; return them. Versions that were in
     quarantine before stay there."""
-    tool = await _found(reference, catalogue)
+    tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
         since = await ledger.reinstate(tool.name)
         if since is None:
@@ -54,7 +54,7 @@ async def reinstate_tool(
     return changed
 
 
-async def _found(reference: str, catalogue: Catalogue) -> Tool:
+async def _find_tool(reference: str, catalogue: Catalogue) -> Tool:
     name = ToolName.parse(reference)
     tool = await catalogue.tool(name)
     if tool is None:

@@ -59,7 +59,7 @@ class Gate:
 
     gate: str
     met: bool
-    found: str
+    evidence: str
 
 
 def gates_of(stage: Stage, facts: Facts | None) -> tuple[Gate, ...]:
@@ -74,7 +74,7 @@ def unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
     return MeshError(
         Reason.FAILED_PRECONDITION,
         message=f"the tool does not meet every gate of {stage.value}",
-        violations=[Violation(gate.gate, f"stage.{stage.value}", gate.found) for gate in gates if not gate.met],
+        violations=[Violation(gate.gate, f"stage.{stage.value}", gate.evidence) for gate in gates if not gate.met],
         metadata={"stage": stage.value},
     )
 
@@ -86,10 +86,12 @@ def _schema_validation(facts: Facts) -> Gate:
 
 def _verified(kind: str) -> Callable[[Facts], Gate]:
     def gate(facts: Facts) -> Gate:
-        found = next((each for name, each in facts.verifications.items() if name == kind), None)
-        if found is None:
+        verification = next((candidate for name, candidate in facts.verifications.items() if name == kind), None)
+        if verification is None:
             return Gate(kind, False, "not verified")
-        return Gate(kind, found.passed, f"{'passed' if found.passed else 'failed'} on {found.time.date()}")
+        return Gate(
+            kind, verification.passed, f"{'passed' if verification.passed else 'failed'} on {verification.time.date()}"
+        )
 
     return gate
 
@@ -113,8 +115,8 @@ def _used(calls: int, rate: float) -> Callable[[Facts], Gate]:
             return Gate("invocations", False, "usage cannot be read")
         achieved = usage.success_rate or 0.0
         met = usage.ran >= calls and achieved >= rate
-        found = f"{usage.ran} calls, {achieved:.2%} succeeded; needs {calls} calls with {rate:.0%}"
-        return Gate("invocations", met, found)
+        evidence = f"{usage.ran} calls, {achieved:.2%} succeeded; needs {calls} calls with {rate:.0%}"
+        return Gate("invocations", met, evidence)
 
     return gate
 

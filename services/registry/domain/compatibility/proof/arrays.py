@@ -30,15 +30,15 @@ class ArrayView:
 
     def item(self, index: int) -> tuple[Subschema, ...]:
         """Return the constraints on the item at an index. All items past the longest prefix have the same ones."""
-        found = []
+        subschemas = []
         for atom in self._constraints.atoms:
             if index < len(atom.schema.get("prefixItems", ())):
-                found.append(atom.child("prefixItems", index))
+                subschemas.append(atom.child("prefixItems", index))
             elif atom.has("items"):
-                found.append(atom.child("items"))
+                subschemas.append(atom.child("items"))
             elif atom.has("unevaluatedItems") and not any(atom.has(word) for word in _LOOKING):
-                found.append(atom.child("unevaluatedItems"))
-        return tuple(found)
+                subschemas.append(atom.child("unevaluatedItems"))
+        return tuple(subschemas)
 
     def may_have(self, index: int) -> bool:
         return self.most is None or index < self.most
@@ -78,11 +78,11 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap
         if wanted is None or not view.may_have(index):
             continue
         with prover.descend():
-            found = prover.gaps(view.item(index), wanted)
-        if found and wanted.impossible:
+            gaps = prover.gaps(view.item(index), wanted)
+        if gaps and wanted.impossible:
             parent, _, keyword = wanted.pointer.rpartition("/")
-            found = (Gap(parent, keyword),)
-        yield from found
+            gaps = (Gap(parent, keyword),)
+        yield from gaps
 
 
 def _wanted(goal: Subschema, index: int, own: int) -> Subschema | None:

@@ -146,26 +146,26 @@ class ContainmentProver:
         self._depth += 1
         self.budget.check_depth(self._depth)
         try:
-            found = self._search(constraints, goal, kinds, spent)
+            gaps = self._search(constraints, goal, kinds, spent)
         finally:
             self._depth -= 1
             del self._open[key]
-        if found or self.assumed >= index:
-            self._found[key] = found
+        if gaps or self.assumed >= index:
+            self._found[key] = gaps
         self.assumed = min(outer, self.assumed if self.assumed < index else INDEPENDENT)
-        return found
+        return gaps
 
     def _search(
         self, constraints: Constraints, goal: Subschema, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
     ) -> tuple[Gap, ...]:
         if constraints.values is not None:
             return self._value_gaps(constraints, constraints.values, goal, kinds)
-        found: dict[Gap, None] = {}
+        unproven: dict[Gap, None] = {}
         for kind in sorted(kinds):
             gaps = self._kind_gaps(constraints, goal, kind, spent)
             if gaps and not self._proven_by_cases(constraints, goal, kind, spent):
-                found.update(dict.fromkeys(gaps))
-        return tuple(found)
+                unproven.update(dict.fromkeys(gaps))
+        return tuple(unproven)
 
     def _proven_by_cases(
         self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]

@@ -35,13 +35,13 @@ class EmptinessProver:
         outer, prover.assumed = prover.assumed, INDEPENDENT
         self._open.add(key)
         try:
-            found = self._search(constraints, kinds)
+            contradicted = self._search(constraints, kinds)
         finally:
             self._open.discard(key)
-        if not found or prover.assumed == INDEPENDENT:
-            self._found[key] = found
+        if not contradicted or prover.assumed == INDEPENDENT:
+            self._found[key] = contradicted
         prover.assumed = min(outer, prover.assumed)
-        return found
+        return contradicted
 
     def excluded(self, constraints: Constraints, value: Any) -> bool:
         """Return whether one of the constraints rejects the value."""
@@ -61,7 +61,7 @@ class EmptinessProver:
             return True
         only = frozenset({kind})
         forbidden = (atom.child("not") for atom in constraints.atoms if atom.has("not"))
-        if any(self._prover.proven(constraints.atoms, each, only) for each in forbidden):
+        if any(self._prover.proven(constraints.atoms, negated, only) for negated in forbidden):
             return True
         return any(all(self.is_empty((*constraints.atoms, c), only) for c in cases) for cases in _cases(constraints))
 

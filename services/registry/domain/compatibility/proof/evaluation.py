@@ -113,11 +113,11 @@ class Evaluation:
         if subschema.has("anyOf"):
             answers.append(any_of(inner(child) for child in subschema.children("anyOf")))
         if subschema.has("oneOf"):
-            found = [inner(child) for child in subschema.children("oneOf")]
-            answers.append(None if None in found else found.count(True) == 1)
+            results = [inner(child) for child in subschema.children("oneOf")]
+            answers.append(None if None in results else results.count(True) == 1)
         if subschema.has("not"):
-            found_not = inner(subschema.child("not"))
-            answers.append(None if found_not is None else not found_not)
+            negated = inner(subschema.child("not"))
+            answers.append(None if negated is None else not negated)
         if subschema.has("if"):
             answers.append(self._conditional(subschema, inner))
         return all_of(answers)
@@ -174,21 +174,21 @@ class Evaluation:
         if not subschema.has("contains"):
             return True
         wanted = subschema.child("contains")
-        found = [self.is_valid(wanted, item, depth + 1) for item in value]
-        if None in found:
+        results = [self.is_valid(wanted, item, depth + 1) for item in value]
+        if None in results:
             return None
         least, most = subschema.schema.get("minContains", 1), subschema.schema.get("maxContains", len(value))
-        return bool(least <= found.count(True) <= most)
+        return bool(least <= results.count(True) <= most)
 
 
 def applicable(subschema: Subschema, name: str, matches: Callable[[str, str], bool]) -> tuple[Subschema, ...]:
     """Return the subschemas that a schema applies to a property of this name, without `unevaluatedProperties`."""
-    found = []
+    subschemas = []
     if name in subschema.schema.get("properties", {}):
-        found.append(subschema.child("properties", name))
+        subschemas.append(subschema.child("properties", name))
     for pattern in subschema.schema.get("patternProperties", {}):
         if matches(pattern, name):
-            found.append(subschema.child("patternProperties", pattern))
-    if not found and subschema.has("additionalProperties"):
-        found.append(subschema.child("additionalProperties"))
-    return tuple(found)
+            subschemas.append(subschema.child("patternProperties", pattern))
+    if not subschemas and subschema.has("additionalProperties"):
+        subschemas.append(subschema.child("additionalProperties"))
+    return tuple(subschemas)

@@ -60,39 +60,39 @@ class ObjectView:
 
     def of_name(self, name: str) -> tuple[Subschema, ...]:
         """Return the constraints on the property of this name."""
-        found: list[Subschema] = []
+        subschemas: list[Subschema] = []
         for atom in self._constraints.atoms:
-            found.extend(applicable(atom, name, self._prover.evaluation.matches))
+            subschemas.extend(applicable(atom, name, self._prover.evaluation.matches))
             may = self._may.get(atom.key)
             if may is not None and not may.covers(self._prover, name):
-                found.append(atom.child("unevaluatedProperties"))
+                subschemas.append(atom.child("unevaluatedProperties"))
             if atom.has("propertyNames") and self._refuses(atom.child("propertyNames"), name):
-                found.append(atom.sibling(NOTHING))
-        return tuple(found)
+                subschemas.append(atom.sibling(NOTHING))
+        return tuple(subschemas)
 
     def of_pattern(self, pattern: str) -> tuple[Subschema, ...]:
         """Return the constraints on properties that match a pattern and are not mentioned by name."""
-        found: list[Subschema] = []
+        subschemas: list[Subschema] = []
         for atom in self._constraints.atoms:
             if pattern in atom.schema.get("patternProperties", {}):
-                found.append(atom.child("patternProperties", pattern))
+                subschemas.append(atom.child("patternProperties", pattern))
             elif atom.has("additionalProperties") and not atom.get("patternProperties"):
-                found.append(atom.child("additionalProperties"))
+                subschemas.append(atom.child("additionalProperties"))
             may = self._may.get(atom.key)
             if may is not None and not may.open and not may.patterns:
-                found.append(atom.child("unevaluatedProperties"))
-        return tuple(found)
+                subschemas.append(atom.child("unevaluatedProperties"))
+        return tuple(subschemas)
 
     def of_others(self) -> tuple[Subschema, ...]:
         """Return the constraints on properties that are not mentioned and match no pattern."""
-        found = [
+        subschemas = [
             atom.child("additionalProperties") for atom in self._constraints.atoms if atom.has("additionalProperties")
         ]
         for atom in self._constraints.atoms:
             may = self._may.get(atom.key)
             if may is not None and not may.open:
-                found.append(atom.child("unevaluatedProperties"))
-        return tuple(found)
+                subschemas.append(atom.child("unevaluatedProperties"))
+        return tuple(subschemas)
 
     def possible_names(self) -> set[str] | None:
         """Return every name that a property can have; None when the set is unbounded."""
@@ -183,12 +183,12 @@ def _part_gaps(
     prover: Prover, given: tuple[Subschema, ...], wanted: Subschema, gone: Gap | None = None
 ) -> Iterator[Gap]:
     with prover.descend():
-        found = prover.gaps(given, wanted)
-    if found and wanted.impossible:
+        gaps = prover.gaps(given, wanted)
+    if gaps and wanted.impossible:
         # A schema that rejects everything has no keyword to report.
         parent, _, keyword = wanted.pointer.rpartition("/")
-        found = (gone or Gap(parent, keyword),)
-    yield from found
+        gaps = (gone or Gap(parent, keyword),)
+    yield from gaps
 
 
 def _names_fit(prover: Prover, constraints: Constraints, view: ObjectView, wanted: Subschema) -> bool:
@@ -216,26 +216,26 @@ def _absent(prover: Prover, view: ObjectView, name: str) -> bool:
 
 def _may_evaluate(atom: Subschema) -> EvaluatedProperties:
     """Return an upper bound of the properties that an atom evaluates."""
-    found = EvaluatedProperties()
+    evaluated = EvaluatedProperties()
     for schema in atom.document.in_place(atom.schema):
-        found.add(atom.sibling(schema))
+        evaluated.add(atom.sibling(schema))
         nested = schema is not atom.schema and "unevaluatedProperties" in schema
-        found.open |= nested or "$dynamicRef" in schema
-    return found
+        evaluated.open |= nested or "$dynamicRef" in schema
+    return evaluated
 
 
 def _surely_evaluates(prover: Prover, constraints: Constraints, goal: Subschema) -> EvaluatedProperties:
     """Return a lower bound of the properties that a goal evaluates, assuming that its other keywords are proven."""
-    found, waiting, seen = EvaluatedProperties(), [goal], set[tuple[int, int]]()
+    evaluated, waiting, seen = EvaluatedProperties(), [goal], set[tuple[int, int]]()
     while waiting:
         subschema = waiting.pop()
         if subschema.key in seen:
             continue
         seen.add(subschema.key)
-        found.add(subschema)
-        found.open |= subschema is not goal and subschema.has("unevaluatedProperties")
+        evaluated.add(subschema)
+        evaluated.open |= subschema is not goal and subschema.has("unevaluatedProperties")
         waiting.extend(_surely_applied(prover, constraints, subschema))
-    return found
+    return evaluated
 
 
 def _surely_applied(prover: Prover, constraints: Constraints, subschema: Subschema) -> Iterator[Subschema]:

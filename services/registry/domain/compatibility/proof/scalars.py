@@ -20,9 +20,9 @@ def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
         yield Gap(goal.pointer, "minLength")
     if goal.has("maxLength") and not _at_most(constraints.most("maxLength"), goal.get("maxLength")):
         yield Gap(goal.pointer, "maxLength")
-    if goal.has("pattern") and goal.get("pattern") not in _ALWAYS_FOUND | _said(constraints, "pattern"):
+    if goal.has("pattern") and goal.get("pattern") not in _ALWAYS_FOUND | _values_of(constraints, "pattern"):
         yield Gap(goal.pointer, "pattern")
-    if goal.has("format") and goal.get("format") not in _said(constraints, "format"):
+    if goal.has("format") and goal.get("format") not in _values_of(constraints, "format"):
         yield Gap(goal.pointer, "format")
 
 
@@ -49,14 +49,14 @@ def _at_most(known: Any, limit: Any) -> bool:
     return known is not None and known <= limit
 
 
-def _said(constraints: Constraints, keyword: str) -> frozenset[str]:
+def _values_of(constraints: Constraints, keyword: str) -> frozenset[str]:
     return frozenset(atom.get(keyword) for atom in constraints.atoms if atom.has(keyword))
 
 
 def _steps_fit(constraints: Constraints, step: Any, kind: str) -> bool:
     known = [exactly(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf")]
     known += [Fraction(1)] if kind == "integer" else []
-    return any((each / exactly(step)).denominator == 1 for each in known)
+    return any((known_step / exactly(step)).denominator == 1 for known_step in known)
 
 
 def exactly(step: Any) -> Fraction:

@@ -57,13 +57,13 @@ class SchemaEquality:
     def _parts(self, a: Subschema, b: Subschema) -> Parts | None:
         """Return the pairs of subschemas that must be equal; None if the schemas already differ."""
         self._budget.spend()
-        found: Parts = []
+        pairs: Parts = []
         for keyword in sorted({word for word in (*a.schema, *b.schema) if word in ASSERTIONS}):
             parts = _parts(a, b, keyword)
             if parts is None:
                 return None
-            found.extend(parts)
-        return found
+            pairs.extend(parts)
+        return pairs
 
     def _differ(self, pair: Pair | None, met: dict[Pair, Pair | None]) -> None:
         """Record that a pair differs, and so does every pair that contains it."""

@@ -50,11 +50,11 @@ class SchemaDocument:
 
     def target(self, reference: str) -> Subschema | None:
         """Return the target of a reference within the document; None if there is none."""
-        found = self._shape.target(reference)
-        if found is None:
+        schema = self._shape.target(reference)
+        if schema is None:
             return None
         fragment = unquote(reference[1:])
-        return Subschema(self, found, fragment if fragment[:1] == "/" else self._pointers.get(id(found), ""))
+        return Subschema(self, schema, fragment if fragment[:1] == "/" else self._pointers.get(id(schema), ""))
 
     def in_place(self, schema: Schema) -> Iterator[Schema]:
         """Yield a schema and all schemas that apply to the same value, each once."""

@@ -39,11 +39,11 @@ class Constraints:
     @cached_property
     def kinds(self) -> frozenset[str]:
         """The kinds that the value may have."""
-        found = KINDS
+        kinds = KINDS
         for atom in self.atoms:
             if atom.has("type"):
-                found &= kinds_of(atom.get("type"))
-        return found
+                kinds &= kinds_of(atom.get("type"))
+        return kinds
 
     @cached_property
     def values(self) -> tuple[Any, ...] | None:
@@ -52,8 +52,8 @@ class Constraints:
         if not listed:
             return None
         shared = set.intersection(*({identity(value) for value in values} for values in listed))
-        found = {identity(value): value for value in listed[0] if identity(value) in shared}
-        return tuple(value for value in found.values() if kind_of(value) in self.kinds)
+        possible = {identity(value): value for value in listed[0] if identity(value) in shared}
+        return tuple(value for value in possible.values() if kind_of(value) in self.kinds)
 
     @cached_property
     def required(self) -> frozenset[str]:
@@ -62,15 +62,15 @@ class Constraints:
 
     def required_with(self, names: Iterable[str]) -> frozenset[str]:
         """Return the properties that an object must have if it has these."""
-        found = set[str]()
+        names_required = set[str]()
         waiting = [*names, *(name for atom in self.atoms for name in atom.schema.get("required", ()))]
         chains = [chain for atom in self.atoms if (chain := atom.schema.get("dependentRequired"))]
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names_required:
+                names_required.add(name)
                 waiting.extend(needed for chain in chains for needed in chain.get(name, ()))
-        return frozenset(found)
+        return frozenset(names_required)
 
     def lower(self, kind: str) -> Bound | None:
         """Return the lowest possible number; None without a bound."""
@@ -116,21 +116,21 @@ def keyword_weight(subschema: Subschema) -> int:
 
 def constraints_of(subschemas: Iterable[Subschema]) -> Constraints:
     """Combine schemas that all apply. Unresolvable references add nothing."""
-    found: dict[tuple[int, int], Subschema] = {}
+    expanded: dict[tuple[int, int], Subschema] = {}
     waiting, rounds = list(subschemas), 0
     while waiting:
         subschema = waiting.pop()
-        if subschema.key in found or subschema.trivial:
+        if subschema.key in expanded or subschema.trivial:
             continue
-        found[subschema.key] = subschema
+        expanded[subschema.key] = subschema
         waiting.extend(subschema.children("allOf"))
         target = subschema.ref_target()
         if target is not None:
             waiting.append(target)
         if not waiting and rounds < _MOST_ROUNDS:
             rounds += 1
-            waiting.extend(_dependent(Constraints(tuple(found.values()))))
-    return Constraints(tuple(found.values()))
+            waiting.extend(_dependent(Constraints(tuple(expanded.values()))))
+    return Constraints(tuple(expanded.values()))
 
 
 def _dependent(constraints: Constraints) -> Iterable[Subschema]:

@@ -12,8 +12,8 @@ KINDS = frozenset({"null", "boolean", "object", "array", "string", "integer", "f
 def kinds_of(types: Any) -> frozenset[str]:
     """Return the kinds that a `type` keyword allows."""
     named = [types] if isinstance(types, str) else types
-    found = {kind for kind in named if kind != "number"}
-    return frozenset(found | ({"integer", "fraction"} if "number" in named else set()))
+    kinds = {kind for kind in named if kind != "number"}
+    return frozenset(kinds | ({"integer", "fraction"} if "number" in named else set()))
 
 
 def kind_of(value: Any) -> str:

@@ -95,7 +95,7 @@ class _EligibilitySearch(Search):
             _set(reasons, ~granted, SurfaceReason.POLICY_BLOCKED)
             _set(reasons, ~held, SurfaceReason.ROLE_NOT_ALLOWED)
         needs = [self._environment.missing_for(listing) for listing in index.needs.values]
-        lacking = np.array([_number(found[0]) if found else -1 for found in needs] or [-1])[columns.needs[:size]]
+        lacking = np.array([_number(missing[0]) if missing else -1 for missing in needs] or [-1])[columns.needs[:size]]
         reasons = np.where(reasons < 0, lacking, reasons)
         chain = np.zeros(size, dtype=np.bool_)
         chain[[index.row_of[name] for name in self._environment.call_chain if name in index.row_of]] = True
@@ -129,11 +129,11 @@ class _EligibilitySearch(Search):
         leading = places < _LEADERS
         totals = np.bincount(numbers[order][leading], weights=utility[best[order][leading]], minlength=len(counts))
         worth = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
-        found = [
+        categories = [
             Category(str(self._index.categories.values[at]), int(counts[at]), float(worth[at]))
             for at in np.flatnonzero(counts)
         ]
-        return sorted(found, key=lambda category: (-category.utility, -category.tools, category.name))
+        return sorted(categories, key=lambda category: (-category.utility, -category.tools, category.name))
 
     def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> WithheldTool:
         listing = self._index.listing_at(row)
@@ -146,8 +146,8 @@ class _EligibilitySearch(Search):
             )
         if reason is SurfaceReason.POLICY_BLOCKED:
             return WithheldTool(listing, reason, "token_grants")
-        found = self._environment.missing_for(listing)
-        return WithheldTool(listing, reason, found[1] if found else "")
+        missing = self._environment.missing_for(listing)
+        return WithheldTool(listing, reason, missing[1] if missing else "")
 
 
 _REASONS = tuple(SurfaceReason)

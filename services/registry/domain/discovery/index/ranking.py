@@ -69,14 +69,14 @@ def matching_rows(signals: Signals, *, text: bool, capabilities: bool) -> Mask:
     if not text and not capabilities:
         return np.ones(len(signals.exact), dtype=np.bool_)
     by_text = (signals.lexical > 0) | (signals.embedded & (signals.cosine >= FITS))
-    found: Mask = signals.exact | (by_text & text) | ((signals.capability > 0) & capabilities)
-    return found
+    mask: Mask = signals.exact | (by_text & text) | ((signals.capability > 0) & capabilities)
+    return mask
 
 
 def latency_component(seconds: Floats, longest: float | None) -> Floats:
     """Return 1 for zero latency, 0 for the longest allowed."""
-    found: Floats = 1 - np.clip(seconds / np.float32(longest or LONGEST_SECONDS), 0, 1)
-    return found
+    component: Floats = 1 - np.clip(seconds / np.float32(longest or LONGEST_SECONDS), 0, 1)
+    return component
 
 
 def cost_component(cost: Floats, highest: float | None) -> Floats:
@@ -84,8 +84,8 @@ def cost_component(cost: Floats, highest: float | None) -> Floats:
     known = ~np.isnan(cost)
     top = highest if highest is not None else float(cost[known].max()) if known.any() else 0.0
     share = np.clip(cost / np.float32(top), 0, 1) if top > 0 else np.zeros_like(cost)
-    found: Floats = np.where(known, 1 - share, NEUTRAL).astype(np.float32)
-    return found
+    component: Floats = np.where(known, 1 - share, NEUTRAL).astype(np.float32)
+    return component
 
 
 def composite(trust: Floats, fits: Floats, latency: Floats, cost: Floats) -> Floats:

@@ -232,7 +232,7 @@ class Search:
             return {}
         uncovered = self._alive & ~self._granted(caller, chosen)
         named = [(accepts, self._matching(grant.pattern)) for accepts, grant in confined]
-        found: dict[int, VersionHead] = {}
+        narrowed: dict[int, VersionHead] = {}
         known: dict[tuple[int, ...], VersionHead | None] = {}
         for row in np.flatnonzero(uncovered & np.logical_or.reduce([mask for _, mask in named])).tolist():
             versions = int(self._index.columns.versions[row])
@@ -243,8 +243,8 @@ class Search:
                 known[key] = choose_version(own, self._query.filters, self._now)[0]
             head = known[key]
             if head is not None and effective_state(head, self._now) in CALLABLE:
-                found[row] = head
-        return found
+                narrowed[row] = head
+        return narrowed
 
     def _filtered(
         self, candidate: Mask, chosen: Sequence[VersionHead | None], verdicts: Sequence[str]
@@ -265,7 +265,7 @@ class Search:
         for tag in filters.tags:
             yield "tags", self._index.tags.having(tag.lower(), size)
         if filters.mutation_classes:
-            wanted = [_MUTATIONS.index(each) for each in filters.mutation_classes]
+            wanted = [_MUTATIONS.index(mutation_class) for mutation_class in filters.mutation_classes]
             yield "mutation_classes", np.isin(columns.mutation[:size], wanted)
         if filters.caller is not None:
             yield "permission", self._permitted(filters.caller, chosen)

@@ -13,7 +13,7 @@ def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
     """Require side effects of writing tools and forbid them for read-only tools."""
     declared = bool(manifest.items("side_effects"))
     if manifest.mutates and not declared:
-        yield Violation("manifest.side_effects", "side_effects.required", "is needed of a tool that writes")
+        yield Violation("manifest.side_effects", "side_effects.required", "is required for a tool that writes")
     if not manifest.mutates and declared:
         yield Violation("manifest.side_effects", "side_effects.forbidden", "a read-only tool changes nothing")
 
@@ -38,24 +38,22 @@ def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
     """Require writing tools to declare how repeated calls are handled."""
     idempotency = manifest.part("idempotency")
     if manifest.mutates and "mode" not in idempotency:
-        yield Violation("manifest.idempotency", "idempotency.required", "is needed of a tool that writes")
+        yield Violation("manifest.idempotency", "idempotency.required", "is required for a tool that writes")
     if idempotency.get("uncertain_outcome") == "query_status" and not _is_tool(idempotency.get("status_tool", "")):
-        yield Violation(
-            "manifest.idempotency.status_tool", "idempotency.status_tool", "must name the tool that is to be asked"
-        )
+        yield Violation("manifest.idempotency.status_tool", "idempotency.status_tool", "must name the status tool")
 
 
 def irreversible_can_be_previewed(manifest: Manifest) -> Iterator[Violation]:
     """Require dry-run support of irreversible tools, so that a call can be previewed."""
     if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
-        yield Violation("manifest.dry_run_supported", "dry_run.required", "is needed of an irreversible tool")
+        yield Violation("manifest.dry_run_supported", "dry_run.required", "is required for an irreversible tool")
 
 
 def reversible_can_be_undone(manifest: Manifest) -> Iterator[Violation]:
     """Require reversible tools to name their compensation tool."""
     tool = manifest.text("compensation_tool")
     if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:
-        yield Violation("manifest.compensation_tool", "compensation.required", "is needed of a reversible tool")
+        yield Violation("manifest.compensation_tool", "compensation.required", "is required for a reversible tool")
     if tool and not _is_tool(tool):
         yield Violation("manifest.compensation_tool", "compensation.name", "is not the name of a tool")
 

@@ -71,7 +71,7 @@ def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
 def calls_are_observed(manifest: Manifest) -> Iterator[Violation]:
     """Require an explicit audit detail."""
     if "audit_detail" not in manifest.part("observability"):
-        yield Violation("manifest.observability.audit_detail", "observability.required", "is needed of every tool")
+        yield Violation("manifest.observability.audit_detail", "observability.required", "is required for every tool")
 
 
 def _nulls(value: Any, path: str) -> Iterator[str]:

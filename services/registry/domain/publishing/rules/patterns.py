@@ -42,8 +42,8 @@ class _Weighing:
         if character == "\\":
             return self._escape(at)
         if character == "[":
-            found = _CLASS.match(self._pattern, at)
-            length = found.end() - at if found else 1
+            character_class = _CLASS.match(self._pattern, at)
+            length = character_class.end() - at if character_class else 1
             return self._take(at, length, 1 + length // 8)
         if character == "(":
             self._sums.append(0)

@@ -31,14 +31,14 @@ def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> I
     """Yield why a value is not a self-contained schema with bounded evaluation."""
     if isinstance(schema, dict):
         shape = SchemaShape(schema)
-        costly = [*_bounded(path, shape), *_matched_in_bounded_work(path, shape)]
+        costly = [*_bounded(path, shape), *_expensive_patterns(path, shape)]
         yield from costly
         if costly:
             # Further checks of an oversized schema are not worth their cost.
             return
         yield from _self_contained(path, shape)
     elif isinstance(schema, bool):
-        yield Violation(path, "schema.object", "promises nothing; a JSON object is needed here")
+        yield Violation(path, "schema.object", "must be a JSON object")
     for finding in checker.schema_findings(schema):
         yield _inside(path, "schema", finding)
 
@@ -58,7 +58,7 @@ def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
         for part in SchemaShape(schema).in_place() if isinstance(schema, dict) else ():
             for keyword in ("additionalProperties", "unevaluatedProperties"):
                 if part.get(keyword) in (True, {}):
-                    yield Violation(path, "schema.strict", f"{keyword} lets undeclared arguments in")
+                    yield Violation(path, "schema.strict", f"{keyword} allows undeclared arguments")
 
 
 def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
@@ -110,10 +110,10 @@ def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
         yield Violation(path, "schema.dialect", "is not of JSON Schema 2020-12")
     for pointer, schema in shape.subschemas.items():
         if pointer and "$id" in schema:
-            yield Violation(f"{path}#{pointer}", "schema.identity", "a part of a schema has no `$id` of its own")
+            yield Violation(f"{path}#{pointer}", "schema.identity", "a subschema may not have `$id`")
         for reference in references(schema):
             if not reference.startswith("#"):
-                yield Violation(f"{path}#{pointer}", "schema.reference", "refers to something outside the schema")
+                yield Violation(f"{path}#{pointer}", "schema.reference", "refers outside the schema")
             elif shape.target(reference) is None:
                 yield Violation(f"{path}#{pointer}", "schema.reference", "refers to no subschema of the schema")
 
@@ -127,14 +127,16 @@ def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
         yield Violation(path, "schema.size", f"takes {MAX_EVALUATIONS} or more steps to evaluate")
 
 
-def _matched_in_bounded_work(path: str, shape: SchemaShape) -> Iterator[Violation]:
+def _expensive_patterns(path: str, shape: SchemaShape) -> Iterator[Violation]:
     for pointer, schema in shape.subschemas.items():
         for place, pattern in _patterns(pointer, schema):
             cost = weight(pattern)
             if cost is None:
-                yield Violation(f"{path}#{place}", "schema.pattern", "looks around or back, which has no bound")
+                yield Violation(
+                    f"{path}#{place}", "schema.pattern", "uses lookaround or backreferences, which are unbounded"
+                )
             elif cost > MAX_WEIGHT:
-                yield Violation(f"{path}#{place}", "schema.pattern", "repeats more than can be matched in bounded work")
+                yield Violation(f"{path}#{place}", "schema.pattern", "is too expensive to match")
 
 
 def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -117,20 +117,20 @@ def has_hidden_markup(text: str) -> bool:
 
 def has_encoded_blob(text: str) -> bool:
     """Return whether a text holds a long encoded run: mixed case with digits, or escape sequences."""
-    found = _BLOB.search(text) if len(text) >= 48 else None
-    if found is None:
+    match = _BLOB.search(text) if len(text) >= 48 else None
+    if match is None:
         return False
-    run = found.group()
+    run = match.group()
     if not run[0].isalnum() or run[0] in "\\%&":
         return True
     return any(c.isdigit() for c in run) and any(c.isupper() for c in run) and any(c.islower() for c in run)
 
 
 def _decoded(text: str) -> str:
-    found = _BLOB.search(text) if len(text) >= 72 else None
-    if found is None:
+    match = _BLOB.search(text) if len(text) >= 72 else None
+    if match is None:
         return ""
-    run = found.group()[:_MOST_DECODED].rstrip("=").replace("-", "+").replace("_", "/")
+    run = match.group()[:_MOST_DECODED].rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(run[: len(run) // 4 * 4], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

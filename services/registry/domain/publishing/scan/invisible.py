@@ -21,9 +21,9 @@ def find_invisible(text: str) -> str:
         return ""
     right_to_left = any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in text)
     for index, character in enumerate(text):
-        found = _hidden(text, index, character, right_to_left)
-        if found:
-            return found
+        kind = _hidden(text, index, character, right_to_left)
+        if kind:
+            return kind
     return ""
 
 
@@ -39,20 +39,20 @@ def _hidden(text: str, index: int, character: str, right_to_left: bool) -> str:
     if character in _BIDI:
         return "a control that reverses the direction of text"
     if character in _ZERO_WIDTH:
-        return "a character without width"
+        return "a zero-width character"
     if character in _JOINERS and not _joins(before):
-        return "a joiner that joins nothing"
+        return "a stray joiner"
     if character in _MARKS and not right_to_left:
-        return "a mark of direction in text that has none"
+        return "a stray direction mark"
     if 0xE0000 <= code <= 0xE007F:
         return "" if _in_flag(text, index) else "a tag character"
     if _is_selector(character):
-        return "" if _selects(before, code) else "a variation selector that selects nothing"
+        return "" if _selects(before, code) else "a stray variation selector"
     category = unicodedata.category(character)
     if category == "Co":
-        return "a character of private use"
+        return "a private-use character"
     if category == "Cn" and (code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF):
-        return "a number that is no character"
+        return "a noncharacter code point"
     return "a control character" if category == "Cc" and character not in _ALLOWED_CONTROLS else ""
 
 

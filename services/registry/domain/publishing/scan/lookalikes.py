@@ -48,13 +48,13 @@ def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> 
     own = {"manifest.tool_id": manifest.name.tool_id}
     own |= {f"manifest.aliases[{i}]": alias for i, alias in enumerate(manifest.items("aliases"))}
     namespace = manifest.name.namespace
-    for each in known:
-        foreign = each.provider != manifest.provider or each.owner != owner
+    for existing in known:
+        foreign = existing.provider != manifest.provider or existing.owner != owner
         if foreign:
-            yield from _compared("manifest.namespace", namespace, each.name.namespace, _SHORTEST_NAMESPACE)
+            yield from _compared("manifest.namespace", namespace, existing.name.namespace, _SHORTEST_NAMESPACE)
         for path, tool_id in own.items():
-            if foreign or each.name.namespace == namespace:
-                yield from _compared(path, tool_id, each.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
+            if foreign or existing.name.namespace == namespace:
+                yield from _compared(path, tool_id, existing.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
 
 
 def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Resemblance]:

@@ -33,12 +33,12 @@ class ScanResult:
 
 def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
     """Scan every text and name of a manifest against existing names. `owner` owns, or will own, its namespace."""
-    found: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
+    by_action: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
     for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
-        reported = found[policy.actions[kind]]
+        reported = by_action[policy.actions[kind]]
         if len(reported) < _MOST_FINDINGS:
             reported[violation] = None
-    return ScanResult(tuple(found[Action.BLOCK]), tuple(found[Action.WARN]))
+    return ScanResult(tuple(by_action[Action.BLOCK]), tuple(by_action[Action.WARN]))
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
@@ -56,18 +56,21 @@ def _suspicions(text: Text) -> Iterator[tuple[ScanClass, str]]:
     if hidden:
         yield ScanClass.INVISIBLE, f"holds {hidden}"
     if has_instruction(text.value):
-        yield ScanClass.INSTRUCTION, "commands the model instead of describing the tool"
+        yield ScanClass.INSTRUCTION, "instructs the model instead of describing the tool"
     if has_hidden_markup(text.value):
         yield ScanClass.COMMENT, "has markup that hides text from people"
     if mixes_scripts(text.value):
         yield ScanClass.MIXED_SCRIPT, "has letters that only look like those around them"
     if text.prose and has_steering(text.value):
-        yield ScanClass.STEERING, "asks to be chosen before other tools"
+        yield ScanClass.STEERING, "asks to be chosen over other tools"
     if text.prose and has_encoded_blob(text.value):
-        yield ScanClass.ENCODED, "holds a blob that nobody can read"
+        yield ScanClass.ENCODED, "holds an encoded blob"
 
 
 def _names(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[tuple[ScanClass, Violation]]:
-    for found in resemblances(manifest, known, owner):
-        words = "is read as" if found.kind is ScanClass.HOMOGLYPH else "is one slip away from"
-        yield found.kind, Violation(found.path, f"scan.{found.kind}", f"{words} `{found.other}` of somebody else")
+    for resemblance in resemblances(manifest, known, owner):
+        words = "looks like" if resemblance.kind is ScanClass.HOMOGLYPH else "is one edit away from"
+        yield (
+            resemblance.kind,
+            Violation(resemblance.path, f"scan.{resemblance.kind}", f"{words} `{resemblance.other}` of another owner"),
+        )

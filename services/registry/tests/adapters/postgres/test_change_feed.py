@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.registry.adapters.postgres.change_feed import HELD_CHANGES, TRUSTED_LOOKS, PolledChangeFeed
+from services.registry.adapters.postgres.change_feed import HELD_CHANGES, TRUSTED_POLLS, PolledChangeFeed
 from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.model import ToolVersion
 from services.registry.tests.conftest import QUIET
@@ -149,5 +149,5 @@ async def test_what_was_seen_counts_only_while_looks_succeed(log: Log) -> None:
     assert feed.last_position() is None
     await feed._look()
     assert feed.last_position() == Position("e", log.last)
-    feed._looked_at -= 1000.0 * TRUSTED_LOOKS + 1
+    feed._polled_at -= 1000.0 * TRUSTED_POLLS + 1
     assert feed.last_position() is None
