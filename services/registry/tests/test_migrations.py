@@ -1,4 +1,4 @@
-"""What the second migration makes of rows that the first release wrote."""
+"""The second migration of rows from the first release."""
 
 from __future__ import annotations
 

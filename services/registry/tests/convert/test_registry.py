@@ -1,4 +1,4 @@
-"""Between messages and the domain."""
+"""Conversions of the registry service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def version(state: LifecycleState = LifecycleState.AVAILABLE, deprecation: Depre
 
 
 @pytest.mark.parametrize("state", list(LifecycleState))
-def test_every_state_has_its_word_in_the_contract(state: LifecycleState) -> None:
+def test_every_state_has_an_enum_value_in_the_contract(state: LifecycleState) -> None:
     message = convert.tool_version(version(state))
     assert tool_version_pb2.LifecycleState.Name(message.state) == f"LIFECYCLE_STATE_{state.name}"
 
@@ -52,7 +52,7 @@ def test_a_version_is_written_whole() -> None:
     assert not message.deprecation.HasField("sunset_time")
 
 
-def test_who_calls_for_somebody_registers_as_that_somebody() -> None:
+def test_the_subject_of_the_token_is_the_actor() -> None:
     call = Call("method", continue_trace(None, "", sample_ratio=0.0), peer="edge")
     assert convert.actor_of(call).recorded == "edge"
     call.identity = Identity("did:web:acme.example:users:bob", "token", 0.0)

@@ -1,4 +1,4 @@
-"""An answer is given again only while nothing that it depends on has changed."""
+"""The response cache returns a response only while nothing that it depends on has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.registry.handlers.response_cache import MAX_RESPONSES, CacheCleari
 
 
 class Feed:
-    """A feed that says what it is told to."""
+    """A feed with a position that the test sets."""
 
     def __init__(self) -> None:
         self.at: Position | None = Position("epoch", 1)
@@ -28,7 +28,7 @@ class Feed:
 
 
 class CountingFactory:
-    """Makes a new answer each time, and counts."""
+    """Creates a new response each time, and counts."""
 
     def __init__(self, until: float = math.inf) -> None:
         self.made, self.until = 0, until
@@ -64,7 +64,7 @@ def cache(feed: Feed, clock: ManualClock) -> ResponseCache:
 async def get_or_create(
     cache: ResponseCache, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]
 ) -> bytes:
-    """Ask as a handler does."""
+    """Use the cache as a handler does."""
     return cache.get(key) or await cache.create(key, make)
 
 
@@ -135,7 +135,7 @@ async def test_an_answer_that_was_being_made_while_this_process_wrote_is_not_kep
     assert make.made == 2
 
 
-async def test_the_bell_makes_this_process_forget_before_it_tells_the_others(cache: ResponseCache) -> None:
+async def test_the_wakeup_clears_the_cache_before_it_notifies(cache: ResponseCache) -> None:
     make, wakeup = CountingFactory(), CountingWakeup()
     await get_or_create(cache, "a", make)
     CacheClearingWakeup(wakeup, cache).notify()

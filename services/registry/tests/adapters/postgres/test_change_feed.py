@@ -1,4 +1,4 @@
-"""The one poller of a process, before a log that tests write by hand."""
+"""The change feed on a change log in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.registry.tests.conftest import QUIET
 
 
 class Log:
-    """A change log in memory; every change is the removal of a version named by its number."""
+    """A change log in memory; every change removes a version named by its number."""
 
     def __init__(self) -> None:
         self.epoch, self.oldest, self.last = "e", 1, 0
@@ -53,14 +53,14 @@ async def feed(log: Log) -> AsyncIterator[PolledChangeFeed]:
 
 
 async def numbers(feed: PolledChangeFeed, sequence: int) -> list[int]:
-    """Return the next changes after a number, however many empty looks come first."""
+    """Return the next changes after a number, skipping empty polls."""
     while True:
         changes = await feed.changes_after(Position("e", sequence))
         if changes:
             return [change.sequence for change in changes]
 
 
-async def test_a_look_that_finds_nothing_new_is_told_as_nothing(feed: PolledChangeFeed) -> None:
+async def test_a_poll_without_changes_returns_an_empty_result(feed: PolledChangeFeed) -> None:
     assert list(await feed.changes_after(Position("e", 0))) == []
 
 
@@ -71,7 +71,7 @@ async def test_many_watchers_share_one_reading(feed: PolledChangeFeed, log: Log)
     assert log.reads == 1
 
 
-async def test_who_is_a_little_behind_is_served_from_what_is_held(feed: PolledChangeFeed, log: Log) -> None:
+async def test_a_watcher_slightly_behind_is_served_from_memory(feed: PolledChangeFeed, log: Log) -> None:
     log.last = 5
     await numbers(feed, 0)
     log.last = 9
@@ -99,14 +99,14 @@ async def test_who_is_further_behind_than_the_log_is_sent_away(feed: PolledChang
     assert (await numbers(feed, 39))[0] == 40
 
 
-async def test_a_failing_look_is_told_as_silence_and_the_next_one_goes_on(feed: PolledChangeFeed, log: Log) -> None:
+async def test_a_failed_poll_sends_nothing_and_the_next_one_continues(feed: PolledChangeFeed, log: Log) -> None:
     for failure in (MeshError(Reason.SERVICE_UNAVAILABLE), ValueError("unforeseen"), TimeoutError()):
         log.failure, log.failed = failure, asyncio.Semaphore(0)
         await log.failed.acquire()
         waiting = asyncio.ensure_future(feed.changes_after(Position("e", log.last)))
         for _ in range(3):
             await log.failed.acquire()
-        # The watcher must not hear that nothing happened while nobody can know.
+        # The watcher must not get a heartbeat while polls fail.
         assert not waiting.done()
         log.failure = None
         log.last += 1
@@ -126,7 +126,7 @@ async def test_a_log_with_another_history_sends_everyone_away(
 
 
 async def test_who_read_the_log_later_than_the_feed_waits_for_it(feed: PolledChangeFeed, log: Log) -> None:
-    """A snapshot may end at a change that the feed has not seen yet."""
+    """A snapshot may end at a change that the feed has not polled yet."""
     log.last = 7
     assert list(await feed.changes_after(Position("e", 7))) == []
 
@@ -144,7 +144,7 @@ async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) ->
     await feed.stop()
 
 
-async def test_what_was_seen_counts_only_while_looks_succeed(log: Log) -> None:
+async def test_the_position_is_known_only_while_polls_succeed(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=1000.0)
     assert feed.last_position() is None
     await feed._look()

@@ -1,4 +1,4 @@
-"""What fits into one answer."""
+"""The response size limit."""
 
 from __future__ import annotations
 

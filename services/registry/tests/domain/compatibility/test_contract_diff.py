@@ -1,4 +1,4 @@
-"""Changes beside the schemas: which of them break those who rely on a version."""
+"""Differences outside the schemas and the bump they need."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def wait(part: str, field: str, seconds: int) -> Edit:
     return lambda m: getattr(getattr(m, part), field).CopyFrom(Duration(seconds=seconds))
 
 
-# What one way breaks, the other way adds, unless the second bump says otherwise.
+# The reverse of a breaking change is additive, unless the second bump says otherwise.
 MAJOR, MINOR, PATCH = Bump.MAJOR, Bump.MINOR, Bump.PATCH
 CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("mutation_class", put("mutation_class", pb.MUTATION_CLASS_WRITE_IRREVERSIBLE), MAJOR, MINOR),
@@ -161,7 +161,7 @@ def test_an_optional_field_that_results_lose_breaks_its_readers_though_no_schema
     assert ("output.schema#/at", "breaking") in found(old, new)[1]
 
 
-def test_a_required_argument_with_a_default_breaks_nobody_where_the_mesh_fills_it_in() -> None:
+def test_a_required_argument_with_an_applied_default_is_compatible() -> None:
     new = reader()
     properties = {**INPUT["properties"], "unit": {"type": "string", "default": "m"}}  # type: ignore[dict-item]
     new.input.schema = dump({**INPUT, "properties": properties, "required": ["text", "unit"]})
@@ -174,7 +174,7 @@ def test_a_required_argument_with_a_default_breaks_nobody_where_the_mesh_fills_i
 
 
 def completed(required: list[str], *, more: dict[str, Any] | None = None, **properties: Any) -> pb.ToolManifest:
-    """A tool whose arguments the mesh completes."""
+    """A tool for whose arguments the mesh applies defaults."""
     message = reader()
     message.input.mutation_policy = pb.INPUT_MUTATION_POLICY_DEFAULTS
     message.input.schema = dump(
@@ -217,7 +217,7 @@ def test_another_default_is_a_change_of_what_happens() -> None:
     assert found(old, new) == (MINOR, {("input.schema#/properties/times", "additive")})
 
 
-def test_what_only_the_mesh_sets_is_asked_of_nobody() -> None:
+def test_internal_fields_are_not_required_of_callers() -> None:
     old, new = reader(), reader()
     for message, names in ((old, ["text"]), (new, ["text", "tenant"])):
         properties = {**INPUT["properties"], "tenant": {"type": "string"}}  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""Lines of versions, who stands next to whom, and how far a step goes."""
+"""Release lines, neighbouring releases and bumps."""
 
 from __future__ import annotations
 

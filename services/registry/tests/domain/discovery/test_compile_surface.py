@@ -1,4 +1,4 @@
-"""Surfaces never exceed their budget, and lose detail step by step."""
+"""Surfaces stay within their budget and reduce detail step by step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.tests import corpus
-from services.registry.tests.corpus import document, entry_of, version
+from services.registry.tests import discovery_corpus
+from services.registry.tests.discovery_corpus import document, entry_of, version
 
 
 class Pieces:
-    """A language without a process: no meaning, and tokens by a rule. `joins` makes a rule by which two texts together
-    have more tokens than each for itself, which no surface may rely on not to happen."""
+    """A Language without a process: no embeddings, and tokens by a rule. With `joins`, joined texts have more tokens
+    than their parts, which surfaces must tolerate."""
 
     model, tokenizers = "none", ("pieces",)
 
@@ -55,7 +55,7 @@ class Pieces:
 
 
 class Shelf:
-    """A catalogue that only knows manifests."""
+    """A catalogue that only returns manifests."""
 
     def __init__(self) -> None:
         self.manifests: dict[str, Manifest] = {}
@@ -65,7 +65,7 @@ class Shelf:
 
 
 class World:
-    """An index, a catalogue and a rule for tokens."""
+    """An index, a catalogue and a tokenizer rule."""
 
     def __init__(self, tools: Sequence[Any], *, joins: bool = False) -> None:
         self.index, self.shelf, self.language = SearchEngine(), Shelf(), Pieces(joins=joins)
@@ -89,7 +89,7 @@ def text_of(surface: Surface) -> str:
     return "".join(block.text for block in surface.blocks)
 
 
-TOOLS = corpus.load()["tools"]
+TOOLS = discovery_corpus.load()["tools"]
 WORLDS = {(count, joins): World(TOOLS[:count], joins=joins) for count in (0, 1, 8, 50, 100) for joins in (False, True)}
 
 
@@ -165,7 +165,7 @@ async def test_past_fifty_tools_categories_come_before_tools() -> None:
 
 
 async def test_a_tool_takes_about_eight_tokens_in_the_index() -> None:
-    """Counted by the real tokenizer in docs/discovery.md; here it is held to the shape: a name, a mark, a title."""
+    """docs/discovery.md has the counts of the real tokenizer; this pins the form: name, mark, title."""
     world = WORLDS[50, False]
     surface = await world.compile(100_000, "zzz")
     assert isinstance(surface, Surface)
@@ -227,7 +227,7 @@ async def test_a_count_that_is_known_is_not_lost_while_another_text_is_counted(m
     await counter.count(["known"], "pieces")
     waiting = asyncio.create_task(counter.count(["known", "slow"], "pieces"))
     await language.asked.get()
-    # Whoever comes meanwhile brings so many texts that the first are forgotten.
+    # Concurrent calls bring so many texts that the first entries are evicted.
     assert await counter.count(["one", "two", "three"], "pieces") == [1, 1, 1]
     language.go_on.set()
     assert await waiting == [1, 1]

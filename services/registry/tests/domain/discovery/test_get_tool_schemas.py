@@ -1,4 +1,4 @@
-"""GetToolSchemas beside the server: what is left out when the whole takes more than its parts."""
+"""GetToolSchemas: schemas that are dropped when the joined text exceeds the budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 class Shelf:
-    """Holds a version of every tool that is asked for."""
+    """Has a version of every requested tool."""
 
     async def tool(self, name: ToolName) -> Tool:
         return Tool(name, name.namespace, "", (), "1.0.0", (), NOW, NOW)
@@ -39,7 +39,7 @@ class Shelf:
 
 
 class Dear:
-    """A tokenizer by which two texts together take more than each by itself."""
+    """A tokenizer by which joined texts have more tokens than their parts."""
 
     tokenizers = ("words",)
 

@@ -10,7 +10,7 @@ from services.registry.domain.discovery.query_embeddings import BATCH_SIZE, Quer
 
 
 class Slow:
-    """A Language that answers when it is let; what it was asked is kept."""
+    """A Language that answers when released, and records its calls."""
 
     model, tokenizers = "none", ()
 
@@ -31,7 +31,7 @@ class Slow:
         return [0 for _ in texts]
 
 
-async def test_what_comes_meanwhile_is_worked_out_together_and_the_same_once() -> None:
+async def test_concurrent_queries_are_embedded_in_one_batch_and_equal_ones_once() -> None:
     language = Slow()
     embeddings = QueryEmbeddings(language)
     first = asyncio.create_task(embeddings.vector_of("a"))
@@ -67,7 +67,7 @@ async def test_one_who_leaves_takes_nothing_from_the_others() -> None:
     assert await staying == b"a"
 
 
-async def test_without_the_language_there_is_no_meaning_and_it_is_asked_again_later() -> None:
+async def test_without_the_language_process_there_is_no_vector_and_the_next_query_retries() -> None:
     language = Slow()
     embeddings = QueryEmbeddings(language)
     language.away = True

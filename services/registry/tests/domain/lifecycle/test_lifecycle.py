@@ -126,7 +126,7 @@ def test_three_covers_are_lifted_one_by_one() -> None:
     assert seen == [S.DISABLED, S.DEPRECATED, S.DEFERRED]
 
 
-def test_a_passed_date_counts_before_it_is_marked() -> None:
+def test_a_passed_sunset_date_counts_before_the_sweep() -> None:
     ended = head(S.DEPRECATED, S.AVAILABLE, sunset=NOW + timedelta(seconds=1))
     assert apply(Verb.DISABLE, ended, NOW).state is S.DISABLED
     later = NOW + timedelta(seconds=1)
@@ -149,7 +149,7 @@ def test_a_passed_date_counts_before_it_is_marked() -> None:
         ({"required_credentials": []}, True, (S.AVAILABLE, S.DRAFT)),
     ],
 )
-def test_where_a_new_version_stands(
+def test_the_initial_states_of_a_version(
     availability: dict[str, object], draft: bool, expected: tuple[LifecycleState, ...]
 ) -> None:
     manifest = Manifest({"interface": {"availability": availability}})

@@ -1,4 +1,4 @@
-"""The conditions of admission, one broken at a time and all at once."""
+"""The admission rules, violated one at a time and all at once."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_complete_manifest_is_admitted(make: Callable[[], pb.ToolManifest]) ->
         (lambda m: m.annotations.update({str(n): "x" * 65_536 for n in range(16)}), "manifest", "manifest.size"),
     ],
 )  # fmt: skip
-def test_a_read_only_tool_that_fails_one_condition_is_told_which(spoil: Spoil, path: str, rule: str) -> None:
+def test_each_rule_reports_its_violation_for_a_read_only_tool(spoil: Spoil, path: str, rule: str) -> None:
     message = reader()
     spoil(message)
     assert (path, rule) in broken(message)
@@ -167,7 +167,7 @@ def test_a_read_only_tool_that_fails_one_condition_is_told_which(spoil: Spoil, p
         (irreversible, lambda m: m.ClearField("dry_run_supported"), "dry_run_supported", "dry_run.required"),
     ],
 )
-def test_a_tool_that_writes_and_fails_one_condition_is_told_exactly_that(
+def test_each_rule_reports_exactly_its_violation_for_a_writing_tool(
     make: Callable[[], pb.ToolManifest], spoil: Spoil, path: str, rule: str
 ) -> None:
     message = make()

@@ -1,4 +1,4 @@
-"""The score: its bounds, what it rises and falls with, and what it says of itself."""
+"""The trust score: bounds, monotonicity and components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gates between stages."""
+"""The gates of contribution stages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_calls_and_their_success_open_a_gate(stage: Stage, usage: Usage | None, 
     assert ("invocations" not in missing(stage, found)) is met
 
 
-def test_an_audit_by_somebody_else_is_also_one() -> None:
+def test_a_third_party_audit_also_meets_the_audit_gate() -> None:
     assert missing(Stage.GA, facts(usage=WELL, audits=(AuditLevel.THIRD_PARTY,))) == set()
     assert "third_party_audit" in missing(Stage.VERIFIED, facts(*KINDS, audits=(AuditLevel.SELF_ASSESSED,)))
 

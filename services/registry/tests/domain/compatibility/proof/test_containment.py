@@ -1,4 +1,4 @@
-"""What can be shown about schemas, keyword by keyword, and what cannot."""
+"""Containment proofs, keyword by keyword."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.registry.domain.compatibility.proof.schema_equality import SchemaE
 from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, removed_fields
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.tests.truth import shown_contained
+from services.registry.tests.containment_oracle import shown_contained
 
 STR, INT, NUM, OBJ = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "object"}
 
@@ -39,7 +39,7 @@ def kind(word: str, **more: Any) -> dict[str, Any]:
 TREE = {"$ref": "#/$defs/t", "$defs": {"t": obj(("v",), v=INT, next={"$ref": "#/$defs/t"})}}
 WIDER_TREE = {"$ref": "#/$defs/t", "$defs": {"t": obj(("v",), v=NUM, next={"$ref": "#/$defs/t"})}}
 
-# narrower, wider, whether the way back holds too
+# narrower, wider, whether the reverse is proven, too
 WITHIN = [
     ({}, {}, True), ({"not": {}}, STR, False), (INT, NUM, False), (INT, {"type": ["integer", "string"]}, False),
     ({"type": ["string", "null"]}, {"anyOf": [STR, {"type": "null"}]}, True),
@@ -121,7 +121,7 @@ WITHIN = [
 ]  # fmt: skip
 
 
-# Each limit, its type, and which way it narrows.
+# Each limit, its type, and the direction in which it narrows.
 LIMITS = [
     ("integer", "minimum", 1),
     ("integer", "maximum", -1),
@@ -147,7 +147,7 @@ def test_a_limit_is_weighed_to_the_last_unit(type_: str, keyword: str, way: int)
     assert not shown_contained({"type": type_}, at(5))
 
 
-def test_an_open_end_and_a_closed_one_are_told_apart() -> None:
+def test_exclusive_and_inclusive_bounds_are_distinguished() -> None:
     for low, high in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         assert shown_contained({**NUM, high: 5}, {**NUM, low: 5})
         assert not shown_contained({**NUM, low: 5}, {**NUM, high: 5})
@@ -174,7 +174,7 @@ def test_containment_is_shown_one_way_and_only_if_true_the_other(narrower: Any, 
         ({"type": "object", "required": ["a", "b"]}, {"dependencies": {"a": ["b"]}}),
     ],
 )
-def test_what_is_true_and_cannot_be_shown_counts_as_not_contained(narrower: Any, wider: Any) -> None:
+def test_true_but_unprovable_containment_is_not_proven(narrower: Any, wider: Any) -> None:
     assert not shown_contained(narrower, wider)
 
 
@@ -212,7 +212,7 @@ def test_what_a_closed_schema_lets_in_from_elsewhere_is_let_in(narrower: Any) ->
         ({"enum": [{"a": 1}]}, shut(obj(b=INT))),
     ],
 )
-def test_what_is_not_so_is_not_shown(narrower: Any, wider: Any) -> None:
+def test_false_containment_is_not_proven(narrower: Any, wider: Any) -> None:
     assert not shown_contained(narrower, wider)
 
 
@@ -224,8 +224,8 @@ def two_that_refer_to_each_other(*required: str) -> Subschema:
     return found
 
 
-def test_what_rested_on_a_claim_that_failed_is_not_remembered() -> None:
-    """While `a` is looked at, its property `x` seems fine, because `x` rests on `a`. Then `a` fails."""
+def test_results_that_depend_on_a_failed_claim_are_not_cached() -> None:
+    """While `a` is being proven, its property `x` seems proven, because `x` depends on `a`. Then `a` fails."""
     old, new = two_that_refer_to_each_other("x"), two_that_refer_to_each_other("x", "z")
     x, wider_x = old.child("properties", "x"), new.child("properties", "x")
     b, wider_b = x.ref_target(), wider_x.ref_target()
@@ -253,8 +253,8 @@ def test_a_schema_that_only_refers_to_itself_proves_nothing(wider: Any) -> None:
     assert not shown_contained(STR, wider)
 
 
-def test_a_claim_is_never_assumed_for_the_very_value_it_is_about() -> None:
-    """Such schemas are refused before a proof is tried; a proof would not fall for them either."""
+def test_a_claim_is_never_assumed_for_the_same_value() -> None:
+    """Circular schemas are refused before a proof; the prover does not accept them either."""
     goal = SchemaDocument({"anyOf": [{"$ref": "#"}]}).root_subschema
     assert ContainmentProver(JsonSchemaChecker(), Budget()).gaps((SchemaDocument(STR).root_subschema,), goal)
 
@@ -272,7 +272,7 @@ def test_the_gap_says_where_and_which() -> None:
 
 
 def chain(end: Any, length: int = 95) -> Any:
-    """A schema whose references lead deep, within what is admitted."""
+    """A schema with deep references, within the admission limits."""
     parts = {f"a{n}": obj(x={"$ref": f"#/$defs/a{n + 1}"}) for n in range(length)}
     return {"$ref": "#/$defs/a0", "$defs": {**parts, f"a{length}": end}}
 
@@ -284,7 +284,7 @@ def test_references_may_lead_deeper_than_the_stack_goes() -> None:
 
 
 class Watched(dict[str, Any]):
-    """Properties that count how often they are read through."""
+    """Properties that count how often they are iterated."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -340,5 +340,5 @@ def test_hostile_schemas_end_within_the_budget_as_not_shown(make: Any) -> None:
     budget = Budget()
     with suppress(OverBudgetError):
         containment_gaps(JsonSchemaChecker(), budget, old, new)
-    # One step may cost a few units at once; beyond that nothing was done.
+    # One step may cost a few units at once.
     assert budget.left > -MAX_STEPS // 2

@@ -1,4 +1,4 @@
-"""The index by itself: what is found, what is left out and why, and that it stays right while tools come and go."""
+"""The search index: matches, filters, ranking, and updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.registry.domain.discovery.query import Caller, Filters, Grant, Que
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.model import Deprecation, LifecycleState, ToolVersion
 from services.registry.domain.publishing.manifest import MutationClass
-from services.registry.tests.corpus import NOW, entry_of, version
+from services.registry.tests.discovery_corpus import NOW, entry_of, version
 
 UNIT = np.eye(384, dtype="<f2")
 
@@ -169,7 +169,7 @@ def test_meaning_counts_for_those_that_have_a_vector_and_the_others_are_counted(
     assert found(hits) == ["aa.near_tool", "aa.later_tool"]
     assert hits.without_vector == 1
     assert [name.tool_id for name, _ in held.unembedded()] == ["later_tool"]
-    # A vector of another content is not taken.
+    # A vector of other content is ignored.
     held.embed(ToolName("aa", "later_tool"), "sha256:other", UNIT[0].tobytes())
     assert len(held.unembedded()) == 1
 
@@ -189,14 +189,14 @@ def test_trust_decides_between_tools_that_fit_alike() -> None:
     assert found(search(held, "send mail")) == ["bb.send_mail", "aa.send_mail"]
 
 
-def test_nearest_names_help_whoever_mistyped() -> None:
+def test_a_misspelt_query_gets_the_nearest_names() -> None:
     held = index(tool("aa.send_email"), tool("aa.list_orders"))
     assert search(held, "sendemial").nearest[0] == "aa.send_email"
     nobody = Filters(caller=Caller((), frozenset()))
     assert search(held, "sendemial", nobody).nearest == []
 
 
-def test_it_stays_right_while_thousands_of_rows_come_and_go() -> None:
+def test_the_index_stays_correct_over_thousands_of_updates() -> None:
     held = index(tool("aa.kept_tool", title="Kept words"))
     listing = held.listing(ToolName("aa", "kept_tool"))
     assert listing is not None

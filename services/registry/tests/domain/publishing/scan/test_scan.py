@@ -1,4 +1,4 @@
-"""The scan finds what people do not see, and leaves honest manifests alone."""
+"""The scan finds hidden instructions and accepts ordinary manifests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from services.registry.domain.publishing.scan.scan import ScanResult, scan
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
-from services.registry.tests.stewards import namespaces
+from services.registry.tests.service_stubs import namespaces
 
 
 def scanned(message: mpb.ToolManifest, *known: KnownName, policy: ScanPolicy = DEFAULT_POLICY) -> ScanResult:
@@ -349,7 +349,7 @@ async def test_every_name_that_resembles_a_new_one_is_found_among_many_that_begi
             slipped = {each for each in crowd if is_one_edit_apart(new, each)}
             assert alike | slipped <= found
             assert new not in found
-            # Hardly more than those: whoever registers a tool does not wait for everybody's names.
+            # Hardly more than those, because a registration must not read all names.
             assert len(found) < len(crowd) / 5
 
 

@@ -1,4 +1,4 @@
-"""Manifests that were made to hurt: each with a name, all different from anything an author would write."""
+"""Hostile manifests, each with a name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _with(schema: bytes | dict[str, Any], *, arguments: bytes = b"", side: str =
 
 
 def hostile_manifests() -> Iterator[tuple[str, pb.ToolManifest]]:
-    """Yield them."""
+    """Yield all hostile manifests."""
     yield from _nesting()
     yield from _sizes()
     yield from _patterns()
