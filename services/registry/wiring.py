@@ -182,10 +182,7 @@ def _services(
     """Return the gRPC services with their handlers."""
     package = "toolmesh.registry.v1."
     return [
-        Service(
-            package + "RegistryService",
-            lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s),
-        ),
+        Service(package + "RegistryService", lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s)),
         Service(
             package + "LifecycleService", lambda s: lifecycle_rpc.add_LifecycleServiceServicer_to_server(lifecycle, s)
         ),

@@ -24,7 +24,7 @@ SETTLE_SECONDS = 10.0
 # The interval of checks without a change, for claims of processes that died.
 IDLE_SECONDS = 30.0
 
-embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors worked out by this process.")
+embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors computed by this process.")
 
 
 class VectorWriter:

@@ -46,7 +46,7 @@ class Signals:
 
 
 def nearness(cosine: Floats) -> Floats:
-    """Map the useful range of the cosine to 0 to 1."""
+    """Spread the useful range of the cosine over 0 to 1."""
     near: Floats = np.clip((cosine - UNRELATED) / (SAME - UNRELATED), 0, 1)
     return near
 

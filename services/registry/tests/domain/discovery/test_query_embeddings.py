@@ -17,12 +17,12 @@ class Slow:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.away = False
-        self.heard, self.let = asyncio.Event(), asyncio.Event()
+        self.called, self.release = asyncio.Event(), asyncio.Event()
 
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
         self.asked.append(list(texts))
-        self.heard.set()
-        await self.let.wait()
+        self.called.set()
+        await self.release.wait()
         if self.away:
             raise LanguageUnavailableError("embed")
         return [text.encode() for text in texts]
@@ -35,10 +35,10 @@ async def test_concurrent_queries_are_embedded_in_one_batch_and_equal_ones_once(
     language = Slow()
     embeddings = QueryEmbeddings(language)
     first = asyncio.create_task(embeddings.vector_of("a"))
-    await language.heard.wait()
+    await language.called.wait()
     others = [asyncio.create_task(embeddings.vector_of(text)) for text in ("b", "c", "B ", "a")]
     await asyncio.sleep(0)
-    language.let.set()
+    language.release.set()
     assert [await task for task in (first, *others)] == [b"a", b"b", b"c", b"b", b"a"]
     assert language.asked == [["a"], ["b", "c"]]
     assert await embeddings.vector_of("c") == b"c"
@@ -49,7 +49,7 @@ async def test_no_more_than_so_many_at_once() -> None:
     language = Slow()
     embeddings, texts = QueryEmbeddings(language), [str(number) for number in range(BATCH_SIZE + 3)]
     tasks = [asyncio.create_task(embeddings.vector_of(text)) for text in texts]
-    language.let.set()
+    language.release.set()
     assert [await task for task in tasks] == [text.encode() for text in texts]
     assert max(map(len, language.asked)) <= BATCH_SIZE
     assert sum(map(len, language.asked)) == len(texts)
@@ -59,11 +59,11 @@ async def test_one_who_leaves_takes_nothing_from_the_others() -> None:
     language = Slow()
     embeddings = QueryEmbeddings(language)
     leaving, staying = (asyncio.create_task(embeddings.vector_of("a")) for _ in range(2))
-    await language.heard.wait()
+    await language.called.wait()
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
-    language.let.set()
+    language.release.set()
     assert await staying == b"a"
 
 
@@ -71,7 +71,7 @@ async def test_without_the_language_process_there_is_no_vector_and_the_next_quer
     language = Slow()
     embeddings = QueryEmbeddings(language)
     language.away = True
-    language.let.set()
+    language.release.set()
     assert await embeddings.vector_of("a") is None
     language.away = False
     assert await embeddings.vector_of("a") == b"a"

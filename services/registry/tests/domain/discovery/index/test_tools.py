@@ -192,8 +192,8 @@ def test_trust_decides_between_tools_that_fit_alike() -> None:
 def test_a_misspelt_query_gets_the_nearest_names() -> None:
     held = index(tool("aa.send_email"), tool("aa.list_orders"))
     assert search(held, "sendemial").nearest[0] == "aa.send_email"
-    nobody = Filters(caller=Caller((), frozenset()))
-    assert search(held, "sendemial", nobody).nearest == []
+    no_grants = Filters(caller=Caller((), frozenset()))
+    assert search(held, "sendemial", no_grants).nearest == []
 
 
 def test_the_index_stays_correct_over_thousands_of_updates() -> None:
@@ -245,21 +245,25 @@ def test_past_fifty_tools_the_best_categories_are_listed_first() -> None:
     many = [tool(f"mail.mail_tool_{n}", title="Send mail", tags=["mail"]) for n in range(30)]
     many += [tool(f"data.data_tool_{n}", title="Run a query", tags=["data"]) for n in range(40)]
     held = index(*many, tool("odd.single_tool", title="Water plants", tags=["garden"]))
-    told = held.assess_eligibility(Query(text="mail"), SurfaceEnvironment(), NOW)
-    assert told.usable == 71
-    assert [category.name for category in told.categories][:1] == ["mail"]
-    assert {category.name: category.tools for category in told.categories} == {"mail": 30, "data": 40, "garden": 1}
-    assert len(told.members) == 50
-    assert sum(member.category == "mail" for member in told.members) == 30
+    eligibility = held.assess_eligibility(Query(text="mail"), SurfaceEnvironment(), NOW)
+    assert eligibility.usable == 71
+    assert [category.name for category in eligibility.categories][:1] == ["mail"]
+    assert {category.name: category.tools for category in eligibility.categories} == {
+        "mail": 30,
+        "data": 40,
+        "garden": 1,
+    }
+    assert len(eligibility.members) == 50
+    assert sum(member.category == "mail" for member in eligibility.members) == 30
     few = index(*many[:50]).assess_eligibility(Query(text="mail"), SurfaceEnvironment(), NOW)
     assert (len(few.members), few.categories) == (50, [])
 
 
 def test_a_deprecated_tool_past_its_date_is_no_longer_found() -> None:
-    told = version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)
-    standing = replace(told.head.standing, deprecation=Deprecation(NOW, NOW + timedelta(days=1)))
+    deprecated = version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)
+    standing = replace(deprecated.head.standing, deprecation=Deprecation(NOW, NOW + timedelta(days=1)))
     held = SearchEngine()
-    held.put(entry_of(ToolVersion(replace(told.head, standing=standing), told.manifest)))
+    held.put(entry_of(ToolVersion(replace(deprecated.head, standing=standing), deprecated.manifest)))
     assert len(held.search(Query(), NOW).hits) == 1
     assert held.search(Query(), NOW + timedelta(days=1)).hits == []
 
