@@ -46,7 +46,7 @@ def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
     )
 
 
-def semantic(request: pb.SearchToolsRequest) -> bool:
+def wants_embeddings(request: pb.SearchToolsRequest) -> bool:
     return request.mode != pb.SEARCH_MODE_LEXICAL
 
 

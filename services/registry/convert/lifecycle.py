@@ -10,7 +10,7 @@ from toolmesh.registry.v1 import tool_version_pb2
 
 from libs.common.call_context import Call
 from services.registry.convert.registry import actor_of, tool_version
-from services.registry.convert.shared import moment_of, state_of, timestamp
+from services.registry.convert.shared import datetime_of, state_of, timestamp
 from services.registry.domain.lifecycle.deprecate_version import DeprecationNotice
 from services.registry.domain.lifecycle.remove_version import WINDOW, Removal
 from services.registry.domain.lifecycle.transitions import ChangeRequest, Transition, TransitionPage
@@ -33,7 +33,7 @@ def change_request_of(request: LifecycleRequest, call: Call) -> ChangeRequest:
 
 
 def deprecation_notice_of(request: pb.DeprecateVersionRequest) -> DeprecationNotice:
-    sunset = moment_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
+    sunset = datetime_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
     grace = request.grace_period.ToTimedelta() if request.HasField("grace_period") else None
     return DeprecationNotice(sunset, grace, request.successor, request.migration_guide_url)
 
@@ -43,7 +43,7 @@ def version(head: VersionHead) -> tool_version_pb2.ToolVersion:
     return tool_version(ToolVersion(head, None))
 
 
-def removal(outcome: Removal) -> pb.RemoveVersionResponse:
+def removal_response(outcome: Removal) -> pb.RemoveVersionResponse:
     if outcome.removed:
         return pb.RemoveVersionResponse(removed=version(outcome.head))
     window = Duration()
@@ -52,7 +52,7 @@ def removal(outcome: Removal) -> pb.RemoveVersionResponse:
     return pb.RemoveVersionResponse(blocked=blocked)
 
 
-def history(page: TransitionPage) -> pb.ListTransitionsResponse:
+def transitions_response(page: TransitionPage) -> pb.ListTransitionsResponse:
     return pb.ListTransitionsResponse(
         transitions=[_transition(transition) for transition in page.transitions], next_page_token=page.next_token
     )

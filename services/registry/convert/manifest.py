@@ -26,11 +26,11 @@ from services.registry.domain.publishing.manifest import Manifest
 def manifest_of(message: ToolManifest) -> Manifest:
     """Read a manifest, and report all unreadable fields at once. Embedded text that is not JSON raises INVALID_JSON or
     PAYLOAD_TOO_LARGE; an unknown field, enum value or impossible duration raises INVALID_REQUEST."""
-    reading = _Reading()
-    document = reading.message(message, "manifest")
-    if reading.refusals:
-        reason = reading.refusals[0][0]
-        raise MeshError(reason, violations=[violation for _, violation in reading.refusals])
+    reader = _MessageReader()
+    document = reader.message(message, "manifest")
+    if reader.refusals:
+        reason = reader.refusals[0][0]
+        raise MeshError(reason, violations=[violation for _, violation in reader.refusals])
     return Manifest(document)
 
 
@@ -41,7 +41,7 @@ def message_of(manifest: Manifest) -> ToolManifest:
     return message
 
 
-class _Reading:
+class _MessageReader:
     """One pass over a message that collects unreadable fields."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ def namespace(domain_namespace: Namespace) -> pb.Namespace:
     )
 
 
-def listed(page: NamespacePage) -> pb.ListNamespacesResponse:
+def list_response(page: NamespacePage) -> pb.ListNamespacesResponse:
     return pb.ListNamespacesResponse(
         namespaces=[namespace(item) for item in page.namespaces], next_page_token=page.next_token
     )

@@ -14,7 +14,7 @@ from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
 from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.domain.catalog.list_tool_versions import VersionPage
-from services.registry.domain.catalog.list_tools import ListedTool, Page, Selection
+from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
 from services.registry.domain.catalog.watch_tools import Event, Heartbeat, VersionRemoved, VersionUpserted
 from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
@@ -32,7 +32,7 @@ def selection_of(request: pb.ListToolsRequest) -> Selection:
     return Selection(request.namespace, tuple(request.tags), request.usable_only)
 
 
-def registered(registration: Registration) -> pb.RegisterToolResponse:
+def register_response(registration: Registration) -> pb.RegisterToolResponse:
     return pb.RegisterToolResponse(
         version=tool_version(registration.version),
         created=registration.created,
@@ -44,7 +44,7 @@ def candidate_of(request: pb.CheckCompatibilityRequest) -> Manifest | str:
     return manifest_of(request.manifest) if request.WhichOneof("candidate") == "manifest" else request.version
 
 
-def compatibility(result: Compatibility) -> pb.CheckCompatibilityResponse:
+def compatibility_response(result: Compatibility) -> pb.CheckCompatibilityResponse:
     return pb.CheckCompatibilityResponse(
         baseline=result.baseline.name if result.baseline else "",
         findings=[_difference(difference) for difference in result.differences],
@@ -63,7 +63,7 @@ def expectations_of(request: pb.NegotiateSchemaRequest) -> Expectations:
     )
 
 
-def negotiated(negotiation: Negotiation) -> pb.NegotiateSchemaResponse:
+def negotiation_response(negotiation: Negotiation) -> pb.NegotiateSchemaResponse:
     return pb.NegotiateSchemaResponse(
         match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{negotiation.match.name}"),
         version=negotiation.head.name,
@@ -78,12 +78,12 @@ def states_of(request: pb.ListToolVersionsRequest) -> frozenset[LifecycleState]:
     return frozenset(LifecycleState[name] for name in names)
 
 
-def version_page(page: VersionPage) -> pb.ListToolVersionsResponse:
+def versions_response(page: VersionPage) -> pb.ListToolVersionsResponse:
     versions = [tool_version(version) for version in page.versions]
     return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
-def listed(page: Page) -> pb.ListToolsResponse:
+def list_response(page: ToolPage) -> pb.ListToolsResponse:
     return pb.ListToolsResponse(tools=[_listed_tool(item) for item in page.tools], next_page_token=page.next_token)
 
 
@@ -101,7 +101,7 @@ def tool(domain_tool: Tool) -> tool_pb2.Tool:
     )
 
 
-def holds_until(versions: Iterable[ToolVersion | None]) -> float:
+def response_expiry(versions: Iterable[ToolVersion | None]) -> float:
     """Return when a response about these versions expires without a change: at the first sunset. Versions that are past
     their sunset or not selectable do not expire."""
     announced = (version.head.standing.deprecation for version in versions if version)
@@ -125,7 +125,7 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
     )
 
 
-def watch_step(event: Event) -> pb.WatchToolsResponse:
+def watch_response(event: Event) -> pb.WatchToolsResponse:
     token = event.at.token() if event.at else ""
     if isinstance(event, VersionUpserted):
         return pb.WatchToolsResponse(upserted=tool_version(event.version), resume_token=token)

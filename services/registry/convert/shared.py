@@ -21,7 +21,7 @@ def timestamp(moment: datetime) -> Timestamp:
     return message
 
 
-def moment_of(stamp: Timestamp, path: str) -> datetime:
+def datetime_of(stamp: Timestamp, path: str) -> datetime:
     """Convert a timestamp. Raises INVALID_REQUEST if it is out of range."""
     try:
         return stamp.ToDatetime(tzinfo=UTC)

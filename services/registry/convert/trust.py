@@ -14,7 +14,7 @@ from services.registry.convert.shared import timestamp
 from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.trust.compute_score import TrustScore
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Verification, VerificationKind
-from services.registry.domain.trust.promote_tool import Progress
+from services.registry.domain.trust.promote_tool import StageProgress
 from services.registry.domain.trust.score import Component
 from services.registry.domain.trust.stages import Stage
 
@@ -38,7 +38,7 @@ def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
             time=now,
             report_url=request.report_url,
             summary=request.summary,
-            actor=actor_of(call).recorded,
+            actor=actor_of(call).recorded_name,
             request_id=request.request_id,
         )
 
@@ -57,7 +57,7 @@ def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
             time=now,
             evidence_url=request.evidence_url,
             summary=request.summary,
-            actor=actor_of(call).recorded,
+            actor=actor_of(call).recorded_name,
             request_id=request.request_id,
         )
 
@@ -87,7 +87,7 @@ def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
     return Stage(pb.ContributionStage.Name(number).removeprefix("CONTRIBUTION_STAGE_").lower()) if number else None
 
 
-def progress(stage_progress: Progress) -> pb.GetStageResponse:
+def stage_response(stage_progress: StageProgress) -> pb.GetStageResponse:
     return pb.GetStageResponse(
         stage=stage(stage_progress.stage),
         next=stage(stage_progress.stage.next) if stage_progress.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,

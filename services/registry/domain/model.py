@@ -107,6 +107,6 @@ class Actor:
     subject: str = ""
 
     @property
-    def recorded(self) -> str:
+    def recorded_name(self) -> str:
         """The name to record. A subject is a DID, so it cannot be confused with the bare name of a peer."""
         return self.subject or self.peer

@@ -111,7 +111,7 @@ class Ledger(Protocol):
         """Remove the mark, and return the number of its first change; None if there was no mark."""
         ...
 
-    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+    async def versions_changed_by(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
         """Return the versions that a verb was applied to since a change number."""
         ...
 

@@ -38,7 +38,7 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
         answer = await search_tools(
             convert.query_of(request, serving()),
             tuple(request.names),
-            semantic=convert.semantic(request),
+            semantic=convert.wants_embeddings(request),
             searcher=await self._directory.index(),
             embeddings=self._embeddings,
             catalogue=self._catalogue,

@@ -47,7 +47,7 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         head = await deprecate_version(
             request.name, notice, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return pb.DeprecateVersionResponse(version=self._noted(Verb.DEPRECATE, head))
+        return pb.DeprecateVersionResponse(version=self._log_change(Verb.DEPRECATE, head))
 
     async def UndeprecateVersion(
         self, request: pb.UndeprecateVersionRequest, context: Any
@@ -59,14 +59,14 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             wakeup=self._wakeup,
             clock=self._clock,
         )
-        return pb.UndeprecateVersionResponse(version=self._noted(Verb.UNDEPRECATE, head))
+        return pb.UndeprecateVersionResponse(version=self._log_change(Verb.UNDEPRECATE, head))
 
     async def SunsetVersion(self, request: pb.SunsetVersionRequest, context: Any) -> pb.SunsetVersionResponse:
         change_request = convert.change_request_of(request, serving())
         head = await sunset_version(
             request.name, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return pb.SunsetVersionResponse(version=self._noted(Verb.SUNSET, head))
+        return pb.SunsetVersionResponse(version=self._log_change(Verb.SUNSET, head))
 
     async def RemoveVersion(self, request: pb.RemoveVersionRequest, context: Any) -> pb.RemoveVersionResponse:
         outcome = await remove_version(
@@ -78,8 +78,8 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             wakeup=self._wakeup,
             clock=self._clock,
         )
-        self._noted(Verb.REMOVE if outcome.removed else Verb.EXTEND, outcome.head)
-        return convert.removal(outcome)
+        self._log_change(Verb.REMOVE if outcome.removed else Verb.EXTEND, outcome.head)
+        return convert.removal_response(outcome)
 
     async def DisableTool(self, request: pb.DisableToolRequest, context: Any) -> pb.DisableToolResponse:
         return pb.DisableToolResponse(versions=await self._tool(Verb.DISABLE, request))
@@ -115,22 +115,22 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             catalogue=self._catalogue,
             histories=self._histories,
         )
-        return convert.history(page)
+        return convert.transitions_response(page)
 
     async def _version(self, verb: Verb, request: Any) -> ToolVersion:
         change_request = convert.change_request_of(request, serving())
         head = await change_version(
             request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return self._noted(verb, head)
+        return self._log_change(verb, head)
 
     async def _tool(self, verb: Verb, request: Any) -> Sequence[ToolVersion]:
         change_request = convert.change_request_of(request, serving())
         heads = await change_tool(
             request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return [self._noted(verb, head) for head in heads]
+        return [self._log_change(verb, head) for head in heads]
 
-    def _noted(self, verb: Verb, head: VersionHead) -> ToolVersion:
+    def _log_change(self, verb: Verb, head: VersionHead) -> ToolVersion:
         self._journal.info("version changed", version=head.name, verb=verb.value, state=head.standing.state.value)
         return convert.version(head)

@@ -37,7 +37,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return pb.ClaimNamespaceResponse(namespace=self._noted("claimed", namespace))
+        return pb.ClaimNamespaceResponse(namespace=self._log_change("claimed", namespace))
 
     async def TransferNamespace(
         self, request: pb.TransferNamespaceRequest, context: Any
@@ -51,19 +51,19 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return pb.TransferNamespaceResponse(namespace=self._noted("transferred", namespace))
+        return pb.TransferNamespaceResponse(namespace=self._log_change("transferred", namespace))
 
     async def AddDelegate(self, request: pb.AddDelegateRequest, context: Any) -> pb.AddDelegateResponse:
         namespace = await namespaces.add_delegate(
             request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
-        return pb.AddDelegateResponse(namespace=self._noted("shared", namespace))
+        return pb.AddDelegateResponse(namespace=self._log_change("shared", namespace))
 
     async def RemoveDelegate(self, request: pb.RemoveDelegateRequest, context: Any) -> pb.RemoveDelegateResponse:
         namespace = await namespaces.remove_delegate(
             request.name, request.subject, actor_of(serving()), catalogue=self._catalogue, clock=self._clock
         )
-        return pb.RemoveDelegateResponse(namespace=self._noted("unshared", namespace))
+        return pb.RemoveDelegateResponse(namespace=self._log_change("unshared", namespace))
 
     async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Any) -> pb.GetNamespaceResponse:
         namespace = await namespaces.get_namespace(request.name, histories=self._histories)
@@ -71,7 +71,7 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
 
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Any) -> pb.ListNamespacesResponse:
         page = await namespaces.list_namespaces(request.page_size, request.page_token, histories=self._histories)
-        return convert.listed(page)
+        return convert.list_response(page)
 
     async def MoveAlias(self, request: pb.MoveAliasRequest, context: Any) -> pb.MoveAliasResponse:
         change_request = ChangeRequest(actor_of(serving()), reason=request.reason)
@@ -87,6 +87,6 @@ class NamespaceHandlers(rpc.NamespaceServiceServicer):
         self._journal.info("alias moved", alias=request.alias, tool=moved.name.qualified)
         return pb.MoveAliasResponse(tool=tool(moved))
 
-    def _noted(self, what: str, changed: Namespace) -> pb.Namespace:
+    def _log_change(self, what: str, changed: Namespace) -> pb.Namespace:
         self._journal.info(f"namespace {what}", namespace=changed.namespace, owner=changed.owner)
         return convert.namespace(changed)

@@ -16,7 +16,7 @@ from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.get_tool import get_tool
 from services.registry.domain.catalog.list_tool_versions import list_tool_versions
-from services.registry.domain.catalog.list_tools import Page, list_tools, only_usable
+from services.registry.domain.catalog.list_tools import ToolPage, list_tools, only_usable
 from services.registry.domain.catalog.resolve_tool import resolve_tool
 from services.registry.domain.catalog.watch_tools import watch_tools
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
@@ -63,7 +63,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
-        return convert.registered(registration)
+        return convert.register_response(registration)
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
@@ -73,14 +73,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         if request.usable_only:
             if serving().identity is None:
                 raise caller_required()
-            return convert.listed(await only_usable(await self._page(request), self._usability))
+            return convert.list_response(await only_usable(await self._page(request), self._usability))
         return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
     async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
-        return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
+        return convert.list_response(page), convert.response_expiry(listed.version for listed in page.tools)
 
-    async def _page(self, request: pb.ListToolsRequest) -> Page:
+    async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
         return await list_tools(
             convert.selection_of(request),
             request.page_size,
@@ -96,13 +96,13 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )
-        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.holds_until([version])
+        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.response_expiry([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(
             request.tool, convert.states_of(request), request.page_size, request.page_token, catalogue=self._catalogue
         )
-        return convert.version_page(page)
+        return convert.versions_response(page)
 
     async def CheckCompatibility(
         self, request: pb.CheckCompatibilityRequest, context: Any
@@ -110,7 +110,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         result = await check_compatibility(
             convert.candidate_of(request), request.baseline, catalogue=self._catalogue, schemas=self._schemas
         )
-        return convert.compatibility(result)
+        return convert.compatibility_response(result)
 
     async def NegotiateSchema(self, request: pb.NegotiateSchemaRequest, context: Any) -> pb.NegotiateSchemaResponse:
         negotiation = await negotiate_schema(
@@ -121,9 +121,9 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             schemas=self._schemas,
             clock=self._clock,
         )
-        return convert.negotiated(negotiation)
+        return convert.negotiation_response(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
         async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:
             async for event in events:
-                yield convert.watch_step(event)
+                yield convert.watch_response(event)

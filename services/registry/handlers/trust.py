@@ -65,17 +65,17 @@ class TrustHandlers(rpc.TrustServiceServicer):
         return pb.RecordVerificationResponse(fact_id=fact)
 
     async def GetStage(self, request: pb.GetStageRequest, context: Any) -> pb.GetStageResponse:
-        return convert.progress(await get_stage(request.name, scorer=self._scorer))
+        return convert.stage_response(await get_stage(request.name, scorer=self._scorer))
 
     async def PromoteTool(self, request: pb.PromoteToolRequest, context: Any) -> pb.PromoteToolResponse:
         believed = convert.stage_of(request.from_stage)
         reached = await promote_tool(request.name, believed, actor_of(serving()), request.reason, scorer=self._scorer)
-        return pb.PromoteToolResponse(stage=self._noted("tool promoted", request.name, reached))
+        return pb.PromoteToolResponse(stage=self._log_change("tool promoted", request.name, reached))
 
     async def DemoteTool(self, request: pb.DemoteToolRequest, context: Any) -> pb.DemoteToolResponse:
         wanted = convert.stage_of(request.to_stage) or Stage.SUBMITTED
         reached = await demote_tool(request.name, wanted, actor_of(serving()), request.reason, scorer=self._scorer)
-        return pb.DemoteToolResponse(stage=self._noted("tool demoted", request.name, reached))
+        return pb.DemoteToolResponse(stage=self._log_change("tool demoted", request.name, reached))
 
     async def RevokeTool(self, request: pb.RevokeToolRequest, context: Any) -> pb.RevokeToolResponse:
         heads = await revoke_tool(
@@ -99,6 +99,6 @@ class TrustHandlers(rpc.TrustServiceServicer):
         self._journal.warning("tool reinstated", tool=request.name, versions=len(heads))
         return pb.ReinstateToolResponse(versions=[head.name for head in heads])
 
-    def _noted(self, what: str, tool: str, stage: Stage) -> pb.ContributionStage.ValueType:
+    def _log_change(self, what: str, tool: str, stage: Stage) -> pb.ContributionStage.ValueType:
         self._journal.info(what, tool=tool, stage=stage.value)
         return convert.stage(stage)

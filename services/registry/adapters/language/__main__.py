@@ -18,13 +18,13 @@ import orjson
 from services.registry.adapters.language.vocabularies import Vocabularies
 
 
-def answer(question: dict[str, Any]) -> dict[str, Any]:
+def respond(request: dict[str, Any]) -> dict[str, Any]:
     """Return the response to one request."""
     try:
-        if "embed" in question:
-            rows = _model().embed(question["embed"]).astype("<f2")
+        if "embed" in request:
+            rows = _model().embed(request["embed"]).astype("<f2")
             return {"vectors": [base64.b64encode(row.tobytes()).decode() for row in rows]}
-        return {"counts": _vocabularies().count(question["count"], question["tokenizer"])}
+        return {"counts": _vocabularies().count(request["count"], request["tokenizer"])}
     except Exception as error:
         # The parent decides how to handle it; a traceback would break the protocol.
         return {"error": f"{type(error).__name__}: {error}"[:500]}
@@ -37,7 +37,7 @@ def main() -> None:
     # Embedding thousands of new tools takes minutes of a core; tool calls have priority.
     os.nice(5)
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(orjson.dumps(answer(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.buffer.write(orjson.dumps(respond(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
 
 

@@ -63,12 +63,12 @@ class LanguageProcess:
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
         """Return the embedding of each text as half floats. Raises LanguageUnavailableError."""
         linger = self._background_linger if background else self._linger
-        response = await self._ask("embed", {"embed": list(texts)}, linger)
+        response = await self._request("embed", {"embed": list(texts)}, linger)
         return [base64.b64decode(vector) for vector in response["vectors"]]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
         """Return the token count of each text with one of `tokenizers`. Raises LanguageUnavailableError."""
-        response = await self._ask("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
+        response = await self._request("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
         return [int(count) for count in response["counts"]]
 
     @property
@@ -84,19 +84,19 @@ class LanguageProcess:
             self._timer.cancel()
         await self._end()
 
-    async def _ask(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
+    async def _request(self, kind: str, request: Mapping[str, Any], linger: float) -> dict[str, Any]:
         # A cancelled caller must not leave half a response in the pipe.
-        exchange = asyncio.ensure_future(self._exchange(kind, question, linger))
+        exchange = asyncio.ensure_future(self._exchange(kind, request, linger))
         self._tasks.add(exchange)
         exchange.add_done_callback(self._tasks.discard)
-        exchange.add_done_callback(_retrieved)
+        exchange.add_done_callback(_mark_retrieved)
         return await asyncio.shield(exchange)
 
-    async def _exchange(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
+    async def _exchange(self, kind: str, request: Mapping[str, Any], linger: float) -> dict[str, Any]:
         async with self._lock:
             try:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
-                    response = await self._roundtrip(question)
+                    response = await self._roundtrip(request)
             except asyncio.CancelledError:
                 await self._end()
                 raise
@@ -115,13 +115,13 @@ class LanguageProcess:
         questions_total.labels(kind, "answered").inc()
         return response
 
-    async def _roundtrip(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    async def _roundtrip(self, request: Mapping[str, Any]) -> dict[str, Any]:
         process = self._process
         if process is None or process.returncode is not None:
             process = await self._start()
         if process.stdin is None or process.stdout is None:
             raise OSError("the language process has no pipes")
-        process.stdin.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
+        process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
         await process.stdin.drain()
         line = await process.stdout.readline()
         if not line.endswith(b"\n"):
@@ -131,7 +131,7 @@ class LanguageProcess:
 
     async def _start(self) -> Process:
         starts_total.inc()
-        environment = {**_plain_environment(), **_CHILD_ENVIRONMENT}
+        environment = {**_environment_without_settings(), **_CHILD_ENVIRONMENT}
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, env=environment, limit=_LINE_LIMIT
         )
@@ -167,12 +167,12 @@ class LanguageProcess:
         await process.wait()
 
 
-def _plain_environment() -> dict[str, str]:
+def _environment_without_settings() -> dict[str, str]:
     """Return the environment without the registry's settings, so that the subprocess gets no secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
 
 
-def _retrieved(exchange: asyncio.Future[Any]) -> None:
+def _mark_retrieved(exchange: asyncio.Future[Any]) -> None:
     # The failure was logged where it happened; this marks the exception as retrieved.
     if not exchange.cancelled():
         exchange.exception()

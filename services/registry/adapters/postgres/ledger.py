@@ -173,7 +173,7 @@ class PostgresLedger:
         since: int | None = await self._connection.scalar(unmarked)
         return since
 
-    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+    async def versions_changed_by(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
         """Return the versions that a verb was applied to since a change number."""
         here = (transitions.c.tool == tool.qualified, transitions.c.verb == verb, transitions.c.sequence >= since)
         return frozenset(await self._connection.scalars(select(transitions.c.version).where(*here)))
@@ -217,11 +217,11 @@ def _put_tool(tool: Tool) -> list[Write]:
     return [
         insert(tools).values(row).on_conflict_do_update(index_elements=["name"], set_=row),
         # One statement per row, because SQLAlchemy compiles multi-row inserts each time.
-        *(_lead(name, tool.name) for name in names),
+        *(_insert_name(name, tool.name) for name in names),
     ]
 
 
-def _lead(name: ToolName, tool: ToolName) -> Write:
+def _insert_name(name: ToolName, tool: ToolName) -> Write:
     return insert(tool_names).values(name=name.qualified, tool=tool.qualified).on_conflict_do_nothing()
 
 

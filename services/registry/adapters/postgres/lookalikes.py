@@ -24,13 +24,13 @@ async def similar_names(connection: AsyncConnection, candidate: CandidateNames) 
     spaces = sorted({name.namespace for name in candidate.names})
     ids = [name.tool_id for name in candidate.names]
     others = (namespaces.c.provider != candidate.provider) | (namespaces.c.owner != candidate.owner)
-    alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, tool_id) for tool_id in ids))
-    near = or_(*(_near(tool_names.c.tool_id, tool_id) for tool_id in ids))
+    alike = or_(*(_looks_like(tool_names.c.tool_id, tool_names.c.skeleton, tool_id) for tool_id in ids))
+    near = or_(*(_is_one_edit_away(tool_names.c.tool_id, tool_id) for tool_id in ids))
     # Separate queries, because a combined one could not use the index on skeletons.
     kinds = [
-        _taken(candidate).where(alike),
-        _taken(candidate).where(others, near),
-        _claimed().where(others, or_(*map(_resembles, spaces))),
+        _existing_names(candidate).where(alike),
+        _existing_names(candidate).where(others, near),
+        _claimed_namespaces().where(others, or_(*map(_resembles, spaces))),
     ]
     rows = await connection.execute(union_all(*(kind.limit(_MOST) for kind in kinds)))
     return [KnownName(ToolName(row.namespace, row.tool_id), row.provider, row.owner) for row in rows]
@@ -41,34 +41,34 @@ def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.translate(func.replace(func.replace(column, "rn", "m"), "vv", "w"), "01", "ol")
 
 
-def _taken(candidate: CandidateNames) -> Select[Any]:
+def _existing_names(candidate: CandidateNames) -> Select[Any]:
     """Select the names of other tools."""
     whose = tool_names.join(namespaces, namespaces.c.namespace == tool_names.c.namespace)
     named = select(tool_names.c.namespace, tool_names.c.tool_id, namespaces.c.provider, namespaces.c.owner)
     return named.select_from(whose).where(tool_names.c.tool != candidate.tool.qualified)
 
 
-def _claimed() -> Select[Any]:
+def _claimed_namespaces() -> Select[Any]:
     return select(namespaces.c.namespace, literal("", Text).label("tool_id"), namespaces.c.provider, namespaces.c.owner)
 
 
 def _resembles(space: str) -> ColumnElement[bool]:
     own = namespaces.c.namespace
-    return _read_alike(own, skeleton(own), space) | _near(own, space)
+    return _looks_like(own, skeleton(own), space) | _is_one_edit_away(own, space)
 
 
-def _read_alike(column: ColumnElement[Any], read_as: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+def _looks_like(column: ColumnElement[Any], read_as: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     return (column != name) & (read_as == name_skeleton(name))
 
 
-def _near(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+def _is_one_edit_away(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     # One edit leaves the first or the second half of a name unchanged, so this cheap test comes first.
     half = max(len(name) // 2 - 1, 1)
     length = func.length(column).between(len(name) - 1, len(name) + 1)
     halves = or_(func.left(column, half) == name[:half], func.right(column, half) == name[-half:])
-    return (column != name) & length & halves & column.like(any_(literal(_slips(name), ARRAY(Text))))
+    return (column != name) & length & halves & column.like(any_(literal(_one_edit_patterns(name), ARRAY(Text))))
 
 
-def _slips(name: str) -> list[str]:
+def _one_edit_patterns(name: str) -> list[str]:
     """Return LIKE patterns for names that are one edit away: the prefix and the suffix around each position."""
     return [f"{name[:place]}%{name[place + 2 :]}".replace("_", r"\_") for place in range(len(name))]

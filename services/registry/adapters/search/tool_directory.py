@@ -82,7 +82,7 @@ class ToolDirectory:
         if now - self._trusted_at >= _TRUST_SECONDS:
             self._trusted_at = now
             index.trust(self._trust.scores_of(list(index.names())))
-        await self._take_vectors(index)
+        await self._load_vectors(index)
         return index
 
     def _open(self) -> None:
@@ -121,22 +121,22 @@ class ToolDirectory:
         elif isinstance(event, VersionRemoved):
             await self._remove(event.name)
         elif isinstance(event, SnapshotComplete):
-            await self._settle()
+            await self._remove_unmentioned()
 
     async def _upsert(self, version: ToolVersion) -> None:
         head = version.head
         self._heads.setdefault(head.tool, {})[str(head.version)] = head
         self._mentioned.add(head.name)
-        await self._show(head.tool, version)
+        await self._index_tool(head.tool, version)
 
     async def _remove(self, name: str) -> None:
         tool, number = split_version_name(name)
         self._mentioned.discard(name)
         heads = self._heads.get(tool, {})
         if heads.pop(number, None) is not None:
-            await self._show(tool, None)
+            await self._index_tool(tool, None)
 
-    async def _show(self, tool: ToolName, upserted: ToolVersion | None) -> None:
+    async def _index_tool(self, tool: ToolName, upserted: ToolVersion | None) -> None:
         """Index a tool by its default version. The manifest is read if it was not part of the event."""
         index, heads = self._index, list(self._heads.get(tool, {}).values())
         if index is None:
@@ -152,7 +152,7 @@ class ToolDirectory:
         [shown] = await self._catalogue.with_manifests([listed])
         index.put(index_entry(shown, heads))
 
-    async def _settle(self) -> None:
+    async def _remove_unmentioned(self) -> None:
         """Remove versions that the completed snapshot did not contain."""
         gone = [
             head.name for heads in self._heads.values() for head in heads.values() if head.name not in self._mentioned
@@ -162,13 +162,13 @@ class ToolDirectory:
         self._mentioned.clear()
         self._opened.set()
 
-    async def _take_vectors(self, index: SearchEngine) -> None:
+    async def _load_vectors(self, index: SearchEngine) -> None:
         """Load vectors that were computed in the meantime, at most once a second."""
         now = self._clock.monotonic()
         if now - self._looked_at < _PAUSE_SECONDS:
             return
         self._looked_at = now
-        missing = index.unembedded()
+        missing = index.tools_without_vector()
         for start in range(0, len(missing), _LOAD_VECTORS):
             batch = missing[start : start + _LOAD_VECTORS]
             vectors: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in batch])

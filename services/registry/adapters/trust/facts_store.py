@@ -183,7 +183,7 @@ class PostgresTrustStore:
             all_of = {row[0]: (row[1], row[2]) for row in await connection.execute(theirs)}
             of_it = select(scored.tool, scored.own).where(scored.tool.in_(names))
             own: dict[str, float] = {row[0]: row[1] for row in await connection.execute(of_it)}
-        return {head.tool.qualified: _besides(all_of, own, head.tool) for head in shown}
+        return {head.tool.qualified: _without_own_score(all_of, own, head.tool) for head in shown}
 
     async def _newest(
         self, table: Table, per: str, shown: Sequence[VersionHead]
@@ -203,7 +203,7 @@ class PostgresTrustStore:
         return facts
 
 
-def _besides(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
+def _without_own_score(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
     count, total = all_of.get(tool.namespace, (0, 0.0))
     if tool.qualified in own:
         count, total = count - 1, total - own[tool.qualified]

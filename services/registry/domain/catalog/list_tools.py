@@ -41,7 +41,7 @@ class ListedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ToolPage:
     """One page of tools. An empty token marks the last page."""
 
     tools: Sequence[ListedTool]
@@ -50,7 +50,7 @@ class Page:
 
 async def list_tools(
     selection: Selection, page_size: int, page_token: str, *, catalogue: Catalogue, clock: Clock
-) -> Page:
+) -> ToolPage:
     """Return the page after a token. A page holds fewer tools than requested when their manifests are large."""
     limit = page_size or DEFAULT_PAGE
     # Read one more than requested, to know whether there is another page.
@@ -64,10 +64,10 @@ async def list_tools(
     by_tool = {version.head.tool: version for version in versions}
     listed = [ListedTool(tool, by_tool.get(tool.name)) for tool in shown]
     more = len(shown) < len(rows)
-    return Page(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
+    return ToolPage(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
 
 
-async def only_usable(page: Page, usability: Usability) -> Page:
+async def only_usable(page: ToolPage, usability: Usability) -> ToolPage:
     """Return the page without tools that the caller may not use and without tools that have no runnable version."""
     listed = [(item, item.version) for item in page.tools if item.version is not None]
     answers = await usability.usable([version for _, version in listed]) if listed else ()

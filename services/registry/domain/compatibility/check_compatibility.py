@@ -15,8 +15,8 @@ from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.examine_candidate import line_violations, neighbours_of
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules.form import version_is_unambiguous
-from services.registry.domain.publishing.rules.schemas import schemas_are_valid
+from services.registry.domain.publishing.rules.form import check_version
+from services.registry.domain.publishing.rules.schemas import check_schemas
 
 MOST_FINDINGS = 200
 
@@ -36,15 +36,15 @@ async def check_compatibility(
     candidate: Manifest | str, baseline: str, *, catalogue: Catalogue, schemas: SchemaChecker
 ) -> Compatibility:
     """Compare a manifest, or the version with this resource name, with a baseline or with the previous release."""
-    manifest = await _stored(candidate, catalogue) if isinstance(candidate, str) else candidate
+    manifest = await _read_stored(candidate, catalogue) if isinstance(candidate, str) else candidate
     await asyncio.to_thread(_refuse_invalid, manifest, schemas)
     heads = [head for head in await catalogue.heads([manifest.name]) if head.version != manifest.version]
     neighbours = neighbours_of(manifest, heads)
-    chosen = await _named(baseline, catalogue) if baseline else neighbours.below
-    legal = not await line_violations(manifest, neighbours, lambda head: _manifest(head, catalogue), schemas)
+    chosen = await _find_version(baseline, catalogue) if baseline else neighbours.below
+    legal = not await line_violations(manifest, neighbours, lambda head: _read_manifest(head, catalogue), schemas)
     if chosen is None:
         return Compatibility(None, (), None, "", legal)
-    comparison = await asyncio.to_thread(compare, await _manifest(chosen, catalogue), manifest, schemas)
+    comparison = await asyncio.to_thread(compare, await _read_manifest(chosen, catalogue), manifest, schemas)
     return Compatibility(
         baseline=chosen,
         differences=comparison.differences[:MOST_FINDINGS],
@@ -55,16 +55,16 @@ async def check_compatibility(
 
 
 def _refuse_invalid(manifest: Manifest, schemas: SchemaChecker) -> None:
-    violations = [*version_is_unambiguous(manifest), *schemas_are_valid(manifest, schemas)]
+    violations = [*check_version(manifest), *check_schemas(manifest, schemas)]
     if violations:
         raise manifest_invalid(violations)
 
 
-async def _stored(name: str, catalogue: Catalogue) -> Manifest:
-    return await _manifest(await _named(name, catalogue), catalogue)
+async def _read_stored(name: str, catalogue: Catalogue) -> Manifest:
+    return await _read_manifest(await _find_version(name, catalogue), catalogue)
 
 
-async def _named(name: str, catalogue: Catalogue) -> VersionHead:
+async def _find_version(name: str, catalogue: Catalogue) -> VersionHead:
     tool, number = split_version_name(name)
     heads = await catalogue.heads([tool])
     if not heads:
@@ -76,7 +76,7 @@ async def _named(name: str, catalogue: Catalogue) -> VersionHead:
     return head
 
 
-async def _manifest(head: VersionHead, catalogue: Catalogue) -> Manifest:
+async def _read_manifest(head: VersionHead, catalogue: Catalogue) -> Manifest:
     [version] = await catalogue.with_manifests([head])
     if version.manifest is None:
         raise ValueError("a version was read without its manifest")

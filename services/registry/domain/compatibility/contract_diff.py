@@ -80,25 +80,32 @@ SILENT = frozenset(
 def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
     """Yield every difference outside the schemas."""
     reported = set[str]()
-    for rule in (_ordered, _lists, _claims, _single, _idempotency, _limits):
+    for rule in (
+        _severity_changes,
+        _list_changes,
+        _guarantee_changes,
+        _field_changes,
+        _idempotency_changes,
+        _limit_changes,
+    ):
         for difference in rule(old.document, new.document):
             reported.add(difference.path)
             yield difference
     if new.document.get("breaking_changes"):
         yield _difference("breaking_changes", _BREAKING, "declared as breaking by the author")
-    yield from _anything_else(old.document, new.document, reported)
+    yield from _neutral_changes(old.document, new.document, reported)
 
 
-def _ordered(old: Document, new: Document) -> Iterator[Difference]:
+def _severity_changes(old: Document, new: Document) -> Iterator[Difference]:
     for path, words in ORDERED.items():
-        before, after = _at(old, path) or UNSET.get(path), _at(new, path) or UNSET.get(path)
+        before, after = _value_at(old, path) or UNSET.get(path), _value_at(new, path) or UNSET.get(path)
         if before == after or before not in words or after not in words:
             continue
         worse = words.index(after) > words.index(before)
         yield _difference(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
 
 
-def _lists(old: Document, new: Document) -> Iterator[Difference]:
+def _list_changes(old: Document, new: Document) -> Iterator[Difference]:
     for paths, more, less in ((GROWING_BREAKS, _BREAKING, _ADDITIVE), (SHRINKING_BREAKS, _ADDITIVE, _BREAKING)):
         for path in paths:
             before, after = _members(old, path), _members(new, path)
@@ -108,23 +115,26 @@ def _lists(old: Document, new: Document) -> Iterator[Difference]:
                 yield _difference(path, less, "lost a member")
 
 
-def _claims(old: Document, new: Document) -> Iterator[Difference]:
+def _guarantee_changes(old: Document, new: Document) -> Iterator[Difference]:
     for paths, gained, lost in ((CLAIMS, _ADDITIVE, _BREAKING), (DEMANDS, _BREAKING, _ADDITIVE)):
         for path in paths:
-            before, after = bool(_at(old, path)), bool(_at(new, path))
+            before, after = bool(_value_at(old, path)), bool(_value_at(new, path))
             if before != after:
                 yield _difference(path, gained if after else lost, "is set now" if after else "is no longer set")
 
 
-def _single(old: Document, new: Document) -> Iterator[Difference]:
+def _field_changes(old: Document, new: Document) -> Iterator[Difference]:
     for path in FIXED:
-        if _at(old, path) != _at(new, path) and {_at(old, path), _at(new, path)} != {None, "object"}:
+        if _value_at(old, path) != _value_at(new, path) and {_value_at(old, path), _value_at(new, path)} != {
+            None,
+            "object",
+        }:
             yield _difference(path, _BREAKING, "has changed")
-    before, after = _at(old, "compensation_tool"), _at(new, "compensation_tool")
+    before, after = _value_at(old, "compensation_tool"), _value_at(new, "compensation_tool")
     if before != after:
         kind = _BREAKING if before and not after else _ADDITIVE
         yield _difference("compensation_tool", kind, "has changed" if after else "was removed")
-    filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
+    filled, fills = (_value_at(document, "input.mutation_policy") in FILLING for document in (old, new))
     if filled != fills:
         kind = _ADDITIVE if fills else _BREAKING
         yield _difference(
@@ -132,13 +142,13 @@ def _single(old: Document, new: Document) -> Iterator[Difference]:
             kind,
             "defaults are applied now" if fills else "defaults are no longer applied",
         )
-    rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
+    rise = (_value_at(new, "permission.impact_scope") or 0) - (_value_at(old, "permission.impact_scope") or 0)
     if rise:
         yield _difference("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "has changed")
 
 
-def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
-    before, after = _at(old, "idempotency.mode"), _at(new, "idempotency.mode")
+def _idempotency_changes(old: Document, new: Document) -> Iterator[Difference]:
+    before, after = _value_at(old, "idempotency.mode"), _value_at(new, "idempotency.mode")
     if before != after:
         # With key_required, calls without a key are refused; without a mode, retries are undefined.
         kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
@@ -149,17 +159,17 @@ def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
         yield _difference("idempotency.window", kind, "has changed")
 
 
-def _limits(old: Document, new: Document) -> Iterator[Difference]:
+def _limit_changes(old: Document, new: Document) -> Iterator[Difference]:
     """Yield changed limits: callers can run into a limit, so it is part of the contract."""
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
-    if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
+    if before != after and _value_at(old, "execution.timeout_class") == _value_at(new, "execution.timeout_class"):
         yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "has changed")
-    small, smaller = _at(old, "output.max_inline_bytes"), _at(new, "output.max_inline_bytes")
+    small, smaller = _value_at(old, "output.max_inline_bytes"), _value_at(new, "output.max_inline_bytes")
     if small != smaller:
         yield _difference("output.max_inline_bytes", _ADDITIVE, "has changed")
 
 
-def _anything_else(old: Document, new: Document, reported: set[str]) -> Iterator[Difference]:
+def _neutral_changes(old: Document, new: Document, reported: set[str]) -> Iterator[Difference]:
     before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
     for path in sorted(before.keys() | after.keys()):
         known = f"manifest.{path}" in reported or any(
@@ -178,7 +188,7 @@ def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _at(document: Document, path: str) -> Any:
+def _value_at(document: Document, path: str) -> Any:
     value: Any = document
     for step in path.split("."):
         if not isinstance(value, dict):
@@ -188,18 +198,18 @@ def _at(document: Document, path: str) -> Any:
 
 
 def _members(document: Document, path: str) -> frozenset[Any]:
-    members = _at(document, path) or ()
+    members = _value_at(document, path) or ()
     return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in members)
 
 
 def _window(document: Document) -> Any:
-    given = _at(document, "idempotency.window")
-    return seconds(given) if given else max(3600, 2 * CLASS_SECONDS[_at(document, "execution.timeout_class")])
+    given = _value_at(document, "idempotency.window")
+    return seconds(given) if given else max(3600, 2 * CLASS_SECONDS[_value_at(document, "execution.timeout_class")])
 
 
 def _seconds(document: Document, path: str) -> Any:
-    given = _at(document, path)
-    return seconds(given) if given else CLASS_SECONDS[_at(document, "execution.timeout_class")]
+    given = _value_at(document, path)
+    return seconds(given) if given else CLASS_SECONDS[_value_at(document, "execution.timeout_class")]
 
 
 def _difference(path: str, kind: ChangeKind, message: str) -> Difference:

@@ -43,7 +43,7 @@ class Side(StrEnum):
     OUTPUT = "output"
 
 
-def breaking(side: Side, path: str, gap: Gap) -> Difference:
+def describe_breaking(side: Side, path: str, gap: Gap) -> Difference:
     """Describe why the new contract accepts fewer inputs, or allows other results, than the old one."""
     if side is Side.INPUT:
         words = {
@@ -64,7 +64,7 @@ def breaking(side: Side, path: str, gap: Gap) -> Difference:
     return Difference(_location(path, gap), gap.keyword, ChangeKind.BREAKING, words)
 
 
-def additive(side: Side, path: str, gap: Gap) -> Difference:
+def describe_additive(side: Side, path: str, gap: Gap) -> Difference:
     """Describe what the new contract accepts or promises beyond the old one."""
     if side is Side.INPUT:
         words = {

@@ -13,8 +13,8 @@ from services.registry.domain.compatibility.differences import (
     ChangeKind,
     Difference,
     Side,
-    additive,
-    breaking,
+    describe_additive,
+    describe_breaking,
 )
 from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
 from services.registry.domain.compatibility.proof.containment import containment_gaps
@@ -54,7 +54,7 @@ class SchemaDiff:
     def _breaking(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
         try:
             for gap in self.gaps(narrower, wider):
-                yield breaking(side, path, gap)
+                yield describe_breaking(side, path, gap)
         except OverBudgetError:
             words = f"{UNPROVEN} within bounded work"
             yield Difference(path, "budget", ChangeKind.BREAKING, words)
@@ -62,7 +62,7 @@ class SchemaDiff:
     def _additive(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
         try:
             for gap in containment_gaps(self.checker, self.additive_budget, wider, narrower):
-                yield additive(side, path, gap)
+                yield describe_additive(side, path, gap)
         except OverBudgetError:
             yield Difference(path, "budget", ChangeKind.ADDITIVE, "may allow more than before")
 

@@ -132,7 +132,7 @@ async def compile_surface(
         eligibility, request.budget - used, tokenizer, searcher, counter, catalogue
     )
     blocks = [SurfaceBlock(Tier.INDEX, form.text, used), *schemas]
-    blocks, total = await _within(blocks, request.budget, tokenizer, counter)
+    blocks, total = await _fit_budget(blocks, request.budget, tokenizer, counter)
     return Surface(
         surface_id=f"surfaces/{new_id()}",
         create_time=clock.now(),
@@ -168,7 +168,7 @@ def _in_one_list(eligibility: Eligibility, head: str) -> list[_IndexForm]:
         _IndexForm(head + rendering.index_lines(members, titles=True), 0.5, (), members),
         _IndexForm(head + rendering.index_lines(members, titles=False), 0.75, (ReductionStep.NAMES_ONLY,), members),
     ]
-    for count in _halves(len(members)):
+    for count in _halvings(len(members)):
         shown = members[:count]
         lines = rendering.index_lines(shown, titles=False)
         forms.append(_IndexForm(head + lines, 1.0, (ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS), shown))
@@ -190,14 +190,14 @@ def _by_category(eligibility: Eligibility, head: str) -> list[_IndexForm]:
         ),
     ]
     few = (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS)
-    for count in _halves(len(members)):
+    for count in _halvings(len(members)):
         shown = members[:count]
         some = _category_lines(eligibility.categories[: max(count // 2, 3)])
         forms.append(_IndexForm(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
     only = (ReductionStep.CATEGORIES, ReductionStep.CATEGORIES_ONLY)
     forms.extend(
         _IndexForm(head + _category_lines(eligibility.categories[:count]), 1.0, only)
-        for count in (_CATEGORY_LINES, *_halves(min(len(eligibility.categories), _CATEGORY_LINES)))
+        for count in (_CATEGORY_LINES, *_halvings(min(len(eligibility.categories), _CATEGORY_LINES)))
     )
     return forms
 
@@ -206,7 +206,7 @@ def _category_lines(categories: Sequence[Category]) -> str:
     return "".join(rendering.category_line(category.name, category.tools) for category in categories)
 
 
-def _halves(count: int) -> list[int]:
+def _halvings(count: int) -> list[int]:
     counts = []
     while count > 1:
         count //= 2
@@ -230,9 +230,11 @@ async def _schemas(
     manifests = [version.manifest for version in await catalogue.with_manifests([hit.head for hit in hits])]
     texts = [rendering.schema_text(manifest) for manifest in manifests if manifest is not None]
     tokens = await counter.count(texts, tokenizer)
-    chosen = searcher.worth([hit.score.utility for hit in hits], tokens, max(budget, 0))
+    chosen = searcher.select_within_budget([hit.score.utility for hit in hits], tokens, max(budget, 0))
     left = budget - sum(tokens[at] for at in chosen)
-    whole = {at: rendering.detail_text(m) for at in chosen if (m := manifests[at]) is not None and _was_cut(texts[at])}
+    whole = {
+        at: rendering.detail_text(m) for at in chosen if (m := manifests[at]) is not None and _is_truncated(texts[at])
+    }
     sizes = dict(zip(whole, await counter.count(list(whole.values()), tokenizer), strict=True))
     blocks = []
     for at in sorted(chosen, key=lambda at: -hits[at].score.utility):
@@ -244,11 +246,11 @@ async def _schemas(
     return blocks, possible, len(hits)
 
 
-def _was_cut(text: str) -> bool:
-    return rendering.CUT in text
+def _is_truncated(text: str) -> bool:
+    return rendering.TRUNCATED_MARKER in text
 
 
-async def _within(
+async def _fit_budget(
     blocks: list[SurfaceBlock], budget: int, tokenizer: str, counter: TokenCounter
 ) -> tuple[list[SurfaceBlock], int]:
     """Count the joined text and drop the least useful blocks while it is too long. The blocks are built so that this

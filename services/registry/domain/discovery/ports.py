@@ -78,6 +78,6 @@ class Searcher(Protocol):
         """Return the eligibility of every tool for a task in an environment. Does not block."""
         ...
 
-    def worth(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
+    def select_within_budget(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
         """Return the positions of the most valuable pieces within a budget."""
         ...

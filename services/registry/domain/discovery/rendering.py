@@ -19,7 +19,7 @@ MARKS: Mapping[MutationClass, str] = {
 }
 _SHOWN_DEPTH = 2
 # The marker in a schema for an omitted part.
-CUT = "x-truncated"
+TRUNCATED_MARKER = "x-truncated"
 _EXAMPLES = 3
 
 
@@ -87,7 +87,7 @@ def _shallow(schema: Any, depth: int) -> Any:
         nested = ("properties", "items", "anyOf", "oneOf", "allOf", "$defs", "prefixItems")
         if depth == 0 and any(part in schema for part in nested):
             summary = {key: value for key, value in schema.items() if key in ("type", "description", "title")}
-            return {**summary, CUT: True}
+            return {**summary, TRUNCATED_MARKER: True}
         return {key: _part(key, value, depth) for key, value in schema.items()}
     return schema
 

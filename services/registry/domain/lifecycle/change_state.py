@@ -134,7 +134,7 @@ async def _change(
         verb=verb.value,
         from_state=before,
         to_state=standing.state,
-        actor=change_request.actor.recorded,
+        actor=change_request.actor.recorded_name,
         through=change_request.actor.peer,
         reason=change_request.reason,
         time=now,
@@ -156,7 +156,7 @@ async def is_repeated(head: VersionHead, verb: Verb, change_request: ChangeReque
     """Return whether this request was already applied. Raises IDEMPOTENCY_CONFLICT if its id had another verb."""
     if not change_request.request_id:
         return False
-    done = await ledger.verb_of(head, change_request.actor.recorded, change_request.request_id)
+    done = await ledger.verb_of(head, change_request.actor.recorded_name, change_request.request_id)
     if done not in (None, verb.value):
         raise request_id_reused(change_request.request_id)
     return done is not None

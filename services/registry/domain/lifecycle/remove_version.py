@@ -50,7 +50,7 @@ async def remove_version(
     calls = 0 if force else await _calls(head, usage, clock.now())
     if calls:
         extended = await change_version(
-            name, Verb.EXTEND, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_extended
+            name, Verb.EXTEND, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_extend_grace
         )
         return Removal(extended, removed=False, calls=calls)
     removed = await change_version(
@@ -60,7 +60,7 @@ async def remove_version(
         catalogue=catalogue,
         wakeup=wakeup,
         clock=clock,
-        revise=keep_standing if force else _once_over,
+        revise=keep_standing if force else _refuse_during_grace,
     )
     return Removal(removed, removed=True)
 
@@ -71,7 +71,7 @@ async def _find_version(name: str, change_request: ChangeRequest, catalogue: Cat
     async with catalogue.writing() as ledger:
         head = find_version(tool, number, await ledger.heads(tool))
         verb = (
-            await ledger.verb_of(head, change_request.actor.recorded, change_request.request_id)
+            await ledger.verb_of(head, change_request.actor.recorded_name, change_request.request_id)
             if change_request.request_id
             else None
         )
@@ -111,12 +111,12 @@ def _refuse_early(head: VersionHead, now: datetime) -> None:
         raise grace_not_over(head)
 
 
-async def _once_over(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
+async def _refuse_during_grace(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
     _refuse_early(head, now)
     return standing
 
 
-async def _extended(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
+async def _extend_grace(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
     deprecation = standing.deprecation
     if deprecation is None:
         return standing

@@ -42,7 +42,13 @@ async def sweep_lifecycle(
     for name in await histories.past_sunset(clock.now(), BATCH):
         try:
             await change_version(
-                name, Verb.EXPIRE, change_request, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_once
+                name,
+                Verb.EXPIRE,
+                change_request,
+                catalogue=catalogue,
+                wakeup=wakeup,
+                clock=clock,
+                revise=_refuse_marked,
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:
@@ -73,7 +79,7 @@ async def _remove(
     return done
 
 
-async def _once(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
+async def _refuse_marked(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
     """Refuse a version that another replica has already marked."""
     if head.standing.state is standing.state:
         raise verb_not_applicable(head, Verb.EXPIRE, standing.state)

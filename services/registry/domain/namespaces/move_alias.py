@@ -84,7 +84,7 @@ async def _record_alias_change(
         verb=MOVE_ALIAS,
         from_state=standing.state,
         to_state=standing.state,
-        actor=change_request.actor.recorded,
+        actor=change_request.actor.recorded_name,
         through=change_request.actor.peer,
         reason=reason.removesuffix(": "),
         time=now,
@@ -97,7 +97,7 @@ async def _require_owner(alias_name: ToolName, change_request: ChangeRequest, le
     namespace = await ledger.namespace(alias_name.namespace)
     if namespace is None:
         raise namespace_not_found(alias_name.namespace)
-    if not namespace.lets_publish(change_request.actor):
+    if not namespace.may_publish(change_request.actor):
         raise namespace_not_owned(namespace.namespace, namespace.owner)
 
 

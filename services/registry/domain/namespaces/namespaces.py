@@ -49,7 +49,7 @@ async def claim_namespace(
             raise name_taken(core_name, holder)
         now = clock.now()
         claimed = Namespace(namespace, provider, owner, now, now)
-        await ledger.put_namespace(claimed, by.recorded)
+        await ledger.put_namespace(claimed, by.recorded_name)
     return claimed
 
 
@@ -118,7 +118,7 @@ async def _change(
         if changed == current:
             return current
         changed = replace(changed, update_time=clock.now(), revision=current.revision + 1)
-        await ledger.put_namespace(changed, by.recorded)
+        await ledger.put_namespace(changed, by.recorded_name)
     return changed
 
 
@@ -131,7 +131,7 @@ def _same_claim(existing: Namespace, owner: str, provider: str) -> Namespace:
 
 
 def _require_owner(current: Namespace, by: Actor) -> None:
-    if not current.lets_delegate(by):
+    if not current.may_delegate(by):
         raise namespace_not_owned(current.namespace, current.owner)
 
 

@@ -32,13 +32,13 @@ class Namespace:
         """Differs after every change."""
         return f"{self.revision:x}"
 
-    def lets_publish(self, who: Actor) -> bool:
+    def may_publish(self, who: Actor) -> bool:
         """Return whether an actor may publish: the owner, a delegate or the operator."""
-        return is_operator(who) or who.recorded == self.owner or who.recorded in self.delegates
+        return is_operator(who) or who.recorded_name == self.owner or who.recorded_name in self.delegates
 
-    def lets_delegate(self, who: Actor) -> bool:
+    def may_delegate(self, who: Actor) -> bool:
         """Return whether an actor may manage delegates: the owner or the operator."""
-        return is_operator(who) or who.recorded == self.owner
+        return is_operator(who) or who.recorded_name == self.owner
 
 
 def is_operator(who: Actor) -> bool:

@@ -21,7 +21,7 @@ from services.registry.domain.model import Actor, VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.admission import violations
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules.schemas import schemas_are_valid
+from services.registry.domain.publishing.rules.schemas import check_schemas
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames
 from services.registry.domain.publishing.scan.policy import ScanPolicy
 from services.registry.domain.publishing.scan.scan import scan
@@ -56,7 +56,7 @@ def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbour
     return Neighbours(previous_release(manifest.version, heads), next_release(manifest.version, heads))
 
 
-async def examine(
+async def examine_candidate(
     manifest: Manifest,
     heads: Sequence[VersionHead],
     registrar: Actor,
@@ -66,7 +66,7 @@ async def examine(
     policy: ScanPolicy,
 ) -> Examination:
     """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
-    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
+    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded_name
     names = await _new_names(manifest, heads, catalogue)
     candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
     known = await catalogue.similar_names(candidate) if names else ()
@@ -102,7 +102,7 @@ async def line_violations(
     and callers of the candidate get the higher one."""
     if neighbours.below is None and neighbours.above is None:
         return []
-    if await asyncio.to_thread(lambda: any(schemas_are_valid(manifest, schemas))):
+    if await asyncio.to_thread(lambda: any(check_schemas(manifest, schemas))):
         return []
     results: list[Violation] = []
     if neighbours.below is not None:

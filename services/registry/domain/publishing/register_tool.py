@@ -23,7 +23,12 @@ from services.registry.domain.errors import (
 from services.registry.domain.lifecycle.lifecycle import starting_states
 from services.registry.domain.model import Actor, Standing, ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, SchemaChecker, Wakeup
-from services.registry.domain.publishing.examine_candidate import Examination, examine, line_violations, neighbours_of
+from services.registry.domain.publishing.examine_candidate import (
+    Examination,
+    examine_candidate,
+    line_violations,
+    neighbours_of,
+)
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
@@ -57,9 +62,9 @@ async def register_tool(
         raise namespace_reserved(manifest.name.namespace)
     # Before admission, because an admitted version stays registered even after the rules have become stricter.
     heads = await catalogue.heads([manifest.name])
-    head = _same(manifest, heads)
+    head = _find_registered(manifest, heads)
     if head is None:
-        examination = await examine(
+        examination = await examine_candidate(
             manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
         )
         if examination.violations:
@@ -85,7 +90,7 @@ async def _add(
     """Store the version unless another replica did. Return the version if this call stored it, and the stored head."""
     async with catalogue.writing() as ledger:
         heads = await ledger.heads(manifest.name)
-        head = _same(manifest, heads)
+        head = _find_registered(manifest, heads)
         if head is not None:
             return None, head
         await _refuse_taken_names(manifest, registrar, ledger)
@@ -107,7 +112,7 @@ async def _refuse_new_neighbours(
         raise manifest_invalid(violations)
 
 
-def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:
+def _find_registered(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:
     """Return the stored version with this number. Build metadata does not distinguish versions, because a constraint of
     `1.0.0` could not tell them apart."""
     for head in heads:
@@ -126,7 +131,7 @@ async def _refuse_taken_names(manifest: Manifest, registrar: Actor, ledger: Ledg
     if namespace is None:
         # A reference without a namespace means `core`, so a name in `core` is either a tool or a namespace.
         wanted.append(ToolName(DEFAULT_NAMESPACE, manifest.name.namespace))
-    elif namespace.namespace not in RESERVED and not namespace.lets_publish(registrar):
+    elif namespace.namespace not in RESERVED and not namespace.may_publish(registrar):
         raise namespace_not_owned(namespace.namespace, namespace.owner)
     elif namespace.provider != manifest.provider:
         raise namespace_taken(namespace.namespace, namespace.provider)
@@ -163,7 +168,7 @@ async def _store(
         digest=manifest.digest,
         size=len(manifest.payload),
         create_time=now,
-        registered_by=registrar.recorded,
+        registered_by=registrar.recorded_name,
         standing=Standing(state, now, await ledger.next_sequence(), beneath=tuple(beneath)),
     )
     version = ToolVersion(head, manifest)

@@ -8,7 +8,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
 from services.registry.domain.model import Actor, LifecycleState
 from services.registry.domain.trust.compute_score import TrustScore, TrustScorer
-from services.registry.domain.trust.stages import Gate, Stage, StageChange, gates_of, unmet
+from services.registry.domain.trust.stages import Gate, Stage, StageChange, gates_of, gates_unmet
 
 _MAY_BE_OFFERED = frozenset(
     {LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.REQUIRES_SETUP, LifecycleState.DEPRECATED}
@@ -30,18 +30,18 @@ def stage_not_earlier(stage: Stage) -> MeshError:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StageProgress:
     """The stage of a tool and the gates of the next stage."""
 
     stage: Stage
     gates: tuple[Gate, ...]
 
 
-async def get_stage(reference: str, *, scorer: TrustScorer) -> Progress:
+async def get_stage(reference: str, *, scorer: TrustScorer) -> StageProgress:
     """Return the stage and the gates of the next one."""
     trust_score = await scorer.score(ToolName.parse(reference))
     stage = await scorer.store.stage(trust_score.tool)
-    return Progress(stage, _gates(stage.next, trust_score) if stage.next else ())
+    return StageProgress(stage, _gates(stage.next, trust_score) if stage.next else ())
 
 
 async def promote_tool(reference: str, believed: Stage | None, by: Actor, reason: str, *, scorer: TrustScorer) -> Stage:
@@ -56,7 +56,7 @@ async def promote_tool(reference: str, believed: Stage | None, by: Actor, reason
     if await scorer.store.revoked(trust_score.tool):
         gates = (*gates, Gate("not_revoked", False, "the tool is revoked"))
     if not all(gate.met for gate in gates):
-        raise unmet(stage.next, gates)
+        raise gates_unmet(stage.next, gates)
     return await _move(trust_score.tool, stage, stage.next, by, reason, scorer)
 
 
@@ -72,7 +72,7 @@ async def demote_tool(reference: str, to: Stage, by: Actor, reason: str, *, scor
 
 
 async def _move(tool: ToolName, before: Stage, after: Stage, by: Actor, reason: str, scorer: TrustScorer) -> Stage:
-    change = StageChange(tool, before, after, by.recorded, reason, scorer.clock.now())
+    change = StageChange(tool, before, after, by.recorded_name, reason, scorer.clock.now())
     if not await scorer.store.move_stage(change):
         raise stage_changed(await scorer.store.stage(tool))
     return after

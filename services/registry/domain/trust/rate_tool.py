@@ -34,9 +34,9 @@ async def rate_tool(
     """Store one subject's rating of a version, and return the ratings of the tool."""
     tool, number = await _existing(version, scorer)
     namespace = await histories.namespace(tool.namespace)
-    if namespace is not None and by.recorded in (namespace.owner, *namespace.delegates):
+    if namespace is not None and by.recorded_name in (namespace.owner, *namespace.delegates):
         raise own_tool_not_ratable(tool)
-    await scorer.store.rate(Rating(tool, number, by.recorded, stars, comment, scorer.clock.now()))
+    await scorer.store.rate(Rating(tool, number, by.recorded_name, stars, comment, scorer.clock.now()))
     await rescore(tool, scorer)
     return await scorer.store.ratings(tool)
 

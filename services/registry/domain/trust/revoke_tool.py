@@ -27,7 +27,11 @@ async def revoke_tool(
     tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
         await ledger.revoke(
-            tool.name, change_request.actor.recorded, change_request.reason, clock.now(), await ledger.next_sequence()
+            tool.name,
+            change_request.actor.recorded_name,
+            change_request.reason,
+            clock.now(),
+            await ledger.next_sequence(),
         )
         heads = await ledger.heads(tool.name)
         running = [head for head in heads if is_applicable(Verb.QUARANTINE, head, clock.now())]
@@ -47,7 +51,7 @@ async def reinstate_tool(
         if since is None:
             raise tool_not_revoked(tool.name)
         heads = await ledger.heads(tool.name)
-        taken = await ledger.versions_moved(tool.name, Verb.QUARANTINE.value, since)
+        taken = await ledger.versions_changed_by(tool.name, Verb.QUARANTINE.value, since)
         held = [head for head in heads if str(head.version) in taken and is_applicable(Verb.RELEASE, head, clock.now())]
         changed = await change_all(held, heads, Verb.RELEASE, change_request, ledger, clock) if held else []
     wakeup.notify()

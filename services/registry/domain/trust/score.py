@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from services.registry.domain.trust.facts import Facts
-from services.registry.domain.trust.signals import SIGNALS, WEIGHTS, Reading, Signal
+from services.registry.domain.trust.signals import SIGNALS, WEIGHTS, Signal, SignalReading
 
 # Chosen here, because the specification lost its rate: an unverified tool loses half of its score in half a year.
 DECAY_HALF_LIFE = timedelta(days=180)
@@ -20,7 +20,7 @@ class Component:
     """One signal of a score."""
 
     signal: Signal
-    reading: Reading
+    reading: SignalReading
 
     @property
     def weight(self) -> float:
@@ -41,7 +41,7 @@ class Score:
 
     @property
     def undecayed(self) -> float:
-        return weighted({component.signal: component.reading.value for component in self.components})
+        return weighted_sum({component.signal: component.reading.value for component in self.components})
 
     @property
     def value(self) -> float:
@@ -62,7 +62,7 @@ def score(facts: Facts, now: datetime) -> Score:
     return Score(components, decay(verified, now), verified)
 
 
-def weighted(values: Mapping[Signal, float]) -> float:
+def weighted_sum(values: Mapping[Signal, float]) -> float:
     """Return the weighted sum of all signals, 0 to 1."""
     return min(math.fsum(values[signal] * weight for signal, weight in WEIGHTS.items()), 1.0)
 

@@ -50,7 +50,7 @@ WEIGHTS: Mapping[Signal, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SignalReading:
     """The value of a signal, its evidence, and what is missing."""
 
     value: float
@@ -58,67 +58,69 @@ class Reading:
     missing: str = ""
 
 
-def reliability(facts: Facts, now: datetime) -> Reading:
+def reliability(facts: Facts, now: datetime) -> SignalReading:
     """The share of completed calls that succeeded."""
     return _rate(facts, facts.usage.success_rate if facts.usage else None)
 
 
-def schema_compliance(facts: Facts, now: datetime) -> Reading:
+def schema_compliance(facts: Facts, now: datetime) -> SignalReading:
     """The share of completed calls whose result matched the output schema."""
     return _rate(facts, facts.usage.valid_results if facts.usage else None)
 
 
-def latency_sla(facts: Facts, now: datetime) -> Reading:
+def latency_sla(facts: Facts, now: datetime) -> SignalReading:
     """The share of timed calls within the declared time limit."""
     return _rate(facts, facts.usage.within_latency if facts.usage else None)
 
 
-def security_audit(facts: Facts, now: datetime) -> Reading:
+def security_audit(facts: Facts, now: datetime) -> SignalReading:
     """The best audit level; 0 while the newest audit of any level has failed."""
     if not facts.audits:
-        return Reading(NOT_DONE, missing="no security audit")
+        return SignalReading(NOT_DONE, missing="no security audit")
     seen = {level.value: "passed" if audit.passed else "failed" for level, audit in sorted(facts.audits.items())}
     if not all(audit.passed for audit in facts.audits.values()):
-        return Reading(NOT_DONE, seen)
-    return Reading(max(AUDIT_VALUES[level] for level in facts.audits), seen)
+        return SignalReading(NOT_DONE, seen)
+    return SignalReading(max(AUDIT_VALUES[level] for level in facts.audits), seen)
 
 
-def community_rating(facts: Facts, now: datetime) -> Reading:
+def community_rating(facts: Facts, now: datetime) -> SignalReading:
     """The average rating, mapped from 1 to 5 stars to 0 to 1."""
     if not facts.ratings.count:
-        return Reading(NEUTRAL, missing="no ratings")
+        return SignalReading(NEUTRAL, missing="no ratings")
     value = (facts.ratings.average - _WORST) / (_BEST - _WORST)
-    return Reading(_bounded(value), {"average": f"{facts.ratings.average:.2f}", "ratings": str(facts.ratings.count)})
+    return SignalReading(
+        _bounded(value), {"average": f"{facts.ratings.average:.2f}", "ratings": str(facts.ratings.count)}
+    )
 
 
-def provider_reputation(facts: Facts, now: datetime) -> Reading:
+def provider_reputation(facts: Facts, now: datetime) -> SignalReading:
     """The mean own score of the provider's other tools."""
     others = facts.others
     if not others.count:
-        return Reading(NEUTRAL, missing="no other tool of the provider")
-    return Reading(_bounded(others.mean), {"other_tools": str(others.count)})
+        return SignalReading(NEUTRAL, missing="no other tool of the provider")
+    return SignalReading(_bounded(others.mean), {"other_tools": str(others.count)})
 
 
-def freshness(facts: Facts, now: datetime) -> Reading:
+def freshness(facts: Facts, now: datetime) -> SignalReading:
     """The age of the last verification: 1 at once, 0.5 after a month."""
     verified = facts.last_verified
     if verified is None:
-        return Reading(NOT_DONE, missing="never verified")
+        return SignalReading(NOT_DONE, missing="never verified")
     age = max(now - verified, timedelta())
-    return Reading(_bounded(0.5 ** (age / FRESH_HALF_LIFE)), {"last_verified": verified.isoformat()})
+    return SignalReading(_bounded(0.5 ** (age / FRESH_HALF_LIFE)), {"last_verified": verified.isoformat()})
 
 
-def usage_volume(facts: Facts, now: datetime) -> Reading:
+def usage_volume(facts: Facts, now: datetime) -> SignalReading:
     """The number of completed calls on a logarithmic scale up to ten thousand."""
     if facts.usage is None:
-        return Reading(NOT_DONE, missing="usage cannot be read")
+        return SignalReading(NOT_DONE, missing="usage cannot be read")
     if not facts.usage.ran:
-        return Reading(NOT_DONE, missing="no calls")
+        return SignalReading(NOT_DONE, missing="no calls")
     value = math.log1p(facts.usage.ran) / math.log1p(FULL_VOLUME)
-    return Reading(_bounded(value), {"calls": str(facts.usage.ran)})
+    return SignalReading(_bounded(value), {"calls": str(facts.usage.ran)})
 
 
-SIGNALS: Mapping[Signal, Callable[[Facts, datetime], Reading]] = {
+SIGNALS: Mapping[Signal, Callable[[Facts, datetime], SignalReading]] = {
     Signal.RELIABILITY: reliability,
     Signal.SCHEMA_COMPLIANCE: schema_compliance,
     Signal.LATENCY_SLA: latency_sla,
@@ -130,12 +132,12 @@ SIGNALS: Mapping[Signal, Callable[[Facts, datetime], Reading]] = {
 }
 
 
-def _rate(facts: Facts, rate: float | None) -> Reading:
+def _rate(facts: Facts, rate: float | None) -> SignalReading:
     if facts.usage is None:
-        return Reading(NEUTRAL, missing="usage cannot be read")
+        return SignalReading(NEUTRAL, missing="usage cannot be read")
     if rate is None:
-        return Reading(NEUTRAL, missing="no calls")
-    return Reading(_bounded(rate), {"calls": str(facts.usage.ran), "rate": f"{rate:.4f}"})
+        return SignalReading(NEUTRAL, missing="no calls")
+    return SignalReading(_bounded(rate), {"calls": str(facts.usage.ran), "rate": f"{rate:.4f}"})
 
 
 def _bounded(value: float) -> float:

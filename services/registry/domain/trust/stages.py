@@ -69,7 +69,7 @@ def gates_of(stage: Stage, facts: Facts | None) -> tuple[Gate, ...]:
     return tuple(gate(facts) for gate in _GATES[stage])
 
 
-def unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
+def gates_unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
     """Return the error that lists every unmet gate."""
     return MeshError(
         Reason.FAILED_PRECONDITION,

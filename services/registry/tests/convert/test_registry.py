@@ -54,9 +54,9 @@ def test_a_version_is_written_whole() -> None:
 
 def test_the_subject_of_the_token_is_the_actor() -> None:
     call = Call("method", continue_trace(None, "", sample_ratio=0.0), peer="edge")
-    assert convert.actor_of(call).recorded == "edge"
+    assert convert.actor_of(call).recorded_name == "edge"
     call.identity = Identity("did:web:acme.example:users:bob", "token", 0.0)
-    assert convert.actor_of(call).recorded == "did:web:acme.example:users:bob"
+    assert convert.actor_of(call).recorded_name == "did:web:acme.example:users:bob"
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_the_subject_of_the_token_is_the_actor() -> None:
     ],
 )
 def test_every_event_has_its_kind_and_its_token(event: Event, kind: str) -> None:
-    step = convert.watch_step(event)
+    step = convert.watch_response(event)
     assert step.WhichOneof("event") == kind
     assert Position.of_token(step.resume_token) == Position("e", 1)
 
 
 def test_inside_a_snapshot_there_is_no_token() -> None:
-    assert convert.watch_step(VersionUpserted(version(), None)).resume_token == ""
+    assert convert.watch_response(VersionUpserted(version(), None)).resume_token == ""

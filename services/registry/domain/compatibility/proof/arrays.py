@@ -74,7 +74,7 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap
     own = len(goal.schema.get("prefixItems", ()))
     # One index past every prefix stands for all following items.
     for index in range(max(own, view.prefix) + 1):
-        wanted = _wanted(goal, index, own)
+        wanted = _item_goal(goal, index, own)
         if wanted is None or not view.may_have(index):
             continue
         with prover.descend():
@@ -85,7 +85,7 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap
         yield from gaps
 
 
-def _wanted(goal: Subschema, index: int, own: int) -> Subschema | None:
+def _item_goal(goal: Subschema, index: int, own: int) -> Subschema | None:
     if index < own:
         return goal.child("prefixItems", index)
     # Items that are evaluated elsewhere need not satisfy `unevaluatedItems`; requiring it of all items is stricter.

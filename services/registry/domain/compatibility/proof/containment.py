@@ -15,7 +15,7 @@ from typing import Any
 from services.registry.domain.compatibility.proof import arrays, objects, scalars
 from services.registry.domain.compatibility.proof.budget import Budget
 from services.registry.domain.compatibility.proof.emptiness import EmptinessProver
-from services.registry.domain.compatibility.proof.evaluation import Evaluation
+from services.registry.domain.compatibility.proof.evaluation import ValueEvaluator
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import INDEPENDENT
 from services.registry.domain.compatibility.proof.schema_equality import SchemaEquality
@@ -56,7 +56,7 @@ class ContainmentProver:
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self.budget = budget
-        self.evaluation = Evaluation(checker, budget)
+        self.evaluation = ValueEvaluator(checker, budget)
         self.equality = SchemaEquality(budget)
         self._emptiness = EmptinessProver(self)
         self._constraints: dict[tuple[tuple[int, int], ...], Constraints] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.registry.domain.compatibility.proof import arrays, objects
 from services.registry.domain.compatibility.proof.prover import INDEPENDENT, Prover
-from services.registry.domain.compatibility.proof.scalars import exactly
+from services.registry.domain.compatibility.proof.scalars import as_fraction
 from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 from services.registry.domain.compatibility.proof.values import KINDS, kind_of
@@ -82,7 +82,7 @@ class EmptinessProver:
 
 
 def _whole_steps(constraints: Constraints) -> bool:
-    steps = (exactly(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf"))
+    steps = (as_fraction(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf"))
     return any(step.denominator == 1 for step in steps)
 
 

@@ -33,7 +33,7 @@ def any_of(answers: Iterable[Ternary]) -> Ternary:
     return None if flipped is None else not flipped
 
 
-class Evaluation:
+class ValueEvaluator:
     """Evaluates values. Regular expressions, formats and `multipleOf` are delegated to the checker that calls use."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:

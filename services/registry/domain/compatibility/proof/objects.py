@@ -156,7 +156,7 @@ def _property_gaps(prover: Prover, constraints: Constraints, view: ObjectView, g
     )
     for name in sorted(view.names | set(goal.schema.get("properties", ())) | sure.names):
         prover.budget.spend()
-        for wanted in _asked_of(prover, goal, sure, name):
+        for wanted in _property_goals(prover, goal, sure, name):
             yield from _part_gaps(prover, view.of_name(name), wanted, Gap(f"{goal.pointer}/properties", "gone", name))
     own = set(goal.schema.get("patternProperties", ()))
     for pattern in sorted(own):
@@ -172,7 +172,7 @@ def _property_gaps(prover: Prover, constraints: Constraints, view: ObjectView, g
         yield from _part_gaps(prover, view.of_others(), goal.child("unevaluatedProperties"))
 
 
-def _asked_of(prover: Prover, goal: Subschema, sure: EvaluatedProperties, name: str) -> Iterable[Subschema]:
+def _property_goals(prover: Prover, goal: Subschema, sure: EvaluatedProperties, name: str) -> Iterable[Subschema]:
     asked = list(applicable(goal, name, prover.evaluation.matches))
     if not sure.covers(prover, name):
         asked.append(goal.child("unevaluatedProperties"))

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from services.registry.domain.compatibility.proof.budget import Budget
-from services.registry.domain.compatibility.proof.evaluation import Evaluation
+from services.registry.domain.compatibility.proof.evaluation import ValueEvaluator
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
@@ -20,7 +20,7 @@ class Prover(Protocol):
     """Proves claims about subschemas within one budget."""
 
     budget: Budget
-    evaluation: Evaluation
+    evaluation: ValueEvaluator
     assumed: int
     """The outermost open claim that the current proof assumes."""
 

@@ -54,11 +54,11 @@ def _values_of(constraints: Constraints, keyword: str) -> frozenset[str]:
 
 
 def _steps_fit(constraints: Constraints, step: Any, kind: str) -> bool:
-    known = [exactly(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf")]
+    known = [as_fraction(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf")]
     known += [Fraction(1)] if kind == "integer" else []
-    return any((known_step / exactly(step)).denominator == 1 for known_step in known)
+    return any((known_step / as_fraction(step)).denominator == 1 for known_step in known)
 
 
-def exactly(step: Any) -> Fraction:
+def as_fraction(step: Any) -> Fraction:
     """Return a step as the validator reads it: by its decimal digits, not by the nearest binary fraction."""
     return Fraction(str(step)) if isinstance(step, float) else Fraction(step)

@@ -28,7 +28,7 @@ class InternTable:
             self.values.append(key if value is None else value)
         return self._numbers[key]
 
-    def among(self, wanted: Iterable[int]) -> Mask:
+    def mask_of(self, wanted: Iterable[int]) -> Mask:
         """Return a mask over the numbers."""
         mask = np.zeros(len(self.values), dtype=np.bool_)
         mask[list(wanted)] = True

@@ -64,7 +64,7 @@ class _EligibilitySearch(Search):
         missing_for = np.flatnonzero(there & (reasons >= 0))
         blocking = np.array([reason in BLOCKING for reason in _REASONS])
         blocked = int(blocking[reasons[missing_for]].sum())
-        foremost = missing_for[np.argsort(-utility[missing_for], kind="stable")][:WITHHELD]
+        top_withheld = missing_for[np.argsort(-utility[missing_for], kind="stable")][:WITHHELD]
         return Eligibility(
             usable=len(rows),
             useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
@@ -72,7 +72,7 @@ class _EligibilitySearch(Search):
             categories=categories,
             listed=listed,
             withheld=[
-                self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in foremost
+                self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in top_withheld
             ],
             blocked=blocked,
             excluded=len(missing_for) - blocked,
@@ -128,9 +128,9 @@ class _EligibilitySearch(Search):
         places = np.arange(len(best)) - starts[numbers[order]]
         leading = places < _LEADERS
         totals = np.bincount(numbers[order][leading], weights=utility[best[order][leading]], minlength=len(counts))
-        worth = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
+        mean_utility = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
         categories = [
-            Category(str(self._index.categories.values[at]), int(counts[at]), float(worth[at]))
+            Category(str(self._index.categories.values[at]), int(counts[at]), float(mean_utility[at]))
             for at in np.flatnonzero(counts)
         ]
         return sorted(categories, key=lambda category: (-category.utility, -category.tools, category.name))

@@ -19,6 +19,6 @@ class SearchEngine(ToolIndex):
         """Return the eligibility of every tool for a task in an environment."""
         return assess_eligibility(self, query, environment, now)
 
-    def worth(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
+    def select_within_budget(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
         """Return the positions of the pieces to take."""
         return choose(utilities, tokens, budget)

@@ -94,7 +94,7 @@ def composite(trust: Floats, fits: Floats, latency: Floats, cost: Floats) -> Flo
     return score
 
 
-def foremost(exact: Mask, fits: Floats, score: Floats, most: int) -> npt.NDArray[np.int64]:
+def top_rows(exact: Mask, fits: Floats, score: Floats, most: int) -> npt.NDArray[np.int64]:
     """Return the positions of the best rows, best first: named tools, then rows with a relevance near the best, then
     the rest. The sort is stable."""
     near = fits > fits.max() / 2 if len(fits) else fits > 0

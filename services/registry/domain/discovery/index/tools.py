@@ -18,11 +18,11 @@ from services.registry.domain.discovery.index.ranking import (
     Signals,
     composite,
     cost_component,
-    foremost,
     latency_component,
     matching_rows,
     nearness,
     relevance,
+    top_rows,
 )
 from services.registry.domain.discovery.listing import IndexEntry
 from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
@@ -44,9 +44,9 @@ class ToolIndex:
     def __init__(self) -> None:
         self.entries: dict[ToolName, IndexEntry] = {}
         self.row_of: dict[ToolName, int] = {}
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self.columns = Columns()
         self.tool_names: list[ToolName] = []
         self.words, self.tags, self.capabilities, self.pieces = Postings(), Postings(), Postings(), Postings()
@@ -107,7 +107,7 @@ class ToolIndex:
         if gone > _FORGET and gone > len(self.entries):
             self._rebuild()
 
-    def unembedded(self) -> list[tuple[ToolName, str]]:
+    def tools_without_vector(self) -> list[tuple[ToolName, str]]:
         """Return the tools without a vector, each with the digest of its default version."""
         missing = np.flatnonzero(self.columns.alive & ~self.columns.embedded)
         return [
@@ -152,7 +152,7 @@ class ToolIndex:
 
     def _rebuild(self) -> None:
         old, rows = self.columns, dict(self.row_of)
-        self._begin()
+        self._reset()
         for name, entry in self.entries.items():
             row = self.row_of[name] = self._add(entry)
             was = rows[name]
@@ -183,7 +183,7 @@ class Search:
         passed, removed = self._filtered(candidate, chosen, verdicts)
         rows = np.flatnonzero(passed)
         parts = self._components(rows, fits)
-        best = rows[foremost(signals.exact[rows], fits[rows], parts["score"][rows], query.limit)]
+        best = rows[top_rows(signals.exact[rows], fits[rows], parts["score"][rows], query.limit)]
         return Hits(
             hits=self._hits(best, signals, fits, parts, chosen),
             tools=len(self._index),
@@ -279,7 +279,7 @@ class Search:
     @staticmethod
     def _in(table: InternTable, wanted: Iterable[str]) -> Mask:
         held = frozenset(wanted)
-        return table.among(number for number, value in enumerate(table.values) if value in held)
+        return table.mask_of(number for number, value in enumerate(table.values) if value in held)
 
     def _permitted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
         """Return a mask of the rows that a token covers: a grant for the tool at that version, and every required
@@ -295,7 +295,7 @@ class Search:
 
     def _held(self, caller: Caller) -> Mask:
         scopes = self._index.scope_sets
-        held = scopes.among(number for number, required in enumerate(scopes.values) if required <= caller.scopes)
+        held = scopes.mask_of(number for number, required in enumerate(scopes.values) if required <= caller.scopes)
         return held[self._index.columns.scopes[: self._size]] if len(held) else np.zeros(0, dtype=np.bool_)
 
     def _covered(self, grant: Grant, chosen: Sequence[VersionHead | None]) -> Mask:

@@ -9,7 +9,7 @@ from libs.common.tool_names import DEFAULT_NAMESPACE
 from services.registry.domain.publishing.manifest import Manifest
 
 
-def scopes_are_required(manifest: Manifest) -> Iterator[Violation]:
+def require_scopes(manifest: Manifest) -> Iterator[Violation]:
     """Require a scope: without one, any token could call the tool."""
     if not manifest.part("permission").get("required_scopes"):
         yield Violation(
@@ -17,7 +17,7 @@ def scopes_are_required(manifest: Manifest) -> Iterator[Violation]:
         )
 
 
-def mesh_code_is_the_meshs(manifest: Manifest) -> Iterator[Violation]:
+def reserve_builtin_code(manifest: Manifest) -> Iterator[Violation]:
     """Reserve built-in code for the core namespace: elsewhere it could be registered with false claims about its
     effects."""
     if manifest.name.namespace == DEFAULT_NAMESPACE:

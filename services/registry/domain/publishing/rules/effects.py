@@ -9,7 +9,7 @@ from libs.common.tool_names import ToolName
 from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
 
-def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
+def check_side_effects(manifest: Manifest) -> Iterator[Violation]:
     """Require side effects of writing tools and forbid them for read-only tools."""
     declared = bool(manifest.items("side_effects"))
     if manifest.mutates and not declared:
@@ -18,7 +18,7 @@ def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.side_effects", "side_effects.forbidden", "a read-only tool changes nothing")
 
 
-def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
+def check_safety_claims(manifest: Manifest) -> Iterator[Violation]:
     """Refuse safety claims that contradict the mutation class. Unset fields claim nothing."""
     safety = manifest.safety
     if manifest.mutates and safety.get("read_only"):
@@ -34,7 +34,7 @@ def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.execution.cache_ttl", "cache.read_only", "only a read-only tool's results are reused")
 
 
-def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
+def require_idempotency(manifest: Manifest) -> Iterator[Violation]:
     """Require writing tools to declare how repeated calls are handled."""
     idempotency = manifest.part("idempotency")
     if manifest.mutates and "mode" not in idempotency:
@@ -43,13 +43,13 @@ def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.idempotency.status_tool", "idempotency.status_tool", "must name the status tool")
 
 
-def irreversible_can_be_previewed(manifest: Manifest) -> Iterator[Violation]:
+def require_dry_run(manifest: Manifest) -> Iterator[Violation]:
     """Require dry-run support of irreversible tools, so that a call can be previewed."""
     if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
         yield Violation("manifest.dry_run_supported", "dry_run.required", "is required for an irreversible tool")
 
 
-def reversible_can_be_undone(manifest: Manifest) -> Iterator[Violation]:
+def require_compensation(manifest: Manifest) -> Iterator[Violation]:
     """Require reversible tools to name their compensation tool."""
     tool = manifest.text("compensation_tool")
     if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:

@@ -18,19 +18,19 @@ _TAIL = re.compile(r"[-+]")
 _SHORTEST_NAME = 3
 
 
-def fits_into_an_answer(manifest: Manifest) -> Iterator[Violation]:
+def check_size(manifest: Manifest) -> Iterator[Violation]:
     """Limit the size, so that every version fits into one message with others."""
     if len(manifest.payload) > MANIFEST_BYTES:
         yield Violation("manifest", "manifest.size", f"has more than {MANIFEST_BYTES} bytes as a document")
 
 
-def text_can_be_stored(manifest: Manifest) -> Iterator[Violation]:
+def forbid_null_characters(manifest: Manifest) -> Iterator[Violation]:
     """Forbid the null character, which databases and tools do not store."""
     for path in _nulls(manifest.document, "manifest"):
         yield Violation(path, "text.no_null", "holds the null character")
 
 
-def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
+def check_version(manifest: Manifest) -> Iterator[Violation]:
     """Require bounded numbers and valid identifiers, so that no two texts mean the same version."""
     core = _TAIL.split(manifest.text("version"), maxsplit=1)[0]
     if any(len(number) > MAX_DIGITS for number in core.split(".")):
@@ -43,14 +43,14 @@ def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.version", "version.identifier", message)
 
 
-def aliases_can_be_called(manifest: Manifest) -> Iterator[Violation]:
+def check_aliases(manifest: Manifest) -> Iterator[Violation]:
     """Require aliases to have the form of a tool id, so that references can use them."""
     for index, alias in enumerate(manifest.items("aliases")):
         if len(alias) < _SHORTEST_NAME:
             yield Violation(f"manifest.aliases[{index}]", "alias.length", "has less than three characters")
 
 
-def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
+def check_json_pointers(manifest: Manifest) -> Iterator[Violation]:
     """Require valid JSON Pointers: an invalid one matches nothing, and the field would stay unprotected."""
     lists = {
         "manifest.input.sensitive_fields": manifest.input.get("sensitive_fields", ()),
@@ -68,7 +68,7 @@ def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(path, "pointer.form", "is not a JSON Pointer to a field")
 
 
-def calls_are_observed(manifest: Manifest) -> Iterator[Violation]:
+def require_audit_detail(manifest: Manifest) -> Iterator[Violation]:
     """Require an explicit audit detail."""
     if "audit_detail" not in manifest.part("observability"):
         yield Violation("manifest.observability.audit_detail", "observability.required", "is required for every tool")

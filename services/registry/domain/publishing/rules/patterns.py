@@ -16,10 +16,10 @@ _UNICODE, _WORD = 20, 4
 
 def weight(pattern: str) -> int | None:
     """Return the size of the automaton of a pattern; None for lookaround and backreferences."""
-    return _Weighing(pattern).total()
+    return _PatternWeight(pattern).total()
 
 
-class _Weighing:
+class _PatternWeight:
     """One pass over a pattern. The pattern need not be valid; compilation checks that."""
 
     def __init__(self, pattern: str) -> None:

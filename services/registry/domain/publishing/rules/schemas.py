@@ -21,7 +21,7 @@ _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
 _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
 
-def schemas_are_valid(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+def check_schemas(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
     """Require every schema to be a self-contained JSON Schema 2020-12 with bounded evaluation."""
     for path, schema in _schemas(manifest).items():
         yield from schema_violations(path, schema, checker)
@@ -43,7 +43,7 @@ def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> I
         yield _inside(path, "schema", finding)
 
 
-def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
+def require_object_input(manifest: Manifest) -> Iterator[Violation]:
     """Require input schemas of type object, because arguments are named."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path, {"type": "object"})
@@ -51,7 +51,7 @@ def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(path, "schema.type", 'must say "type": "object"')
 
 
-def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
+def require_strict_input(manifest: Manifest) -> Iterator[Violation]:
     """Refuse schemas that explicitly allow undeclared arguments, which the mesh rejects. Unset keywords are fine."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path)
@@ -61,7 +61,7 @@ def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
                     yield Violation(path, "schema.strict", f"{keyword} allows undeclared arguments")
 
 
-def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
+def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:
     """Refuse internal fields in the schema that models see."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
     shape = SchemaShape(schema if isinstance(schema, dict) else {})
@@ -71,7 +71,7 @@ def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(path, "input.internal", "appears in the model-facing schema")
 
 
-def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
+def check_pagination(manifest: Manifest) -> Iterator[Violation]:
     """Require a paginated result to declare its cursor fields."""
     schema = manifest.output.get("schema")
     if not manifest.output.get("paginated") or not isinstance(schema, dict):
@@ -81,9 +81,9 @@ def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(_OUTPUT, "output.pages", f"a paginated result declares `{field}`")
 
 
-def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+def check_examples(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
     """Check every example against the contract, as strictly as a call. Skipped while the schemas are invalid."""
-    if any(schemas_are_valid(manifest, checker)):
+    if any(check_schemas(manifest, checker)):
         return
     strict = caller_schema(manifest, checker)
     for index, example in enumerate(manifest.examples):

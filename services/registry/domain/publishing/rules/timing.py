@@ -18,7 +18,7 @@ CLASS_SECONDS = {
 _SHORTEST_WINDOW = Decimal(3600)
 
 
-def timeouts_fit_their_class(manifest: Manifest) -> Iterator[Violation]:
+def check_timeouts(manifest: Manifest) -> Iterator[Violation]:
     """Refuse timeouts above the limit of their class."""
     execution = manifest.execution
     limit = CLASS_SECONDS[execution["timeout_class"]]
@@ -30,7 +30,7 @@ def timeouts_fit_their_class(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.execution.timeout_default", "timeout.order", "is more than timeout_max")
 
 
-def keys_are_remembered_long_enough(manifest: Manifest) -> Iterator[Violation]:
+def check_idempotency_window(manifest: Manifest) -> Iterator[Violation]:
     """Require a window that outlives the call: a forgotten key would allow the effect to happen twice."""
     window = manifest.part("idempotency").get("window")
     if window is None:

@@ -140,14 +140,14 @@ async def test_detail_is_lost_step_by_step() -> None:
 
 async def test_more_room_is_never_worth_less() -> None:
     world = WORLDS[50, False]
-    worth = []
+    select_within_budget = []
     for budget in range(400, 3000, 50):
         surface = await world.compile(budget, "list, search and create things")
         assert isinstance(surface, Surface)
         if not surface.steps or surface.steps[0] not in (ReductionStep.NAMES_ONLY, ReductionStep.POINTER_ONLY):
-            worth.append(surface.utility)
-    assert worth == sorted(worth)
-    assert worth[0] < worth[-1]
+            select_within_budget.append(surface.utility)
+    assert select_within_budget == sorted(select_within_budget)
+    assert select_within_budget[0] < select_within_budget[-1]
 
 
 async def test_past_fifty_tools_categories_come_before_tools() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.environment import SurfaceEnvironment
 from services.registry.domain.discovery.index.engine import SearchEngine
-from services.registry.domain.discovery.index.ranking import cost_component, foremost, latency_component
+from services.registry.domain.discovery.index.ranking import cost_component, latency_component, top_rows
 from services.registry.domain.discovery.query import Caller, Filters, Grant, Query
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.model import Deprecation, LifecycleState, ToolVersion
@@ -168,10 +168,10 @@ def test_meaning_counts_for_those_that_have_a_vector_and_the_others_are_counted(
     hits = search(held, "wanted thing", vector=UNIT[0].tobytes())
     assert found(hits) == ["aa.near_tool", "aa.later_tool"]
     assert hits.without_vector == 1
-    assert [name.tool_id for name, _ in held.unembedded()] == ["later_tool"]
+    assert [name.tool_id for name, _ in held.tools_without_vector()] == ["later_tool"]
     # A vector of other content is ignored.
     held.embed(ToolName("aa", "later_tool"), "sha256:other", UNIT[0].tobytes())
-    assert len(held.unembedded()) == 1
+    assert len(held.tools_without_vector()) == 1
 
 
 def test_trust_does_not_lift_a_tool_that_does_something_else() -> None:
@@ -224,9 +224,9 @@ def test_a_tool_whose_schema_changed_waits_for_its_new_vector_and_keeps_its_trus
     held.embed(name, listing.default_version.digest, UNIT[0].tobytes())
     held.trust({name: 0.9})
     held.put(entry_of(version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)))
-    assert held.unembedded() == []
+    assert held.tools_without_vector() == []
     held.put(entry_of(version(tool("aa.plain_tool", title="Another title"))))
-    assert [each for each, _ in held.unembedded()] == [name]
+    assert [each for each, _ in held.tools_without_vector()] == [name]
     assert search(held).hits[0].score.trust == pytest.approx(0.9)
 
 
@@ -281,4 +281,4 @@ def test_the_best_are_those_that_sorting_everything_would_put_first(
     exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))
     best = max((fit for _, fit, _ in rows), default=0.0)
     ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1] <= best / 2, -rows[at][2]))
-    assert foremost(exact, fits, score, most).tolist() == ordered[:most]
+    assert top_rows(exact, fits, score, most).tolist() == ordered[:most]
