@@ -1,4 +1,4 @@
-"""Who may call what: one row per RPC, and a method without a row is refused."""
+"""The access policy: one row per RPC. A method without a row is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIFECYCLE = "/toolmesh.registry.v1.LifecycleService/"
 _NAMESPACE = "/toolmesh.registry.v1.NamespaceService/"
 _TRUST = "/toolmesh.registry.v1.TrustService/"
 _DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
-# The peers that call for somebody else, whose token then decides.
+# Peers that call on behalf of a caller, whose token decides.
 _CARRIERS = (EDGE, ORCHESTRATOR, "gateway")
 _ITSELF: dict[str, Access] = dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
 
@@ -19,7 +19,7 @@ def _for_callers(scope: str) -> dict[str, Access]:
     return dict.fromkeys(_CARRIERS, for_caller(scope))
 
 
-# The gateway is a service too, but what it reads here it reads for a caller.
+# The gateway is a service too, but it reads on behalf of a caller.
 _READERS = _ITSELF | _for_callers("tools:read")
 
 POLICY: Policy = {
@@ -50,7 +50,7 @@ POLICY: Policy = {
             "LoadVersion",
         )
     },
-    # Asks the audit log first.
+    # Reads usage from the audit service first.
     _LIFECYCLE + "RemoveVersion": Row(
         {OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False
     ),
@@ -70,7 +70,7 @@ POLICY: Policy = {
     _NAMESPACE + "ListNamespaces": Row(_READERS, deadline=5.0, idempotent=True),
     _NAMESPACE + "MoveAlias": Row({OPERATOR: AS_PEER} | _for_callers("tools:register"), deadline=5.0, idempotent=True),
     _TRUST + "GetTrustScore": Row(_READERS, deadline=10.0, idempotent=True),
-    # Whoever may call tools may say how they did.
+    # Callers of tools may rate them.
     _TRUST + "RateTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:call"), deadline=10.0, idempotent=True),
     _TRUST + "RecordSecurityAudit": Row(
         {OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False
@@ -83,7 +83,7 @@ POLICY: Policy = {
     _TRUST + "DemoteTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=True),
     _TRUST + "RevokeTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=5.0, idempotent=True),
     _TRUST + "ReinstateTool": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=False),
-    # The first question after a while waits for the language process to start.
+    # After idle time the first search waits for the language process to start.
     _DISCOVERY + "SearchTools": Row(_READERS, deadline=10.0, idempotent=True),
     _DISCOVERY + "CompileSurface": Row(_READERS, deadline=10.0, idempotent=True),
     _DISCOVERY + "GetToolSchemas": Row(_READERS, deadline=10.0, idempotent=True),

@@ -1,4 +1,4 @@
-"""The composition root: the only file that knows which adapter stands behind which port."""
+"""The composition root: the only file that names concrete adapters."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from services.registry.adapters.postgres.histories import PostgresHistories
 from services.registry.adapters.search.tool_directory import ToolDirectory
 from services.registry.adapters.search.vector_writer import SETTLE_SECONDS, VectorWriter
 from services.registry.adapters.search.vectors import PostgresVectors
-from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, report
-from services.registry.adapters.trust.facts_store import PostgresTrustBook
+from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, log_report
+from services.registry.adapters.trust.facts_store import PostgresTrustStore
 from services.registry.adapters.trust.scores import CachedTrustScores
-from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage
+from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader
 from services.registry.adapters.usability import AuthzUsability
 from services.registry.config import Settings
-from services.registry.domain.discovery.text import RECIPE
-from services.registry.domain.lifecycle.sweep_lifecycle import Swept, sweep_lifecycle
-from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
+from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport, sweep_lifecycle
+from services.registry.domain.trust.compute_score import TrustScorer
 from services.registry.domain.trust.rescore import sweep_scores
 from services.registry.handlers.discovery import DiscoveryHandlers
 from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
 from services.registry.handlers.registry import RegistryHandlers
-from services.registry.handlers.response_cache import Answers, CacheClearingWakeup
+from services.registry.handlers.response_cache import CacheClearingWakeup, ResponseCache
 from services.registry.handlers.trust import TrustHandlers
 from services.registry.policy import POLICY
 
@@ -57,7 +57,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class RegistryApplication(RpcApplication):
-    """A gRPC process that also says whether its wakeup has been heard of by the bus."""
+    """The registry process, with access to its wakeup, sweeper and language process."""
 
     wakeup: RedisWakeup
     sweeper: Sweeper
@@ -73,33 +73,33 @@ async def build(
     sweep_seconds: float = SWEEP_SECONDS,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> RegistryApplication:
-    """Put the registry together. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
+    """Build the registry. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
     engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
     authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
-    answers, bus = Answers(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
-    wakeup = CacheClearingWakeup(bus, answers)
+    cache, bus = ResponseCache(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
+    wakeup = CacheClearingWakeup(bus, cache)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
-    usage = AuditUsage(audit) if audit else UnknownUsage()
+    usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
     catalogue = PostgresCatalogue(engine)
-    scales = Scales(catalogue, PostgresTrustBook(engine), usage, clock)
+    scorer = TrustScorer(catalogue, PostgresTrustStore(engine), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
-    tasks: dict[str, Task] = {"lifecycle": lambda: _reported(due(), log), "trust": lambda: sweep_scores(scales)}
+    tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     lifecycle = LifecycleHandlers(
         catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
     )
     namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log)
-    trust = TrustHandlers(scales=scales, histories=histories, wakeup=wakeup, journal=log)
+    trust = TrustHandlers(scorer=scorer, histories=histories, wakeup=wakeup, journal=log)
     discovery = _discovery(engine, catalogue, changes, feed, trust_scores, clock, log, settle=settle_seconds)
     handlers = RegistryHandlers(
         catalogue=catalogue,
-        answers=answers,
+        cache=cache,
         log=changes,
         feed=feed,
         schemas=JsonSchemaChecker(),
@@ -132,12 +132,12 @@ async def build(
     return application
 
 
-async def _reported(sweeping: Awaitable[Swept], log: Log) -> None:
-    report(await sweeping, log)
+async def _sweep_and_log(sweeping: Awaitable[SweepReport], log: Log) -> None:
+    log_report(await sweeping, log)
 
 
 class _Discovery(NamedTuple):
-    """What finds tools, and what it keeps running for that."""
+    """The discovery handlers, their resources and the language process."""
 
     handlers: DiscoveryHandlers
     resources: list[Resource]
@@ -156,7 +156,7 @@ def _discovery(
     settle: float,
 ) -> _Discovery:
     language = LanguageProcess(log)
-    vectors = PostgresVectors(engine, f"{language.model}/{RECIPE}")
+    vectors = PostgresVectors(engine, f"{language.model}/{EMBEDDING_TEXT_VERSION}")
     writer = VectorWriter(log=changes, feed=feed, vectors=vectors, language=language, journal=log, settle=settle)
     directory = ToolDirectory(
         catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
@@ -179,7 +179,7 @@ def _services(
     discovery: DiscoveryHandlers,
     trust: TrustHandlers,
 ) -> list[Service]:
-    """The gRPC services of the process, each with what answers it."""
+    """Return the gRPC services with their handlers."""
     package = "toolmesh.registry.v1."
     return [
         Service(package + "RegistryService", lambda s: rpc.add_RegistryServiceServicer_to_server(registry, s)),

@@ -22,23 +22,23 @@ from services.registry.adapters.postgres import tables
 from services.registry.adapters.postgres.ledger import _tool_row, _version_row
 from services.registry.adapters.search.vectors import PostgresVectors
 from services.registry.domain.catalog.tool import with_version
-from services.registry.domain.discovery.text import RECIPE
+from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
 from services.registry.domain.model import ToolVersion
-from services.registry.tests import corpus
+from services.registry.tests import discovery_corpus
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import Start, authz_address, database_url, engine, start  # noqa: F401
-from services.registry.tests.waiting import until
+from services.registry.tests.polling import until
 
 TOOLS = 10_000
 
 
 async def fill(engine: AsyncEngine) -> None:  # noqa: F811
     """Store ten thousand admitted tools in one transaction; to register each would take minutes and show nothing more."""
-    kinds = corpus.load()["tools"]
+    kinds = discovery_corpus.load()["tools"]
     stored = [_numbered(kinds[number % len(kinds)], number) for number in range(TOOLS)]
     async with transaction(engine) as connection:
         owners = sorted({version.head.tool.namespace for version in stored})
-        moments = {"create_time": corpus.NOW, "update_time": corpus.NOW}
+        moments = {"create_time": discovery_corpus.NOW, "update_time": discovery_corpus.NOW}
         owned = [
             {"namespace": each, "provider": each, "owner": "operator", "revision": 1, **moments} for each in owners
         ]
@@ -53,13 +53,13 @@ async def fill(engine: AsyncEngine) -> None:  # noqa: F811
 def _numbered(kind: Mapping[str, Any], number: int) -> ToolVersion:
     namespace, tool_id = kind["name"].split(".")
     name = f"{namespace}-{number // 1000}.{tool_id}_{number % 1000}"
-    made = corpus.version({**kind, "name": name})
+    made = discovery_corpus.version({**kind, "name": name})
     return replace(made, head=replace(made.head, standing=replace(made.head.standing, sequence=number + 1)))
 
 
 async def embed(engine: AsyncEngine) -> None:  # noqa: F811
     """Give every tool a vector of its own, as the background would in some minutes."""
-    vectors = PostgresVectors(engine, f"{MODEL}/{RECIPE}")
+    vectors = PostgresVectors(engine, f"{MODEL}/{EMBEDDING_TEXT_VERSION}")
     while claimed := await vectors.claim(500):
         made = {}
         for each in claimed:

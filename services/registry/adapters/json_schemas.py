@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12 by jsonschema-rs: formats asserted, regular expressions bounded, nothing ever fetched."""
+"""Validates with jsonschema-rs: JSON Schema 2020-12, formats asserted, regular expressions bounded, no fetching."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import jsonschema_rs
 
+from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
 from services.registry.domain.ports import Finding
-from services.registry.domain.publishing.schema_shape import escape
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# A caller mends a few things at a time; a hostile value must not become a page of text.
+# Limits the response to a hostile value.
 MAX_FINDINGS = 20
-# Stands in messages where the offending value would.
+# Replaces the offending value in messages.
 _MASK = "the value"
 
 
@@ -26,21 +26,21 @@ class JsonSchemaChecker:
         self._meta = _validator({"$ref": DIALECT})
 
     def schema_findings(self, schema: JsonValue) -> Sequence[Finding]:
-        """Return what keeps a value from being a schema: the meta-schema, or what only compiling it shows."""
-        found = _findings(self._meta.iter_errors(schema))
-        return found or _compiled(schema)[1]
+        """Return why a value is not a schema: violations of the meta-schema, or a compilation error."""
+        findings = _findings(self._meta.iter_errors(schema))
+        return findings or _compiled(schema)[1]
 
     def value_findings(self, schema: Mapping[str, Any], value: JsonValue) -> Sequence[Finding]:
-        """Return where a value breaks a schema; a schema that cannot be compiled breaks on every value."""
-        validator, found = _compiled(dict(schema))
-        return found if validator is None else _findings(validator.iter_errors(value))
+        """Return where a value violates a schema. A schema that cannot be compiled yields a finding for every value."""
+        validator, findings = _compiled(dict(schema))
+        return findings if validator is None else _findings(validator.iter_errors(value))
 
 
 def _compiled(schema: Any) -> tuple[Any, list[Finding]]:
     try:
         return _validator(schema), []
     except jsonschema_rs.ValidationError as error:
-        # The library's text quotes addresses and patterns, so it is not passed on.
+        # The library's message quotes addresses and patterns, so it is not passed on.
         return None, [Finding(_pointer(error), "compilation", "cannot be compiled")]
 
 
@@ -49,13 +49,13 @@ def _validator(schema: Any) -> Any:
 
 
 def _findings(errors: Iterable[Any]) -> list[Finding]:
-    found = (Finding(_pointer(error), error.kind.name, error.message) for error in islice(errors, MAX_FINDINGS))
-    # The meta-schema is made of vocabularies, each of which would say the same.
-    return list(dict.fromkeys(found))
+    findings = (Finding(_pointer(error), error.kind.name, error.message) for error in islice(errors, MAX_FINDINGS))
+    # The vocabularies of the meta-schema repeat the same errors.
+    return list(dict.fromkeys(findings))
 
 
 def _pointer(error: Any) -> str:
-    return "".join(f"/{escape(str(step))}" for step in error.instance_path)
+    return pointer_of(error.instance_path)
 
 
 def _refuse(uri: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a caller may use, by authz: the token of the caller that is being served goes along with the question."""
+"""Asks authz which tools the current caller may use. The caller's token is forwarded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from services.registry.domain.model import ToolVersion
 
 
 class AuthzUsability:
-    """Asks authz about a page at a time, which is as much as it takes at once."""
+    """Asks authz about one page of tools at a time, which is its limit."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = AuthzServiceStub(channel)
 
     async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
-        """Return an answer a version, in their order. Raises what authz refuses with; SERVICE_UNAVAILABLE when it is not there."""
+        """Return one answer for each version, in order. Raises the error of authz, or SERVICE_UNAVAILABLE."""
         request = pb.FilterToolsRequest(tools=[tool_attributes(tool_version(version)) for version in versions])
         try:
-            answer: pb.FilterToolsResponse = await self._stub.FilterTools(request)
+            response: pb.FilterToolsResponse = await self._stub.FilterTools(request)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error) from None
-        return [each in (pb.USABILITY_ALLOWED, pb.USABILITY_NEEDS_APPROVAL) for each in answer.tools]
+        return [usability in (pb.USABILITY_ALLOWED, pb.USABILITY_NEEDS_APPROVAL) for usability in response.tools]

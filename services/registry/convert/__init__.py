@@ -1,1 +1,1 @@
-"""From messages to the domain and back, a file for each gRPC service. Pure."""
+"""Conversions between proto messages and the domain, one file per gRPC service. Pure."""

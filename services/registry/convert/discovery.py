@@ -1,4 +1,4 @@
-"""Between the contract of discovery and its domain, without a decision in either direction."""
+"""Conversions of the discovery service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from libs.common.call_context import Call
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.tool_names import ToolName
-from services.registry.domain.discovery.compile_surface import Block, Order, Surface, Tier, TooSmall
-from services.registry.domain.discovery.environment import BLOCKING, Place, SurfaceReason, Withheld
-from services.registry.domain.discovery.get_tool_schemas import Schemas, Wanted
-from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
-from services.registry.domain.discovery.results import Hit, Score
-from services.registry.domain.discovery.search_tools import Found
+from services.registry.domain.discovery.compile_surface import (
+    BudgetTooSmall,
+    Surface,
+    SurfaceBlock,
+    SurfaceRequest,
+    Tier,
+)
+from services.registry.domain.discovery.environment import BLOCKING, SurfaceEnvironment, SurfaceReason, WithheldTool
+from services.registry.domain.discovery.get_tool_schemas import SchemaRequest, ToolSchemas
+from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
+from services.registry.domain.discovery.results import Hit, HitScore
+from services.registry.domain.discovery.search_tools import SearchResult
 from services.registry.domain.model import LifecycleState
 from services.registry.domain.publishing.manifest import MutationClass
 
@@ -30,29 +36,29 @@ SELECTION_POLICY = "utility-per-token/1"
 
 
 def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
-    wanted = request.filter
-    reader = None if wanted.include_forbidden else _reader(call)
+    filters = request.filter
+    caller = None if filters.include_forbidden else _caller_of(call)
     return Query(
         text=request.query.strip(),
         capabilities=tuple(request.capabilities),
-        filters=_filters(wanted, reader),
+        filters=_filters(filters, caller),
         limit=request.max_results or _DEFAULT_RESULTS,
     )
 
 
-def semantic(request: pb.SearchToolsRequest) -> bool:
+def wants_embeddings(request: pb.SearchToolsRequest) -> bool:
     return request.mode != pb.SEARCH_MODE_LEXICAL
 
 
-def order_of(request: pb.CompileSurfaceRequest, call: Call) -> Order:
+def surface_request_of(request: pb.CompileSurfaceRequest, call: Call) -> SurfaceRequest:
     context = request.context
-    return Order(
+    return SurfaceRequest(
         task=request.task.strip(),
         capabilities=tuple(request.capabilities),
         budget=request.token_budget,
         tokenizer=request.tokenizer,
-        filters=_filters(request.filter, _reader(call)),
-        place=Place(
+        filters=_filters(request.filter, _caller_of(call)),
+        environment=SurfaceEnvironment(
             features=frozenset(context.features),
             credentials=frozenset(context.credentials),
             model=context.model,
@@ -63,29 +69,29 @@ def order_of(request: pb.CompileSurfaceRequest, call: Call) -> Order:
     )
 
 
-def wanted_of(request: pb.GetToolSchemasRequest, call: Call) -> Wanted:
+def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRequest:
     tier = Tier.DETAIL if request.tier == pb.SURFACE_TIER_DETAIL else Tier.SCHEMA
-    return Wanted(tuple(request.tools), tier, request.tokenizer, request.token_budget, _reader(call))
+    return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, _caller_of(call))
 
 
-def found(answer: Found, model: str) -> pb.SearchToolsResponse:
-    hits = answer.hits
+def search_response(result: SearchResult, model: str) -> pb.SearchToolsResponse:
+    hits = result.hits
     return pb.SearchToolsResponse(
         tools=[_found_tool(hit) for hit in hits.hits],
         total_candidates=hits.candidates,
         total_filtered=hits.passed,
         filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
-        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, answer.no_match), nearest=hits.nearest)
-        if answer.no_match
+        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, result.no_match), nearest=hits.nearest)
+        if result.no_match
         else None,
-        semantic_use=_enum(pb.SemanticUse, answer.semantic_use),
+        semantic_use=_enum(pb.SemanticUse, result.semantic_use),
         semantic_pending=hits.without_vector,
         semantic_model=model,
     )
 
 
-def compiled(outcome: Surface | TooSmall, call: Call) -> pb.CompileSurfaceResponse:
-    if isinstance(outcome, TooSmall):
+def surface_response(outcome: Surface | BudgetTooSmall, call: Call) -> pb.CompileSurfaceResponse:
+    if isinstance(outcome, BudgetTooSmall):
         small = pb.BudgetTooSmall(
             token_budget=outcome.budget, required_tokens=outcome.required, tokenizer=outcome.tokenizer
         )
@@ -93,55 +99,55 @@ def compiled(outcome: Surface | TooSmall, call: Call) -> pb.CompileSurfaceRespon
     return pb.CompileSurfaceResponse(surface=_surface(outcome, call))
 
 
-def schemas(answer: Schemas) -> pb.GetToolSchemasResponse:
+def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
     return pb.GetToolSchemasResponse(
         schemas=[
             pb.ToolSchema(
-                version=each.version.head.name,
-                digest=each.version.head.digest,
+                version=schema.version.head.name,
+                digest=schema.version.head.digest,
                 block=pb.SurfaceBlock(
-                    tier=_enum(pb.SurfaceTier, answer.tier.name),
-                    text=each.text,
-                    tokens=each.tokens,
-                    tool=each.version.head.tool.resource,
+                    tier=_enum(pb.SurfaceTier, schemas.tier.name),
+                    text=schema.text,
+                    tokens=schema.tokens,
+                    tool=schema.version.head.tool.resource,
                 ),
-                input_schema=dump(each.manifest.input.get("schema", {})),
-                output_schema=dump(each.manifest.output.get("schema", {})),
-                state=_state(each.version.head.standing.state),
+                input_schema=dump(schema.manifest.input.get("schema", {})),
+                output_schema=dump(schema.manifest.output.get("schema", {})),
+                state=_state(schema.version.head.standing.state),
             )
-            for each in answer.loaded
+            for schema in schemas.loaded
         ],
         unloaded=[
-            pb.UnloadedTool(tool=left.tool, reason=_enum(pb.UnloadedReason, left.reason), tokens=left.tokens)
-            for left in answer.left
+            pb.UnloadedTool(tool=tool.tool, reason=_enum(pb.UnloadedReason, tool.reason), tokens=tool.tokens)
+            for tool in schemas.unloaded
         ],
-        token_count=answer.tokens,
-        tokenizer=answer.tokenizer,
+        token_count=schemas.tokens,
+        tokenizer=schemas.tokenizer,
     )
 
 
-def _reader(call: Call) -> Reader | None:
+def _caller_of(call: Call) -> Caller | None:
     identity = call.identity
     if identity is None:
         return None
-    return Reader(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
+    return Caller(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
 
 
-def _filters(wanted: pb.SearchFilter, reader: Reader | None) -> Filters:
-    limited = wanted.HasField("max_latency_p95")
+def _filters(filters: pb.SearchFilter, caller: Caller | None) -> Filters:
+    limited = filters.HasField("max_latency_p95")
     return Filters(
-        min_trust=wanted.min_trust,
-        max_latency=wanted.max_latency_p95.ToNanoseconds() / 1e9 if limited else None,
-        max_cost=wanted.max_cost if wanted.HasField("max_cost") else None,
+        min_trust=filters.min_trust,
+        max_latency=filters.max_latency_p95.ToNanoseconds() / 1e9 if limited else None,
+        max_cost=filters.max_cost if filters.HasField("max_cost") else None,
         mutation_classes=frozenset(
-            MutationClass(_word(tool_manifest_pb2.MutationClass, each)) for each in wanted.mutation_classes
+            MutationClass(_word(tool_manifest_pb2.MutationClass, number)) for number in filters.mutation_classes
         ),
-        namespaces=frozenset(wanted.namespaces),
-        tags=frozenset(wanted.tags),
-        states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, each)) for each in wanted.states)
+        namespaces=frozenset(filters.namespaces),
+        tags=frozenset(filters.tags),
+        states=frozenset(LifecycleState(_word(tool_version_pb2.LifecycleState, number)) for number in filters.states)
         or CALLABLE,
-        version_constraint=wanted.version_constraint,
-        reader=reader,
+        version_constraint=filters.version_constraint,
+        caller=caller,
     )
 
 
@@ -150,7 +156,7 @@ def _names(references: Iterable[str]) -> Iterable[ToolName]:
         try:
             yield ToolName.parse(reference)
         except MeshError:
-            # What cannot be a tool's name is being called by somebody else.
+            # A text that is not a tool name cannot match a tool.
             continue
 
 
@@ -169,7 +175,7 @@ def _found_tool(hit: Hit) -> pb.FoundTool:
     )
 
 
-def _score(score: Score) -> pb.ToolScore:
+def _score(score: HitScore) -> pb.ToolScore:
     latency = Duration()
     latency.FromNanoseconds(round(score.latency_p95 * 1e9))
     return pb.ToolScore(
@@ -205,59 +211,59 @@ def _ref(hit: Hit, visibility: Any) -> pb.DeferredToolRef:
 
 
 def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
-    order, survey = surface.order, surface.survey
+    request, eligibility = surface.request, surface.eligibility
     loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
     created = Timestamp()
     created.FromDatetime(surface.create_time)
     scopes = sorted(call.identity.scopes) if call.identity else []
-    blocked = [each for each in survey.withheld if each.reason in BLOCKING]
+    blocked = [item for item in eligibility.withheld if item.reason in BLOCKING]
     return pb.ToolSurface(
         surface_id=surface.surface_id,
-        scope=order.scope,
+        scope=request.scope,
         create_time=created,
         producer="registry",
         tokenizer=surface.tokenizer,
-        token_budget=order.budget,
+        token_budget=request.budget,
         token_count=surface.token_count,
         blocks=[_block(block) for block in surface.blocks],
         tool_refs=sorted({f"tools/{name}" for name in surface.named} | {name.resource for name in loaded}),
         loaded_tools=[_loaded(block) for block in surface.blocks if block.hit],
         deferred_tools=_deferred(surface),
-        blocked_tools=[_withheld(each) for each in blocked],
-        excluded_tools=[_withheld(each) for each in survey.withheld if each.reason not in BLOCKING],
+        blocked_tools=[_withheld(item) for item in blocked],
+        excluded_tools=[_withheld(item) for item in eligibility.withheld if item.reason not in BLOCKING],
         totals=pb.SurfaceTotals(
-            usable=survey.usable,
+            usable=eligibility.usable,
             loaded=len(loaded),
             indexed=len(surface.named),
-            blocked=survey.blocked,
-            excluded=survey.excluded,
-            filtered=survey.filtered,
+            blocked=eligibility.blocked,
+            excluded=eligibility.excluded,
+            filtered=eligibility.filtered,
         ),
         selection_policy=SELECTION_POLICY,
         default_tool_choice="auto",
-        capability_requirements=order.capabilities,
-        model_capabilities=sorted(order.place.model_capabilities),
+        capability_requirements=request.capabilities,
+        model_capabilities=sorted(request.environment.model_capabilities),
         role_constraints=scopes,
         policy_refs=["token:grants", "token:scopes", "registry:lifecycle"],
         runtime_refs=["toolmesh.executor.v1.ExecutorService/Invoke"],
         surface_reason=[_enum(pb.SurfaceStep, step) for step in surface.steps],
         categories=[
             pb.SurfaceCategory(
-                category=each.name, tools=each.tools, utility=each.utility, listed=each.name in survey.listed
+                category=item.name, tools=item.tools, utility=item.utility, listed=item.name in eligibility.listed
             )
-            for each in survey.categories
+            for item in eligibility.categories
         ],
         utility=surface.utility,
         utility_possible=surface.utility_possible,
     )
 
 
-def _block(block: Block) -> pb.SurfaceBlock:
+def _block(block: SurfaceBlock) -> pb.SurfaceBlock:
     tool = block.hit.listing.name.resource if block.hit else ""
     return pb.SurfaceBlock(tier=_enum(pb.SurfaceTier, block.tier.name), text=block.text, tokens=block.tokens, tool=tool)
 
 
-def _loaded(block: Block) -> pb.LoadedTool:
+def _loaded(block: SurfaceBlock) -> pb.LoadedTool:
     hit = block.hit
     if hit is None:
         raise ValueError("the index is no tool")
@@ -273,15 +279,15 @@ def _loaded(block: Block) -> pb.LoadedTool:
 def _deferred(surface: Surface) -> list[pb.DeferredToolRef]:
     loaded = {block.hit.listing.name for block in surface.blocks if block.hit}
     refs: list[pb.DeferredToolRef] = []
-    for hit in surface.survey.useful:
+    for hit in surface.eligibility.useful:
         if hit.listing.name not in loaded and len(refs) < _DEFERRED:
             shown = hit.listing.name.qualified in surface.named
             refs.append(_ref(hit, pb.SCHEMA_VISIBILITY_NAME if shown else pb.SCHEMA_VISIBILITY_HIDDEN))
     return refs
 
 
-def _withheld(each: Withheld) -> pb.WithheldTool:
-    return pb.WithheldTool(tool=each.listing.name.resource, reason=_reason(each.reason), detail=each.detail)
+def _withheld(tool: WithheldTool) -> pb.WithheldTool:
+    return pb.WithheldTool(tool=tool.listing.name.resource, reason=_reason(tool.reason), detail=tool.detail)
 
 
 def _reason(reason: SurfaceReason) -> Any:

@@ -1,4 +1,4 @@
-"""Between the messages of the lifecycle service and the domain, without a decision in either direction."""
+"""Conversions of the lifecycle service."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import tool_version_pb2
 
 from libs.common.call_context import Call
-from services.registry.convert.registry import registrar_of, tool_version
-from services.registry.convert.shared import moment_of, state_of, timestamp
-from services.registry.domain.lifecycle.deprecate_version import Announcement
+from services.registry.convert.registry import actor_of, tool_version
+from services.registry.convert.shared import datetime_of, state_of, timestamp
+from services.registry.domain.lifecycle.deprecate_version import DeprecationNotice
 from services.registry.domain.lifecycle.remove_version import WINDOW, Removal
-from services.registry.domain.lifecycle.transitions import History, Order, Transition
+from services.registry.domain.lifecycle.transitions import ChangeRequest, Transition, TransitionPage
 from services.registry.domain.model import ToolVersion, VersionHead
 
 
-class Asked(Protocol):
-    """What every request for a verb says."""
+class LifecycleRequest(Protocol):
+    """The fields that all lifecycle requests have."""
 
     @property
     def reason(self) -> str: ...
@@ -28,22 +28,22 @@ class Asked(Protocol):
     def request_id(self) -> str: ...
 
 
-def order_of(request: Asked, call: Call) -> Order:
-    return Order(registrar_of(call), reason=request.reason, etag=request.etag, request_id=request.request_id)
+def change_request_of(request: LifecycleRequest, call: Call) -> ChangeRequest:
+    return ChangeRequest(actor_of(call), reason=request.reason, etag=request.etag, request_id=request.request_id)
 
 
-def announcement_of(request: pb.DeprecateVersionRequest) -> Announcement:
-    sunset = moment_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
+def deprecation_notice_of(request: pb.DeprecateVersionRequest) -> DeprecationNotice:
+    sunset = datetime_of(request.sunset_time, "sunset_time") if request.HasField("sunset_time") else None
     grace = request.grace_period.ToTimedelta() if request.HasField("grace_period") else None
-    return Announcement(sunset, grace, request.successor, request.migration_guide_url)
+    return DeprecationNotice(sunset, grace, request.successor, request.migration_guide_url)
 
 
 def version(head: VersionHead) -> tool_version_pb2.ToolVersion:
-    """Without its manifest, which never changes."""
+    """Convert a version without its manifest, which never changes."""
     return tool_version(ToolVersion(head, None))
 
 
-def removal(outcome: Removal) -> pb.RemoveVersionResponse:
+def removal_response(outcome: Removal) -> pb.RemoveVersionResponse:
     if outcome.removed:
         return pb.RemoveVersionResponse(removed=version(outcome.head))
     window = Duration()
@@ -52,21 +52,23 @@ def removal(outcome: Removal) -> pb.RemoveVersionResponse:
     return pb.RemoveVersionResponse(blocked=blocked)
 
 
-def history(page: History) -> pb.ListTransitionsResponse:
+def transitions_response(page: TransitionPage) -> pb.ListTransitionsResponse:
     return pb.ListTransitionsResponse(
-        transitions=[_transition(each) for each in page.transitions], next_page_token=page.next_token
+        transitions=[_transition(transition) for transition in page.transitions], next_page_token=page.next_token
     )
 
 
-def _transition(found: Transition) -> pb.Transition:
+def _transition(transition: Transition) -> pb.Transition:
     return pb.Transition(
-        version=found.name,
-        sequence=found.sequence,
-        verb=found.verb,
-        from_state=state_of(found.from_state) if found.from_state else tool_version_pb2.LIFECYCLE_STATE_UNSPECIFIED,
-        to_state=state_of(found.to_state),
-        actor=found.actor,
-        through=found.through,
-        reason=found.reason,
-        time=timestamp(found.time),
+        version=transition.name,
+        sequence=transition.sequence,
+        verb=transition.verb,
+        from_state=state_of(transition.from_state)
+        if transition.from_state
+        else tool_version_pb2.LIFECYCLE_STATE_UNSPECIFIED,
+        to_state=state_of(transition.to_state),
+        actor=transition.actor,
+        through=transition.through,
+        reason=transition.reason,
+        time=timestamp(transition.time),
     )

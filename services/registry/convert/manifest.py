@@ -1,9 +1,9 @@
-"""Manifests between the contract's message and the document that is stored and digested.
+"""Conversions between the manifest message and the document that is stored and digested.
 
-Both directions walk the message's own description, so a field that is added to the contract is carried without a line
-here. The form: field names of the contract; every `bytes` field holds JSON and is embedded as the value it parses to;
-enums are lower-case words without their prefix; durations are seconds as text, as in Protobuf's JSON; what has its
-default is absent, and a message that is present without content is an empty object.
+Both directions walk the message descriptor, so new fields need no code here. The document uses the field names of the
+contract; every `bytes` field holds JSON and is embedded as a value; enums are lower-case words without their prefix;
+durations are seconds as text, as in Protobuf's JSON; fields with default values are absent, and a present but empty
+message is an empty object.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from services.registry.domain.publishing.manifest import Manifest
 
 
 def manifest_of(message: ToolManifest) -> Manifest:
-    """Read a manifest. Every part that cannot be read is named at once: embedded text that is not JSON raises
-    INVALID_JSON or PAYLOAD_TOO_LARGE; an unknown field, enum value or impossible duration raises INVALID_REQUEST."""
-    reading = _Reading()
-    document = reading.message(message, "manifest")
-    if reading.refusals:
-        reason = reading.refusals[0][0]
-        raise MeshError(reason, violations=[violation for _, violation in reading.refusals])
+    """Read a manifest, and report all unreadable fields at once. Embedded text that is not JSON raises INVALID_JSON or
+    PAYLOAD_TOO_LARGE; an unknown field, enum value or impossible duration raises INVALID_REQUEST."""
+    reader = _MessageReader()
+    document = reader.message(message, "manifest")
+    if reader.refusals:
+        reason = reader.refusals[0][0]
+        raise MeshError(reason, violations=[violation for _, violation in reader.refusals])
     return Manifest(document)
 
 
 def message_of(manifest: Manifest) -> ToolManifest:
-    """Write a manifest as its message; `manifest_of` of it is the same manifest."""
+    """Write a manifest as a message; the inverse of `manifest_of`."""
     message = ToolManifest()
     _fill(message, manifest.document)
     return message
 
 
-class _Reading:
-    """One pass over a message, collecting what cannot be read."""
+class _MessageReader:
+    """One pass over a message that collects unreadable fields."""
 
     def __init__(self) -> None:
         self.refusals: list[tuple[Reason, Violation]] = []
 
     def message(self, message: Message, path: str) -> dict[str, Any]:
         if len(UnknownFieldSet(message)):
-            # A promise that this build does not know of must not be dropped in silence.
+            # A field that this build does not know must not be dropped silently.
             self._refuse(Reason.INVALID_REQUEST, path, "field.unknown", "has a field that this registry does not know")
         return {field.name: self._field(field, value, f"{path}.{field.name}") for field, value in message.ListFields()}
 

@@ -1,27 +1,27 @@
-"""Between the messages of the namespace service and the domain, without a decision in either direction."""
+"""Conversions of the namespace service."""
 
 from __future__ import annotations
 
 from toolmesh.registry.v1 import namespace_service_pb2 as pb
 
 from services.registry.convert.shared import timestamp
-from services.registry.domain.namespaces.namespaces import Namespaces
+from services.registry.domain.namespaces.namespaces import NamespacePage
 from services.registry.domain.namespaces.ownership import Namespace
 
 
-def namespace(found: Namespace) -> pb.Namespace:
+def namespace(domain_namespace: Namespace) -> pb.Namespace:
     return pb.Namespace(
-        name=found.name,
-        provider=found.provider,
-        owner=found.owner,
-        delegates=found.delegates,
-        create_time=timestamp(found.create_time),
-        update_time=timestamp(found.update_time),
-        etag=found.etag,
+        name=domain_namespace.name,
+        provider=domain_namespace.provider,
+        owner=domain_namespace.owner,
+        delegates=domain_namespace.delegates,
+        create_time=timestamp(domain_namespace.create_time),
+        update_time=timestamp(domain_namespace.update_time),
+        etag=domain_namespace.etag,
     )
 
 
-def listed(page: Namespaces) -> pb.ListNamespacesResponse:
+def list_response(page: NamespacePage) -> pb.ListNamespacesResponse:
     return pb.ListNamespacesResponse(
-        namespaces=[namespace(each) for each in page.namespaces], next_page_token=page.next_token
+        namespaces=[namespace(item) for item in page.namespaces], next_page_token=page.next_token
     )

@@ -1,4 +1,4 @@
-"""Between the contract's messages and the domain, without a decision in either direction."""
+"""Conversions of the registry service."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
 from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.domain.catalog.list_tool_versions import VersionPage
-from services.registry.domain.catalog.list_tools import Listed, Page, Selection
-from services.registry.domain.catalog.watch_tools import Event, Heartbeat, Removed, Upserted
+from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
+from services.registry.domain.catalog.watch_tools import Event, Heartbeat, VersionRemoved, VersionUpserted
 from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
-from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiated
-from services.registry.domain.model import Deprecation, LifecycleState, Registrar, Tool, ToolVersion
+from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiation
+from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration
 
 
-def registrar_of(call: Call) -> Registrar:
-    return Registrar(call.peer, call.identity.subject if call.identity else "")
+def actor_of(call: Call) -> Actor:
+    return Actor(call.peer, call.identity.subject if call.identity else "")
 
 
 def selection_of(request: pb.ListToolsRequest) -> Selection:
     return Selection(request.namespace, tuple(request.tags), request.usable_only)
 
 
-def registered(registration: Registration) -> pb.RegisterToolResponse:
+def register_response(registration: Registration) -> pb.RegisterToolResponse:
     return pb.RegisterToolResponse(
         version=tool_version(registration.version),
         created=registration.created,
@@ -44,13 +44,13 @@ def candidate_of(request: pb.CheckCompatibilityRequest) -> Manifest | str:
     return manifest_of(request.manifest) if request.WhichOneof("candidate") == "manifest" else request.version
 
 
-def compatibility(found: Compatibility) -> pb.CheckCompatibilityResponse:
+def compatibility_response(result: Compatibility) -> pb.CheckCompatibilityResponse:
     return pb.CheckCompatibilityResponse(
-        baseline=found.baseline.name if found.baseline else "",
-        findings=[_difference(each) for each in found.differences],
-        smallest_bump=pb.VersionBump.Value(f"VERSION_BUMP_{found.bump.name if found.bump else 'UNSPECIFIED'}"),
-        smallest_version=found.smallest_version,
-        number_is_legal=found.number_is_legal,
+        baseline=result.baseline.name if result.baseline else "",
+        findings=[_difference(difference) for difference in result.differences],
+        smallest_bump=pb.VersionBump.Value(f"VERSION_BUMP_{result.bump.name if result.bump else 'UNSPECIFIED'}"),
+        smallest_version=result.smallest_version,
+        number_is_legal=result.number_is_legal,
     )
 
 
@@ -63,12 +63,12 @@ def expectations_of(request: pb.NegotiateSchemaRequest) -> Expectations:
     )
 
 
-def negotiated(found: Negotiated) -> pb.NegotiateSchemaResponse:
+def negotiation_response(negotiation: Negotiation) -> pb.NegotiateSchemaResponse:
     return pb.NegotiateSchemaResponse(
-        match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{found.match.name}"),
-        version=found.head.name,
-        digest=found.head.digest,
-        missing=[_difference(each) for each in found.missing],
+        match=pb.SchemaMatch.Value(f"SCHEMA_MATCH_{negotiation.match.name}"),
+        version=negotiation.head.name,
+        digest=negotiation.head.digest,
+        missing=[_difference(difference) for difference in negotiation.missing],
     )
 
 
@@ -78,32 +78,32 @@ def states_of(request: pb.ListToolVersionsRequest) -> frozenset[LifecycleState]:
     return frozenset(LifecycleState[name] for name in names)
 
 
-def version_page(page: VersionPage) -> pb.ListToolVersionsResponse:
+def versions_response(page: VersionPage) -> pb.ListToolVersionsResponse:
     versions = [tool_version(version) for version in page.versions]
     return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
-def listed(page: Page) -> pb.ListToolsResponse:
+def list_response(page: ToolPage) -> pb.ListToolsResponse:
     return pb.ListToolsResponse(tools=[_listed_tool(item) for item in page.tools], next_page_token=page.next_token)
 
 
-def tool(found: Tool) -> tool_pb2.Tool:
+def tool(domain_tool: Tool) -> tool_pb2.Tool:
     return tool_pb2.Tool(
-        name=found.name.resource,
-        tool_id=found.name.tool_id,
-        namespace=found.name.namespace,
-        provider=found.provider,
-        title=found.title,
-        latest_version=found.latest_version,
-        aliases=found.aliases,
-        create_time=_timestamp(found.create_time),
-        update_time=_timestamp(found.update_time),
+        name=domain_tool.name.resource,
+        tool_id=domain_tool.name.tool_id,
+        namespace=domain_tool.name.namespace,
+        provider=domain_tool.provider,
+        title=domain_tool.title,
+        latest_version=domain_tool.latest_version,
+        aliases=domain_tool.aliases,
+        create_time=_timestamp(domain_tool.create_time),
+        update_time=_timestamp(domain_tool.update_time),
     )
 
 
-def holds_until(versions: Iterable[ToolVersion | None]) -> float:
-    """Return the moment at which time alone changes which versions these would be: the first sunset among them. One that is
-    past its sunset, or cannot be chosen at all, no longer changes by waiting."""
+def response_expiry(versions: Iterable[ToolVersion | None]) -> float:
+    """Return when a response about these versions expires without a change: at the first sunset. Versions that are past
+    their sunset or not selectable do not expire."""
     announced = (version.head.standing.deprecation for version in versions if version)
     return min((d.sunset_time.timestamp() for d in announced if d and d.sunset_time), default=math.inf)
 
@@ -125,23 +125,23 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
     )
 
 
-def watch_step(event: Event) -> pb.WatchToolsResponse:
+def watch_response(event: Event) -> pb.WatchToolsResponse:
     token = event.at.token() if event.at else ""
-    if isinstance(event, Upserted):
+    if isinstance(event, VersionUpserted):
         return pb.WatchToolsResponse(upserted=tool_version(event.version), resume_token=token)
-    if isinstance(event, Removed):
+    if isinstance(event, VersionRemoved):
         return pb.WatchToolsResponse(removed=event.name, resume_token=token)
     if isinstance(event, Heartbeat):
         return pb.WatchToolsResponse(heartbeat=pb.Heartbeat(), resume_token=token)
     return pb.WatchToolsResponse(snapshot_complete=pb.SnapshotComplete(), resume_token=token)
 
 
-def _difference(found: Difference) -> pb.CompatibilityFinding:
-    kind = pb.ChangeKind.Value(f"CHANGE_KIND_{found.kind.name}")
-    return pb.CompatibilityFinding(path=found.path, rule=found.rule, kind=kind, message=found.message)
+def _difference(difference: Difference) -> pb.CompatibilityFinding:
+    kind = pb.ChangeKind.Value(f"CHANGE_KIND_{difference.kind.name}")
+    return pb.CompatibilityFinding(path=difference.path, rule=difference.rule, kind=kind, message=difference.message)
 
 
-def _listed_tool(item: Listed) -> pb.ListedTool:
+def _listed_tool(item: ListedTool) -> pb.ListedTool:
     return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version) if item.version else None)
 
 

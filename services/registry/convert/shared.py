@@ -1,4 +1,4 @@
-"""What the conversions of several services share."""
+"""Conversions that several services share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def timestamp(moment: datetime) -> Timestamp:
     return message
 
 
-def moment_of(stamp: Timestamp, path: str) -> datetime:
-    """Return the moment. A stamp may hold numbers that are none, which raises INVALID_REQUEST."""
+def datetime_of(stamp: Timestamp, path: str) -> datetime:
+    """Convert a timestamp. Raises INVALID_REQUEST if it is out of range."""
     try:
         return stamp.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError):

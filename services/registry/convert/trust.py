@@ -1,4 +1,4 @@
-"""Between the messages of the trust service and the domain, without a decision in either direction."""
+"""Conversions of the trust service."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from toolmesh.registry.v1 import trust_service_pb2 as pb
 
 from libs.common.call_context import Call
 from libs.common.tool_names import ToolName
-from services.registry.convert.registry import registrar_of
+from services.registry.convert.registry import actor_of
 from services.registry.convert.shared import timestamp
-from services.registry.domain.lifecycle.transitions import Order
-from services.registry.domain.trust.compute_score import Weighed
+from services.registry.domain.lifecycle.transitions import ChangeRequest
+from services.registry.domain.trust.compute_score import TrustScore
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Verification, VerificationKind
-from services.registry.domain.trust.promote_tool import Progress
+from services.registry.domain.trust.promote_tool import StageProgress
 from services.registry.domain.trust.score import Component
 from services.registry.domain.trust.stages import Stage
 
 Make = Callable[[ToolName, str, datetime], Fact]
 
 
-def order_of(request: pb.RevokeToolRequest | pb.ReinstateToolRequest, call: Call) -> Order:
-    return Order(registrar_of(call), reason=request.reason)
+def change_request_of(request: pb.RevokeToolRequest | pb.ReinstateToolRequest, call: Call) -> ChangeRequest:
+    return ChangeRequest(actor_of(call), reason=request.reason)
 
 
 def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
@@ -38,7 +38,7 @@ def audit_of(request: pb.RecordSecurityAuditRequest, call: Call) -> Make:
             time=now,
             report_url=request.report_url,
             summary=request.summary,
-            actor=registrar_of(call).recorded,
+            actor=actor_of(call).recorded_name,
             request_id=request.request_id,
         )
 
@@ -57,41 +57,41 @@ def verification_of(request: pb.RecordVerificationRequest, call: Call) -> Make:
             time=now,
             evidence_url=request.evidence_url,
             summary=request.summary,
-            actor=registrar_of(call).recorded,
+            actor=actor_of(call).recorded_name,
             request_id=request.request_id,
         )
 
     return verification
 
 
-def score(weighed: Weighed, now: datetime) -> pb.TrustScore:
-    found = weighed.score
+def score(trust_score: TrustScore, now: datetime) -> pb.TrustScore:
+    computed = trust_score.score
     return pb.TrustScore(
-        tool=weighed.tool.resource,
-        version=weighed.version.head.name,
-        score=found.value,
-        components=[_component(each) for each in found.components],
-        undecayed=found.undecayed,
-        decay=found.decay,
-        last_verified_time=timestamp(found.last_verified),
+        tool=trust_score.tool.resource,
+        version=trust_score.version.head.name,
+        score=computed.value,
+        components=[_component(component) for component in computed.components],
+        undecayed=computed.undecayed,
+        decay=computed.decay,
+        last_verified_time=timestamp(computed.last_verified),
         compute_time=timestamp(now),
     )
 
 
-def stage(found: Stage) -> pb.ContributionStage.ValueType:
-    return pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{found.name}")
+def stage(domain_stage: Stage) -> pb.ContributionStage.ValueType:
+    return pb.ContributionStage.Value(f"CONTRIBUTION_STAGE_{domain_stage.name}")
 
 
 def stage_of(number: pb.ContributionStage.ValueType) -> Stage | None:
-    """None for the one that is not set."""
+    """Convert a stage; None if it is unset."""
     return Stage(pb.ContributionStage.Name(number).removeprefix("CONTRIBUTION_STAGE_").lower()) if number else None
 
 
-def progress(found: Progress) -> pb.GetStageResponse:
+def stage_response(stage_progress: StageProgress) -> pb.GetStageResponse:
     return pb.GetStageResponse(
-        stage=stage(found.stage),
-        next=stage(found.stage.next) if found.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,
-        gates=[pb.Gate(gate=gate.gate, met=gate.met, found=gate.found) for gate in found.gates],
+        stage=stage(stage_progress.stage),
+        next=stage(stage_progress.stage.next) if stage_progress.stage.next else pb.CONTRIBUTION_STAGE_UNSPECIFIED,
+        gates=[pb.Gate(gate=gate.gate, met=gate.met, found=gate.evidence) for gate in stage_progress.gates],
     )
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the registry, named by what happened."""
+"""The errors of the registry."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def namespace_taken(namespace: str, provider: str) -> MeshError:
 def name_taken(name: ToolName, holder: ToolName) -> MeshError:
     return MeshError(
         Reason.ALREADY_EXISTS,
-        message="the name already leads to another tool",
+        message="the name belongs to another tool",
         metadata={"name": name.qualified, "tool": holder.qualified},
     )
 
@@ -63,10 +63,10 @@ def namespace_reserved(namespace: str) -> MeshError:
     )
 
 
-def namespace_not_yours(namespace: str, owner: str) -> MeshError:
+def namespace_not_owned(namespace: str, owner: str) -> MeshError:
     return MeshError(
         Reason.PERMISSION_DENIED,
-        message="the namespace belongs to somebody else",
+        message="the namespace has another owner",
         metadata={"namespace": namespace, "owner": owner},
     )
 
@@ -95,15 +95,15 @@ def alias_not_found(alias: ToolName) -> MeshError:
     return MeshError(Reason.NOT_FOUND, message="no alias has this name", metadata={"alias": alias.qualified})
 
 
-def alias_leads_elsewhere(alias: ToolName, holder: ToolName) -> MeshError:
+def alias_points_elsewhere(alias: ToolName, holder: ToolName) -> MeshError:
     return MeshError(
         Reason.FAILED_PRECONDITION,
-        message="the alias leads to another tool than the one named",
+        message="the alias points to another tool",
         metadata={"alias": alias.qualified, "tool": holder.qualified},
     )
 
 
-def alias_stays_in_its_namespace(alias: ToolName) -> MeshError:
+def alias_outside_namespace(alias: ToolName) -> MeshError:
     return MeshError(
         Reason.INVALID_REQUEST,
         message="an alias moves only between tools of its own namespace",
@@ -114,7 +114,7 @@ def alias_stays_in_its_namespace(alias: ToolName) -> MeshError:
 def verb_not_applicable(head: VersionHead, verb: str, state: LifecycleState) -> MeshError:
     return MeshError(
         Reason.FAILED_PRECONDITION,
-        message=f"a version that is {state.value} does not {verb.replace('_', ' ')}",
+        message=f"{verb.replace('_', ' ')} does not apply to a version in state {state.value}",
         metadata={"version": head.name, "state": state.value, "verb": str(verb)},
     )
 
@@ -127,17 +127,17 @@ def namespace_changed(namespace: str, etag: str) -> MeshError:
     return MeshError(Reason.ETAG_MISMATCH, metadata={"namespace": namespace, "etag": etag})
 
 
-def etag_of_a_tool() -> MeshError:
+def etag_needs_a_version() -> MeshError:
     return MeshError(
         Reason.INVALID_REQUEST,
-        violations=[Violation("etag", "etag.version", "guards one version; name the version, or leave it out")],
+        violations=[Violation("etag", "etag.version", "applies to one version; name a version or omit the etag")],
     )
 
 
-def nobody_to_use_it() -> MeshError:
+def caller_required() -> MeshError:
     return MeshError(
         Reason.INVALID_REQUEST,
-        violations=[Violation("usable_only", "caller", "asks what a caller may use; call with a token")],
+        violations=[Violation("usable_only", "caller", "needs a caller; send a token")],
     )
 
 
@@ -177,7 +177,7 @@ def removal_needs_force(head: VersionHead) -> MeshError:
 
 def usage_unknown() -> MeshError:
     return MeshError(
-        Reason.SERVICE_UNAVAILABLE, message="usage cannot be read, so it is taken to be used", retry_after=1.0
+        Reason.SERVICE_UNAVAILABLE, message="usage is unknown, so the version counts as used", retry_after=1.0
     )
 
 
@@ -186,7 +186,7 @@ def page_token_invalid() -> MeshError:
 
 
 def watch_fell_behind() -> MeshError:
-    """The log no longer reaches back to where the watcher is; it comes again and gets a snapshot."""
+    """The log no longer has the watcher's position. The client reconnects and gets a snapshot."""
     return MeshError(
         Reason.SERVICE_UNAVAILABLE, message="the watch fell too far behind; open it again", retry_after=0.1
     )

@@ -1,4 +1,4 @@
-"""What the registry keeps: tools, their versions, and the life of each version."""
+"""The entities of the registry: tools, versions and their lifecycle state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.registry.domain.publishing.manifest import Manifest
 
 
 class LifecycleState(StrEnum):
-    """Where a version is in its life."""
+    """The lifecycle state of a version."""
 
     DRAFT = "draft"
     AVAILABLE = "available"
@@ -27,19 +27,19 @@ class LifecycleState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """Announces the end of a version and the way onward."""
+    """The announced end of a version and its successor."""
 
     deprecate_time: datetime
     sunset_time: datetime | None = None
     successor: str = ""
     migration_guide_url: str = ""
     remove_time: datetime | None = None
-    """When it may be retired, if nobody calls it any more."""
+    """When the version may be retired if it is unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The part of a version that verbs change, and the number of the change that made it so."""
+    """The mutable part of a version, and the number of the change that set it."""
 
     state: LifecycleState
     update_time: datetime
@@ -47,23 +47,23 @@ class Standing:
     state_reason: str = ""
     deprecation: Deprecation | None = None
     beneath: tuple[LifecycleState, ...] = ()
-    """What the state covers, and the version returns to when it is lifted; the next one last."""
+    """The covered states, to which the version returns when its state is lifted; the next one last."""
 
     @property
     def etag(self) -> str:
-        """Differs after every change, because no two changes share a number."""
+        """Differs after every change, because change numbers are unique."""
         return f"{self.sequence:x}"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """Everything about a version but its manifest, which is most of its bytes."""
+    """A version without its manifest, which makes up most of its size."""
 
     tool: ToolName
     version: Version
     digest: str
     size: int
-    """How many bytes its manifest has as a document."""
+    """The size of the manifest document in bytes."""
     create_time: datetime
     registered_by: str
     standing: Standing
@@ -76,17 +76,17 @@ class VersionHead:
 
 @dataclass(frozen=True, slots=True)
 class ToolVersion:
-    """One immutable manifest and where it stands. The manifest is None where an answer had no room for it."""
+    """A version with its immutable manifest. The manifest is None where the response had no room for it."""
 
     head: VersionHead
     manifest: Manifest | None
     aliases: tuple[str, ...] | None = None
-    """What leads to its tool now, where that was read; manifests name aliases that may have moved since."""
+    """The current aliases of its tool, where they were read. Aliases in the manifest may have moved since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The identity behind versions."""
+    """A tool, independent of its versions."""
 
     name: ToolName
     provider: str
@@ -100,13 +100,13 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Registrar:
-    """Who registers: the peer at the other end, and the subject it acts for, empty when it acts for itself."""
+class Actor:
+    """The caller of a change: the peer, and the subject it acts for; empty when the peer acts for itself."""
 
     peer: str
     subject: str = ""
 
     @property
-    def recorded(self) -> str:
-        """The name that the version keeps. A subject is a DID, so the bare name of a peer cannot be taken for one."""
+    def recorded_name(self) -> str:
+        """The name to record. A subject is a DID, so it cannot be confused with the bare name of a peer."""
         return self.subject or self.peer

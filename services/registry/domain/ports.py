@@ -1,4 +1,4 @@
-"""What the domain needs from the world."""
+"""The ports of the registry domain."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Protocol
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.changes import Change, Horizon, Position, Stretch
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.lifecycle.transitions import Transition
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong inside a JSON value: where, which keyword says so, and a sentence without the value."""
+    """A problem inside a JSON value: JSON Pointer, keyword, and a message that does not quote the value."""
 
     pointer: str
     keyword: str
@@ -29,22 +29,22 @@ class Finding:
 
 
 class SchemaChecker(Protocol):
-    """Knows JSON Schema 2020-12. Fetches nothing, whatever a schema refers to."""
+    """Validates with JSON Schema 2020-12. Never fetches references."""
 
     def schema_findings(self, schema: JsonValue) -> Sequence[Finding]:
-        """Return what keeps a value from being a schema; nothing if it is one. What refers to another document is none."""
+        """Return why a value is not a valid schema; empty if it is. References to other documents are findings."""
         ...
 
     def value_findings(self, schema: Mapping[str, Any], value: JsonValue) -> Sequence[Finding]:
-        """Return where a value breaks a valid schema; nothing if it does not."""
+        """Return where a value violates a valid schema; empty if it does not."""
         ...
 
 
 class Ledger(Protocol):
-    """The registry while one writer holds it: what is read here cannot change before it is written."""
+    """The registry under the writer lock: data that is read here does not change before the commit."""
 
     async def tool(self, name: ToolName) -> Tool | None:
-        """Return the tool of exactly this name."""
+        """Return the tool with exactly this name."""
         ...
 
     async def heads(self, name: ToolName) -> Sequence[VersionHead]:
@@ -52,83 +52,83 @@ class Ledger(Protocol):
         ...
 
     async def namespace(self, namespace: str) -> Namespace | None:
-        """Return a namespace; None while nobody owns it."""
+        """Return a namespace; None if it has no owner."""
         ...
 
     async def put_namespace(self, namespace: Namespace, by: str) -> None:
-        """Store a namespace as it now is, with exactly these delegates."""
+        """Store a namespace with exactly these delegates."""
         ...
 
     async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these words are namespaces."""
+        """Return which of these names are namespaces."""
         ...
 
     async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
-        """Return the tool that each name leads to; names that lead nowhere are missing."""
+        """Return the tool of each name or alias; unknown names are missing."""
         ...
 
     async def next_sequence(self) -> int:
-        """Return the number of the change that this writer makes."""
+        """Return the number of the next change."""
         ...
 
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
-        """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
+        """Store a new version, its updated tool, the change and the initial transition."""
         ...
 
-    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
-        """Store what the scan let pass when this version was admitted."""
+    async def add_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+        """Store the scan warnings of a version."""
         ...
 
     async def manifest(self, head: VersionHead) -> Manifest:
         """Return the manifest of a version."""
         ...
 
-    async def stand(self, head: VersionHead, transition: Transition) -> None:
-        """Store where a version stands now, the change, and the transition."""
+    async def update_standing(self, head: VersionHead, transition: Transition) -> None:
+        """Store the standing of a version, the change and the transition."""
         ...
 
     async def put_tool(self, tool: Tool) -> None:
-        """Store a tool as it now is. Names that lead to it go on doing so; new aliases of it begin to."""
+        """Store a tool and its new aliases. Existing names keep their target."""
         ...
 
-    async def lead(self, alias: ToolName, tool: ToolName) -> None:
-        """Make an alias lead to another tool."""
+    async def point_alias(self, alias: ToolName, tool: ToolName) -> None:
+        """Point an alias to another tool."""
         ...
 
     async def verb_of(self, head: VersionHead, actor: str, request_id: str) -> str | None:
-        """Return what this request of this actor did to the version; None if it was not there before."""
+        """Return the verb that a request of this actor applied to the version; None for a new request."""
         ...
 
     async def revoked(self, tool: ToolName) -> bool:
-        """Say whether the tool is revoked."""
+        """Return whether the tool is revoked."""
         ...
 
     async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime, sequence: int) -> bool:
-        """Mark the tool as revoked by the changes from this number on; False if it already was."""
+        """Mark the tool as revoked since a change number; False if it already was."""
         ...
 
     async def reinstate(self, tool: ToolName) -> int | None:
-        """Take the mark away, and return the number of its first change; None if there was none."""
+        """Remove the mark, and return the number of its first change; None if there was no mark."""
         ...
 
-    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
-        """Return the numbers of the versions that a verb was done to, from a change on."""
+    async def versions_changed_by(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+        """Return the versions that a verb was applied to since a change number."""
         ...
 
 
 class Catalogue(Protocol):
-    """Everything that was admitted."""
+    """All admitted tools and versions."""
 
     def writing(self) -> AbstractAsyncContextManager[Ledger]:
-        """Hold the registry for one change, alone among all replicas; all of it is stored at the end, or nothing."""
+        """Lock the registry for one change across all replicas, and commit it at the end or not at all."""
         ...
 
     async def tool(self, name: ToolName) -> Tool | None:
-        """Return the tool that a name or an alias leads to."""
+        """Return the tool of a name or an alias."""
         ...
 
     async def tools(self, *, namespace: str, tags: Sequence[str], after: str, limit: int) -> Sequence[Tool]:
-        """Return tools in order of their qualified names, beginning after one."""
+        """Return tools after a qualified name, sorted by name."""
         ...
 
     async def heads(self, names: Sequence[ToolName]) -> Sequence[VersionHead]:
@@ -140,82 +140,82 @@ class Catalogue(Protocol):
         ...
 
     async def warnings(self, head: VersionHead) -> Sequence[Violation]:
-        """Return what the scan let pass when this version was admitted."""
+        """Return the scan warnings of a version."""
         ...
 
     async def owner_of(self, namespace: str) -> str | None:
-        """Return who owns a namespace; None while nobody does."""
+        """Return the owner of a namespace; None if it has none."""
         ...
 
-    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
-        """Return the names that a newcomer's may be taken for; more than those may come, and no fewer."""
+    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
+        """Return the names that may resemble the candidate's; a superset of those that do."""
         ...
 
 
 class Usability(Protocol):
-    """Knows what the caller that is being served may use."""
+    """Decides which versions the current caller may use."""
 
     async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
-        """Return an answer a version, in their order. Raises SERVICE_UNAVAILABLE when nobody can say."""
+        """Return one answer for each version, in order. Raises SERVICE_UNAVAILABLE when authz does not answer."""
         ...
 
 
 class ChangeLog(Protocol):
-    """Every committed change under its number, as far back as it is kept."""
+    """The committed changes by number, within the retention of the log."""
 
     async def horizon(self) -> Horizon:
-        """Return how far the log reaches now."""
+        """Return the current range of the log."""
         ...
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
-        """Return up to `limit` changes after a number, in order, and the horizon they were read under."""
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
+        """Return up to `limit` changes after a number, in order, and the horizon at that time."""
         ...
 
     async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
-        """Return versions whose last change has a number in (after, until], in order of that number."""
+        """Return versions whose last change is in (after, until], in order of that number."""
         ...
 
 
 class ChangeFeed(Protocol):
-    """The changes of the log as they come, read once for all watchers of a process."""
+    """Follows the change log, with one reader for all watchers of a process."""
 
-    def seen(self) -> Position | None:
-        """Return how far the log was last seen to reach; None when it was not looked at lately."""
+    def last_position(self) -> Position | None:
+        """Return the last polled position of the log; None when the last poll is too old."""
         ...
 
-    async def beyond(self, position: Position) -> Sequence[Change]:
-        """Return what follows a position. If nothing does, wait until the log was looked at again: an empty answer
-        means that it still says nothing new. Raises when the log cannot be followed from there."""
+    async def changes_after(self, position: Position) -> Sequence[Change]:
+        """Return the changes after a position. If there are none, wait for the next poll; an empty result means that
+        there are still none. Raises SERVICE_UNAVAILABLE when the log cannot be followed from there."""
         ...
 
 
 class Wakeup(Protocol):
-    """Tells every replica that something changed."""
+    """Notifies all replicas of a change."""
 
     def notify(self) -> None:
-        """Ring, without waiting and without failing."""
+        """Notify without blocking and without raising."""
         ...
 
 
 class Histories(Protocol):
-    """What was done to versions, who owns what, and which versions are due."""
+    """Reads transitions, namespaces and versions that are due."""
 
     async def transitions(self, tool: ToolName, version: str, before: int, limit: int) -> Sequence[Transition]:
-        """Return what was done to a tool, or to one version of it, newest first, before a number."""
+        """Return the transitions of a tool, or of one version, newest first, before a number."""
         ...
 
     async def namespace(self, namespace: str) -> Namespace | None:
-        """Return a namespace; None while nobody owns it."""
+        """Return a namespace; None if it has no owner."""
         ...
 
     async def namespaces(self, after: str, limit: int) -> Sequence[Namespace]:
-        """Return namespaces in order of their names, beginning after one."""
+        """Return namespaces after a name, sorted by name."""
         ...
 
     async def past_sunset(self, now: datetime, limit: int) -> Sequence[str]:
-        """Return the resource names of deprecated versions whose date has passed."""
+        """Return the resource names of deprecated versions past their sunset date."""
         ...
 
     async def past_grace(self, now: datetime, limit: int) -> Sequence[str]:
-        """Return the resource names of ended versions whose grace period is over."""
+        """Return the resource names of versions past their grace period."""
         ...

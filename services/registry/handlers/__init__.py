@@ -1,1 +1,1 @@
-"""The RPCs of the registry, a file for each of its gRPC services."""
+"""The RPC handlers of the registry, one file per gRPC service."""

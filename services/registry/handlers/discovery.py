@@ -1,4 +1,4 @@
-"""The RPCs of discovery, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the discovery service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from services.registry.convert import discovery as convert
 from services.registry.domain.discovery.compile_surface import compile_surface
 from services.registry.domain.discovery.get_tool_schemas import get_tool_schemas
 from services.registry.domain.discovery.ports import Language, Searcher
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.search_tools import search_tools
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 
 
 class Directory(Protocol):
-    """Has the index of all tools."""
+    """Provides the search index."""
 
     async def index(self) -> Searcher:
         """Return the index, as fresh as the change log."""
@@ -28,40 +28,40 @@ class Directory(Protocol):
 
 
 class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
-    """Answers those who look for tools; the chain above has already refused whom it must."""
+    """Serves discovery. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(self, *, directory: Directory, language: Language, catalogue: Catalogue, clock: Clock) -> None:
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock
-        self._meanings, self._counter = Meanings(language), TokenCounter(language)
+        self._embeddings, self._counter = QueryEmbeddings(language), TokenCounter(language)
 
     async def SearchTools(self, request: pb.SearchToolsRequest, context: Any) -> pb.SearchToolsResponse:
         answer = await search_tools(
             convert.query_of(request, serving()),
             tuple(request.names),
-            semantic=convert.semantic(request),
+            semantic=convert.wants_embeddings(request),
             searcher=await self._directory.index(),
-            meanings=self._meanings,
+            embeddings=self._embeddings,
             catalogue=self._catalogue,
             now=self._clock.now(),
         )
-        return convert.found(answer, self._language.model)
+        return convert.search_response(answer, self._language.model)
 
     async def CompileSurface(self, request: pb.CompileSurfaceRequest, context: Any) -> pb.CompileSurfaceResponse:
         outcome = await compile_surface(
-            convert.order_of(request, serving()),
+            convert.surface_request_of(request, serving()),
             searcher=await self._directory.index(),
-            meanings=self._meanings,
+            embeddings=self._embeddings,
             counter=self._counter,
             catalogue=self._catalogue,
             clock=self._clock,
         )
-        return convert.compiled(outcome, serving())
+        return convert.surface_response(outcome, serving())
 
     async def GetToolSchemas(self, request: pb.GetToolSchemasRequest, context: Any) -> pb.GetToolSchemasResponse:
         answer = await get_tool_schemas(
-            convert.wanted_of(request, serving()),
+            convert.schema_request_of(request, serving()),
             catalogue=self._catalogue,
             counter=self._counter,
             now=self._clock.now(),
         )
-        return convert.schemas(answer)
+        return convert.schemas_response(answer)

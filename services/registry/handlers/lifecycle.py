@@ -1,4 +1,4 @@
-"""The RPCs of the lifecycle service, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the lifecycle service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.registry.domain.trust.usage import UsageReader
 
 
 class LifecycleHandlers(rpc.LifecycleServiceServicer):
-    """Moves versions for callers; the chain above has already refused whom it must."""
+    """Serves lifecycle changes. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(
         self,
@@ -43,43 +43,43 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
         return pb.PublishVersionResponse(version=await self._version(Verb.PUBLISH, request))
 
     async def DeprecateVersion(self, request: pb.DeprecateVersionRequest, context: Any) -> pb.DeprecateVersionResponse:
-        announcement, order = convert.announcement_of(request), convert.order_of(request, serving())
+        notice, change_request = convert.deprecation_notice_of(request), convert.change_request_of(request, serving())
         head = await deprecate_version(
-            request.name, announcement, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, notice, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return pb.DeprecateVersionResponse(version=self._noted(Verb.DEPRECATE, head))
+        return pb.DeprecateVersionResponse(version=self._log_change(Verb.DEPRECATE, head))
 
     async def UndeprecateVersion(
         self, request: pb.UndeprecateVersionRequest, context: Any
     ) -> pb.UndeprecateVersionResponse:
         head = await undeprecate_version(
             request.name,
-            convert.order_of(request, serving()),
+            convert.change_request_of(request, serving()),
             catalogue=self._catalogue,
             wakeup=self._wakeup,
             clock=self._clock,
         )
-        return pb.UndeprecateVersionResponse(version=self._noted(Verb.UNDEPRECATE, head))
+        return pb.UndeprecateVersionResponse(version=self._log_change(Verb.UNDEPRECATE, head))
 
     async def SunsetVersion(self, request: pb.SunsetVersionRequest, context: Any) -> pb.SunsetVersionResponse:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         head = await sunset_version(
-            request.name, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return pb.SunsetVersionResponse(version=self._noted(Verb.SUNSET, head))
+        return pb.SunsetVersionResponse(version=self._log_change(Verb.SUNSET, head))
 
     async def RemoveVersion(self, request: pb.RemoveVersionRequest, context: Any) -> pb.RemoveVersionResponse:
         outcome = await remove_version(
             request.name,
-            convert.order_of(request, serving()),
+            convert.change_request_of(request, serving()),
             force=request.force,
             catalogue=self._catalogue,
             usage=self._usage,
             wakeup=self._wakeup,
             clock=self._clock,
         )
-        self._noted(Verb.REMOVE if outcome.removed else Verb.EXTEND, outcome.head)
-        return convert.removal(outcome)
+        self._log_change(Verb.REMOVE if outcome.removed else Verb.EXTEND, outcome.head)
+        return convert.removal_response(outcome)
 
     async def DisableTool(self, request: pb.DisableToolRequest, context: Any) -> pb.DisableToolResponse:
         return pb.DisableToolResponse(versions=await self._tool(Verb.DISABLE, request))
@@ -115,22 +115,22 @@ class LifecycleHandlers(rpc.LifecycleServiceServicer):
             catalogue=self._catalogue,
             histories=self._histories,
         )
-        return convert.history(page)
+        return convert.transitions_response(page)
 
     async def _version(self, verb: Verb, request: Any) -> ToolVersion:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         head = await change_version(
-            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return self._noted(verb, head)
+        return self._log_change(verb, head)
 
     async def _tool(self, verb: Verb, request: Any) -> Sequence[ToolVersion]:
-        order = convert.order_of(request, serving())
+        change_request = convert.change_request_of(request, serving())
         heads = await change_tool(
-            request.name, verb, order, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
+            request.name, verb, change_request, catalogue=self._catalogue, wakeup=self._wakeup, clock=self._clock
         )
-        return [self._noted(verb, head) for head in heads]
+        return [self._log_change(verb, head) for head in heads]
 
-    def _noted(self, verb: Verb, head: VersionHead) -> ToolVersion:
+    def _log_change(self, verb: Verb, head: VersionHead) -> ToolVersion:
         self._journal.info("version changed", version=head.name, verb=verb.value, state=head.standing.state.value)
         return convert.version(head)

@@ -1,4 +1,4 @@
-"""The RPCs of the registry, in the order of the contract: convert, one domain call, convert back."""
+"""The RPCs of the registry service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.get_tool import get_tool
 from services.registry.domain.catalog.list_tool_versions import list_tool_versions
-from services.registry.domain.catalog.list_tools import Page, list_tools, only_usable
+from services.registry.domain.catalog.list_tools import ToolPage, list_tools, only_usable
 from services.registry.domain.catalog.resolve_tool import resolve_tool
 from services.registry.domain.catalog.watch_tools import watch_tools
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
 from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
-from services.registry.domain.errors import nobody_to_use_it
+from services.registry.domain.errors import caller_required
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
-from services.registry.handlers.response_cache import Answers
+from services.registry.handlers.response_cache import ResponseCache
 
 
 class RegistryHandlers(rpc.RegistryServiceServicer):
-    """Answers the registry's callers; the chain above has already refused whom it must."""
+    """Serves the registry. The RPC chain has already authenticated and authorized the caller."""
 
     def __init__(
         self,
         *,
         catalogue: Catalogue,
-        answers: Answers,
+        cache: ResponseCache,
         log: ChangeLog,
         feed: ChangeFeed,
         schemas: SchemaChecker,
@@ -47,13 +47,13 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
     ) -> None:
         self._scan_policy = scan_policy
         self._journal = journal
-        self._catalogue, self._answers, self._log, self._feed = catalogue, answers, log, feed
+        self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
         self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
         registration = await register_tool(
             manifest_of(request.manifest),
-            convert.registrar_of(serving()),
+            convert.actor_of(serving()),
             catalogue=self._catalogue,
             schemas=self._schemas,
             wakeup=self._wakeup,
@@ -63,7 +63,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
-        return convert.registered(registration)
+        return convert.register_response(registration)
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
@@ -72,15 +72,15 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
         if request.usable_only:
             if serving().identity is None:
-                raise nobody_to_use_it()
-            return convert.listed(await only_usable(await self._page(request), self._usability))
-        return await self._answers.give("ListTools", request, lambda: self._listed(request))
+                raise caller_required()
+            return convert.list_response(await only_usable(await self._page(request), self._usability))
+        return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
-    async def _listed(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
+    async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
-        return convert.listed(page), convert.holds_until(listed.version for listed in page.tools)
+        return convert.list_response(page), convert.response_expiry(listed.version for listed in page.tools)
 
-    async def _page(self, request: pb.ListToolsRequest) -> Page:
+    async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
         return await list_tools(
             convert.selection_of(request),
             request.page_size,
@@ -90,30 +90,30 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
 
     async def ResolveTool(self, request: pb.ResolveToolRequest, context: Any) -> Any:
-        return await self._answers.give("ResolveTool", request, lambda: self._resolved(request))
+        return await self._cache.get_or_create("ResolveTool", request, lambda: self._create_resolved(request))
 
-    async def _resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
+    async def _create_resolved(self, request: pb.ResolveToolRequest) -> tuple[pb.ResolveToolResponse, float]:
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )
-        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.holds_until([version])
+        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.response_expiry([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(
             request.tool, convert.states_of(request), request.page_size, request.page_token, catalogue=self._catalogue
         )
-        return convert.version_page(page)
+        return convert.versions_response(page)
 
     async def CheckCompatibility(
         self, request: pb.CheckCompatibilityRequest, context: Any
     ) -> pb.CheckCompatibilityResponse:
-        found = await check_compatibility(
+        result = await check_compatibility(
             convert.candidate_of(request), request.baseline, catalogue=self._catalogue, schemas=self._schemas
         )
-        return convert.compatibility(found)
+        return convert.compatibility_response(result)
 
     async def NegotiateSchema(self, request: pb.NegotiateSchemaRequest, context: Any) -> pb.NegotiateSchemaResponse:
-        found = await negotiate_schema(
+        negotiation = await negotiate_schema(
             request.tool,
             request.version_constraint,
             convert.expectations_of(request),
@@ -121,9 +121,9 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             schemas=self._schemas,
             clock=self._clock,
         )
-        return convert.negotiated(found)
+        return convert.negotiation_response(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
         async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:
             async for event in events:
-                yield convert.watch_step(event)
+                yield convert.watch_response(event)

@@ -1,8 +1,8 @@
-"""Answers that are given again while nothing changed.
+"""Caches serialized responses while the registry does not change.
 
-What most callers ask is what somebody asked a moment ago, and the registry changes rarely. An answer is remembered under the
-state of the change log that it was made in, and forgotten with it: by another replica's change as soon as the feed sees it,
-by a change of this process at once. A log that was not looked at lately vouches for nothing.
+Most requests repeat recent ones, and the registry changes rarely. A response is stored under the position of the change
+log at which it was created. The cache is cleared when the feed sees a change of another replica, and at once after a
+change by this process. While the position of the log is unknown, nothing is cached.
 """
 
 from __future__ import annotations
@@ -18,82 +18,80 @@ from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.changes import Position
 from services.registry.domain.ports import ChangeFeed, Wakeup
 
-MAX_ANSWERS = 4096
+MAX_RESPONSES = 4096
 MAX_BYTES = 32 * 1024 * 1024
 
-
-class _Known(NamedTuple):
-    written: bytes
-    until: float
+CreateResponse = Callable[[], Awaitable[tuple[Message, float]]]
+"""Creates a response, and returns it with the Unix time at which it expires."""
 
 
-class Answers:
-    """Remembers answers in the form they are sent in: writing one out takes longer than to remember it."""
+class _CachedResponse(NamedTuple):
+    payload: bytes
+    expires: float
+
+
+class ResponseCache:
+    """Stores responses in their wire form, because serialization costs more than the lookup."""
 
     def __init__(self, feed: ChangeFeed, clock: Clock, *, max_bytes: int = MAX_BYTES) -> None:
         self._feed, self._clock, self._max_bytes = feed, clock, max_bytes
-        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._responses: OrderedDict[Hashable, _CachedResponse] = OrderedDict()
         self._bytes = 0
-        self._seen: Position | None = None
+        self._position: Position | None = None
         self._writes = 0
 
-    def recall_of(self, method: str) -> Callable[[bytes], bytes | None]:
-        """Return what knows the answers to requests of a method, both in the form they are sent in."""
-        return lambda payload: self.known((method, payload))
-
-    async def give(self, method: str, request: Message, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
-        """Return the answer to a request: the one that is known, else a new one."""
+    async def get_or_create(self, method: str, request: Message, create: CreateResponse) -> bytes:
+        """Return the cached response to a request, or create and cache it."""
         key = (method, request.SerializeToString(deterministic=True))
-        return self.known(key) or await self.make(key, make)
+        return self.get(key) or await self.create(key, create)
 
-    def known(self, key: Hashable) -> bytes | None:
-        """Return the answer that is known under a key, if one is and still holds."""
-        self._current()
-        known = self._known.get(key)
-        if known is None or (known.until != math.inf and known.until <= self._clock.now().timestamp()):
+    def get(self, key: Hashable) -> bytes | None:
+        """Return the cached response of a key; None if there is none or it has expired."""
+        self._synchronize()
+        cached = self._responses.get(key)
+        if cached is None or (cached.expires != math.inf and cached.expires <= self._clock.now().timestamp()):
             return None
-        return known.written
+        return cached.payload
 
-    async def make(self, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
-        """Make an answer and keep it under a key. `make` also says until when it holds, whatever happens to the log. A failure
-        is never remembered."""
-        seen, writes = self._current(), self._writes
-        message, until = await make()
-        written = message.SerializeToString()
-        # Read before a change and kept after it, the answer would outlive what it was read from.
-        if seen is not None and seen == self._current() and writes == self._writes:
-            self._keep(key, _Known(written, until))
-        return written
+    async def create(self, key: Hashable, create: CreateResponse) -> bytes:
+        """Create a response and cache it under a key. Failures are not cached."""
+        position, writes = self._synchronize(), self._writes
+        message, expires = await create()
+        payload = message.SerializeToString()
+        # A response that was read before a change must not be cached after it.
+        if position is not None and position == self._synchronize() and writes == self._writes:
+            self._store(key, _CachedResponse(payload, expires))
+        return payload
 
-    def forget(self) -> None:
-        """Forget everything: this process has changed the registry, and whoever did must see it."""
+    def clear(self) -> None:
+        """Drop all responses after a change by this process, so that its caller reads its own write."""
         self._writes += 1
-        self._known.clear()
+        self._responses.clear()
         self._bytes = 0
 
-    def _current(self) -> Position | None:
-        """Return the state of the log, after forgetting what was made in another."""
-        seen = self._feed.seen()
-        if seen is not self._seen and (seen != self._seen or seen is None):
-            self._known.clear()
-            self._bytes, self._seen = 0, seen
-        return seen
+    def _synchronize(self) -> Position | None:
+        """Return the position of the change log, and drop all responses if it has moved."""
+        position = self._feed.last_position()
+        if position is not self._position and (position != self._position or position is None):
+            self._responses.clear()
+            self._bytes, self._position = 0, position
+        return position
 
-    def _keep(self, key: Hashable, made: _Known) -> None:
-        old = self._known.pop(key, None)
-        self._bytes += len(made.written) - (len(old.written) if old else 0)
-        self._known[key] = made
-        while len(self._known) > MAX_ANSWERS or self._bytes > self._max_bytes:
-            self._bytes -= len(self._known.popitem(last=False)[1].written)
+    def _store(self, key: Hashable, response: _CachedResponse) -> None:
+        replaced = self._responses.pop(key, None)
+        self._bytes += len(response.payload) - (len(replaced.payload) if replaced else 0)
+        self._responses[key] = response
+        while len(self._responses) > MAX_RESPONSES or self._bytes > self._max_bytes:
+            self._bytes -= len(self._responses.popitem(last=False)[1].payload)
 
 
 class CacheClearingWakeup:
-    """Rings, and has this process forget its answers first."""
+    """Clears the response cache of this process before it notifies all replicas."""
 
-    def __init__(self, wakeup: Wakeup, answers: Answers) -> None:
-        self._wakeup, self._answers = wakeup, answers
+    def __init__(self, wakeup: Wakeup, cache: ResponseCache) -> None:
+        self._wakeup, self._cache = wakeup, cache
 
     def notify(self) -> None:
-        """Tell every replica, beginning with this one."""
-        self._answers.forget()
+        """Clear the cache, then notify."""
+        self._cache.clear()
         self._wakeup.notify()

@@ -1,4 +1,4 @@
-"""How tests call the registry."""
+"""RPC calls for tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from libs.common.errors import MeshError
 from libs.common.rpc.status import from_rpc_error
 
-# Seconds that a call may take on a machine that is busy with many tests; nothing here waits for it to pass.
+# The timeout of a call in seconds, generous for a busy machine. No test waits for it to pass.
 PATIENCE = 60.0
 
 
 async def refusal(call: Any) -> MeshError:
-    """Return the error that a call ends in; a call that succeeds fails the test."""
+    """Return the error of a call; fail if the call succeeds."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value)

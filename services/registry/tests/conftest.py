@@ -1,4 +1,4 @@
-"""Fixtures of the registry: its real wiring behind real mutual TLS, on a real PostgreSQL and a real Valkey."""
+"""Fixtures of the registry: its real wiring with mutual TLS, PostgreSQL and Valkey."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from services.registry.wiring import MIGRATIONS, RegistryApplication, build
 from tests.harness.issuer import Invalidations, accepts_every_token
 
 QUIET = Log("test", level="error")
-# Nobody listens there.
+# No server listens there.
 DEAD_BUS = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture
 async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
-    """An issuer that answers GetJwks over mutual TLS, takes nothing back, and lets callers use what is not tagged as barred."""
+    """An authz that serves keys over mutual TLS, revokes nothing, and denies tools with the tag `barred`."""
 
     class Keys(authz_rpc.AuthzServiceServicer):
         async def GetJwks(self, request: Any, context: Any) -> Any:
@@ -78,14 +78,14 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
 
 @dataclass
 class Replica:
-    """A running registry and stubs that reach it under any name of the mesh."""
+    """A running registry with stubs for any peer name."""
 
     application: RegistryApplication
     pki: Any
     channels: list[grpc.aio.Channel] = field(default_factory=list)
 
     def stub(self, peer: str = "operator", kind: Any = rpc.RegistryServiceStub) -> Any:
-        """Return a stub, of this kind, whose certificate bears the peer's name."""
+        """Return a stub of this kind with a certificate of the peer."""
         identity = self.pki.of(peer)
         files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=self.pki.ca)
         self.channels.append(channel_to("registry", Address("127.0.0.1", self.application.server.port), files))
@@ -158,7 +158,7 @@ async def registry(start: Start) -> Replica:
 
 @pytest.fixture
 async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    """The registry's own database, at its newest revision."""
+    """The registry's database, migrated to the newest revision."""
     made = engine_for(database_url, schema="registry")
     await migrate(made, MIGRATIONS, schema="registry")
     yield made

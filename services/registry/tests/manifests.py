@@ -1,4 +1,4 @@
-"""Manifests for tests: good ones, and one that says everything there is to say."""
+"""Manifests for tests: valid ones, and one with every field set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUT = {"type": "object", "properties": {"echoed": {"type": "string"}}, "requi
 
 
 def reader(name: str = "acme.find_order", version: str = "1.0.0", **changes: Any) -> pb.ToolManifest:
-    """A read-only tool that is admitted unless `changes` spoil it."""
+    """A read-only tool that is admissible unless `changes` break it."""
     namespace, _, tool_id = name.rpartition(".")
     manifest = pb.ToolManifest(
         schema_version="0.2.0",
@@ -48,7 +48,7 @@ def reader(name: str = "acme.find_order", version: str = "1.0.0", **changes: Any
 
 
 def writer(name: str = "acme.cancel_order", version: str = "1.0.0", **changes: Any) -> pb.ToolManifest:
-    """A reversible tool that is admitted unless `changes` spoil it."""
+    """A reversible tool that is admissible unless `changes` break it."""
     return reader(
         name,
         version,
@@ -63,8 +63,8 @@ def writer(name: str = "acme.cancel_order", version: str = "1.0.0", **changes: A
 
 
 def everything() -> pb.ToolManifest:
-    """A manifest in which every field of every message is set. Not an admissible one: a oneof is set to each of its
-    members in turn, and values are only typed."""
+    """A manifest with every field of every message set. It is not admissible: each member of a oneof is set in turn,
+    and values only have the right type."""
     manifest = pb.ToolManifest()
     _set_all(manifest)
     return manifest

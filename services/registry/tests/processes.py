@@ -1,4 +1,4 @@
-"""Registries as real processes, to be killed."""
+"""Registries as real processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.stores import free_port
 
 @dataclass
 class RegistryProcess:
-    """One running process and a stub that reaches it as the operator."""
+    """A running process and a stub for it as the operator."""
 
     process: asyncio.subprocess.Process
     channel: grpc.aio.Channel
@@ -28,7 +28,7 @@ class RegistryProcess:
 
     @classmethod
     async def start(cls, environment: dict[str, str], pki: Any) -> RegistryProcess:
-        """Start a process and wait until it takes calls."""
+        """Start a process and wait until it accepts calls."""
         port = free_port()
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("TOOLMESH_")}
         process = await asyncio.create_subprocess_exec(
@@ -46,12 +46,12 @@ class RegistryProcess:
         return cls(process, channel, rpc.RegistryServiceStub(channel))
 
     async def kill(self) -> None:
-        """End it without a word, as a power cut would. Calls that are under way fail by themselves."""
+        """Kill the process, as a power cut would. Calls in flight fail."""
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
 
     async def stop(self) -> None:
-        """End it in order, if it still runs."""
+        """Stop the process gracefully, if it still runs."""
         if self.process.returncode is None:
             self.process.terminate()
             await self.process.wait()

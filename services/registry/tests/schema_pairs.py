@@ -1,4 +1,4 @@
-"""Random schemas, changes to them, and documents that come close to satisfying them. All from one seed."""
+"""Random schemas, mutations of them, and documents that nearly satisfy them, from one seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = ["date", "ipv4", "email"]
 
 
 def schema(rng: Random, depth: int = 3) -> Any:
-    """A schema; sometimes a recursive one."""
+    """A random schema; sometimes a recursive one."""
     made = _schema(rng, depth)
     if isinstance(made, dict) and rng.random() < 0.25:
         made["$defs"] = {"d": _schema(rng, depth - 1, recursive=True)}
@@ -28,7 +28,7 @@ def schema(rng: Random, depth: int = 3) -> Any:
 
 
 def pair(rng: Random) -> tuple[Any, Any]:
-    """A schema and a changed one; now and then an unrelated one."""
+    """A schema and a mutated one; sometimes an unrelated one."""
     if rng.random() < 0.25:
         return edge(rng)
     old = schema(rng)
@@ -41,7 +41,7 @@ def pair(rng: Random) -> tuple[Any, Any]:
 
 
 def edge(rng: Random) -> tuple[Any, Any]:
-    """A schema with a limit, and one whose limit is right beside it: where being wrong by one would show."""
+    """Two schemas with adjacent limits, to find off-by-one errors."""
     kind = rng.choice(["integer", "number", "string", "array", "object"])
     words = [word for word in _PLAIN[kind] if word.startswith(("min", "max", "exclusive"))]
     old: dict[str, Any] = {"type": kind, **{word: rng.randint(0, 4) for word in rng.sample(words, rng.randint(1, 2))}}
@@ -55,7 +55,7 @@ def edge(rng: Random) -> tuple[Any, Any]:
 
 
 def change(rng: Random, old: Any) -> Any:
-    """A schema with one thing changed somewhere in it."""
+    """Mutate one part of a schema."""
     places = list(_dicts(old))
     if not places or rng.random() < 0.03:
         return rng.choice([True, _schema(rng, 1), {"anyOf": [old, _schema(rng, 1)]}, {"allOf": [old]}])
@@ -73,7 +73,7 @@ def change(rng: Random, old: Any) -> Any:
 
 
 def _dicts(value: Any, named: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the schemas in a schema, and nothing that only looks like one."""
+    """Yield the subschemas of a schema."""
     if not isinstance(value, dict):
         return
     if not named:
@@ -203,7 +203,7 @@ _NESTED = {
 
 
 def value(rng: Random, depth: int = 3) -> Any:
-    """Any value made of the same pools as the schemas."""
+    """A random value from the same pools as the schemas."""
     kind = rng.choice(TYPES)
     if depth > 0 and kind == "object":
         return {name: value(rng, depth - 1) for name in rng.sample(NAMES, rng.randint(0, 3))}
@@ -215,7 +215,7 @@ def value(rng: Random, depth: int = 3) -> Any:
 
 
 def near(rng: Random, wanted: Any, root: Any, depth: int = 5) -> Any:
-    """A value that comes close to satisfying a schema."""
+    """A value that nearly satisfies a schema."""
     if not isinstance(wanted, dict) or depth <= 0:
         return value(rng, 1)
     if "$ref" in wanted and rng.random() < 0.8:

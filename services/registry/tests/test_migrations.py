@@ -1,4 +1,4 @@
-"""What the second migration makes of rows that the first release wrote."""
+"""The second migration of rows from the first release."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from services.registry.wiring import MIGRATIONS
 ROWS = [
     "insert into namespaces values ('acme', 'acme', now()), ('empty', 'empty', now())",
     "insert into tools values ('acme.find', 'acme', 'acme', 'Find', '{}', '1.1.0', '{}', now(), now())",
-    "insert into tool_versions (tool, version, number, digest, manifest, document, size, registered_by, registered_through,"
-    " create_time, state, state_reason, update_time, sequence) values"
-    " ('acme.find', '1.1.0', '1.1.0', 'd', '{}', '', 0, 'did:web:ben', 'edge', '2026-01-02', 'available', '', now(), 2),"
+    "insert into tool_versions (tool, version, number, digest, manifest, document, size, registered_by,"
+    " registered_through, create_time, state, state_reason, update_time, sequence) values"
+    " ('acme.find', '1.1.0', '1.1.0', 'd', '{}', '', 0, 'did:web:ben', 'edge', '2026-01-02', 'available', '',"
+    " now(), 2),"
     " ('acme.find', '1.0.0', '1.0.0', 'd', '{}', '', 0, 'did:web:ann', 'edge', '2026-01-01', 'disabled', '', now(), 3)",
 ]
 

@@ -1,8 +1,14 @@
-"""The policy covers exactly the contract."""
+"""The access policy."""
 
 from __future__ import annotations
 
 import pytest
+from toolmesh.registry.v1 import (
+    discovery_service_pb2,
+    lifecycle_service_pb2,
+    namespace_service_pb2,
+    trust_service_pb2,
+)
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
@@ -17,8 +23,10 @@ def row(method: str) -> dict[str, object]:
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:
-    own = {method for method in POLICY if method.startswith(f"/{SERVICE.full_name}/")}
-    assert own == {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+    files = (pb, discovery_service_pb2, lifecycle_service_pb2, namespace_service_pb2, trust_service_pb2)
+    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
+    assert len(services) == 5
+    assert set(POLICY) == {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
 
 
 def test_only_the_stream_has_no_deadline() -> None:
@@ -57,7 +65,7 @@ def of(service: str, method: str) -> dict[str, object]:
     return dict(POLICY[f"/toolmesh.registry.v1.{service}/{method}"].allow)
 
 
-def test_who_may_look_after_tools() -> None:
+def test_admin_rpcs_need_the_admin_scope() -> None:
     for method in (
         "PublishVersion",
         "DeprecateVersion",
@@ -72,7 +80,7 @@ def test_who_may_look_after_tools() -> None:
         assert of("TrustService", method) == ADMIN
 
 
-def test_what_only_the_operator_may() -> None:
+def test_rpcs_that_only_the_operator_may_call() -> None:
     for service, method in (
         ("TrustService", "ReinstateTool"),
         ("NamespaceService", "ClaimNamespace"),
@@ -81,5 +89,5 @@ def test_what_only_the_operator_may() -> None:
         assert of(service, method) == {OPERATOR: AS_PEER}
 
 
-def test_whoever_may_call_may_rate() -> None:
+def test_callers_of_tools_may_rate_them() -> None:
     assert of("TrustService", "RateTool")[EDGE] == for_caller("tools:call")

@@ -1,4 +1,4 @@
-"""The registry as a process of its own."""
+"""The registry as a separate process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _ready(port: int) -> bool:
         return False
 
 
-def test_it_migrates_serves_and_ends_in_order(
+def test_the_process_migrates_serves_and_stops_gracefully(
     process_environment: Callable[[str], dict[str, str]],
     database: Callable[[str], str],
     valkey_url: str,
     repository: Path,
 ) -> None:
-    """Ready without the issuer: keys are fetched with the first token."""
+    """The process becomes ready without authz: keys are fetched with the first token."""
     ops = free_port()
     environment = {
         **process_environment("registry"),
@@ -47,7 +47,7 @@ def test_it_migrates_serves_and_ends_in_order(
             process.kill()
 
 
-def test_without_its_settings_it_does_not_start(repository: Path) -> None:
+def test_the_process_does_not_start_without_settings(repository: Path) -> None:
     command = [sys.executable, "-m", "services.registry"]
     ended = subprocess.run(command, cwd=repository, env={}, capture_output=True, timeout=60, check=False)
     assert ended.returncode == 2

@@ -1,1 +1,1 @@
-"""The language model and the tokenizers, in a process of their own that lives only while it is needed."""
+"""The embedding model and the tokenizers, in a subprocess that runs on demand."""

@@ -1,7 +1,7 @@
-"""The process itself: reads a question in JSON from each line, writes an answer in JSON to a line, until its input ends.
+"""The language subprocess: reads a JSON request per line and writes a JSON response per line until stdin ends.
 
-`{"embed": [text, ...]}` is answered with `{"vectors": [...]}`, each the base64 of 384 little-endian half floats;
-`{"count": [text, ...], "tokenizer": name}` with `{"counts": [...]}`; what fails, with `{"error": what}`.
+`{"embed": [text, ...]}` returns `{"vectors": [...]}`, each the base64 of 384 little-endian half floats; `{"count":
+[text, ...], "tokenizer": name}` returns `{"counts": [...]}`; a failure returns `{"error": text}`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import orjson
 from services.registry.adapters.language.vocabularies import Vocabularies
 
 
-def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to one question."""
+def respond(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to one request."""
     try:
-        if "embed" in question:
-            rows = _model().embed(question["embed"]).astype("<f2")
+        if "embed" in request:
+            rows = _model().embed(request["embed"]).astype("<f2")
             return {"vectors": [base64.b64encode(row.tobytes()).decode() for row in rows]}
-        return {"counts": _vocabularies().count(question["count"], question["tokenizer"])}
+        return {"counts": _vocabularies().count(request["count"], request["tokenizer"])}
     except Exception as error:
-        # The other side decides what that means; a traceback in the middle of a protocol helps nobody.
+        # The parent decides how to handle it; a traceback would break the protocol.
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
 def main() -> None:
-    """Serve until the other side is gone, however it went."""
-    # Whoever interrupts the registry from a terminal interrupts this process too; it ends with its input instead.
+    """Serve until stdin is closed."""
+    # Ctrl-C in a terminal reaches this process too; it ends when the parent closes stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Working out what thousands of new tools mean takes minutes of a core; whoever calls a tool meanwhile goes first.
+    # Embedding thousands of new tools takes minutes of a core; tool calls have priority.
     os.nice(5)
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(orjson.dumps(answer(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.buffer.write(orjson.dumps(respond(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
 
 

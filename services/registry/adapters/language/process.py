@@ -1,4 +1,4 @@
-"""The registry's side of the language process: starts it when it is needed, and ends it when it is not."""
+"""Runs the language subprocess on demand and sends it requests."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from services.registry.domain.discovery.ports import LanguageUnavailableError
 
 MODEL = "all-minilm-l6-v2"
 TOKENIZERS = ("o200k_base", "cl100k_base")
-# How long the process stays after a question. Work in the background does not hold it: nobody waits for the next piece.
+# How long the process lives after a request. Background work keeps it only briefly, because no caller waits for the next
+# batch.
 LINGER_SECONDS = 60.0
 BACKGROUND_LINGER_SECONDS = 1.0
-# A question that takes longer has met a process that will not answer.
-_PATIENCE_SECONDS = 30.0
+# After this time the process is considered stuck.
+_TIMEOUT_SECONDS = 30.0
 _LINE_LIMIT = 64 * 1024 * 1024
 _COMMAND = (sys.executable, "-m", "services.registry.adapters.language")
-# What multiplies outside of the model's layers is too little for threads.
-_QUIET = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+# The matrix products outside the model's layers are too small for threads.
+_CHILD_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-starts_total = Counter("toolmesh_registry_language_starts_total", "How often the language process was started.")
+starts_total = Counter("toolmesh_registry_language_starts_total", "Starts of the language process.")
 questions_total = Counter(
     "toolmesh_registry_language_questions_total",
-    "Questions to the language process, by kind and outcome.",
+    "Requests to the language process, by kind and outcome.",
     ["kind", "outcome"],
 )
 
 
 class LanguageProcess:
-    """One question at a time, in order. A process that ends or does not answer costs at most that question, not the next."""
+    """Sends one request at a time, in order. A process that ends or hangs fails only the current request."""
 
     model = MODEL
     tokenizers = TOKENIZERS
@@ -53,73 +54,74 @@ class LanguageProcess:
     ) -> None:
         self._log, self._linger, self._background_linger = log, linger, background_linger
         self._command = command
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._process: Process | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._exchanges: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[bytes]:
-        """Return the vector of each text, as half floats. Raises LanguageUnavailableError."""
+        """Return the embedding of each text as half floats. Raises LanguageUnavailableError."""
         linger = self._background_linger if background else self._linger
-        found = await self._ask("embed", {"embed": list(texts)}, linger)
-        return [base64.b64decode(vector) for vector in found["vectors"]]
+        response = await self._request("embed", {"embed": list(texts)}, linger)
+        return [base64.b64decode(vector) for vector in response["vectors"]]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
-        """Return how many tokens each text has by one of `tokenizers`. Raises LanguageUnavailableError."""
-        found = await self._ask("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
-        return [int(count) for count in found["counts"]]
+        """Return the token count of each text with one of `tokenizers`. Raises LanguageUnavailableError."""
+        response = await self._request("count", {"count": list(texts), "tokenizer": tokenizer}, self._linger)
+        return [int(count) for count in response["counts"]]
 
     @property
     def pid(self) -> int | None:
-        """The process while there is one."""
+        """The process id while the process runs."""
         return self._process.pid if self._process is not None else None
 
     async def stop(self) -> None:
-        """End the process, and whatever is still being asked."""
-        for exchange in self._exchanges:
+        """Stop the process and cancel pending requests."""
+        for exchange in self._tasks:
             exchange.cancel()
         if self._timer is not None:
             self._timer.cancel()
         await self._end()
 
-    async def _ask(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
-        # A caller that gives up must not leave half an answer in the pipe for the next one.
-        exchange = asyncio.ensure_future(self._exchange(kind, question, linger))
-        self._exchanges.add(exchange)
-        exchange.add_done_callback(self._exchanges.discard)
-        exchange.add_done_callback(_retrieved)
+    async def _request(self, kind: str, request: Mapping[str, Any], linger: float) -> dict[str, Any]:
+        # A cancelled caller must not leave half a response in the pipe.
+        exchange = asyncio.ensure_future(self._exchange(kind, request, linger))
+        self._tasks.add(exchange)
+        exchange.add_done_callback(self._tasks.discard)
+        exchange.add_done_callback(_mark_retrieved)
         return await asyncio.shield(exchange)
 
-    async def _exchange(self, kind: str, question: Mapping[str, Any], linger: float) -> dict[str, Any]:
-        async with self._turn:
+    async def _exchange(self, kind: str, request: Mapping[str, Any], linger: float) -> dict[str, Any]:
+        async with self._lock:
             try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    found = await self._line(question)
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    response = await self._roundtrip(request)
             except asyncio.CancelledError:
                 await self._end()
                 raise
             except Exception as error:
-                # Whatever it was (each event loop has its own words for a pipe that is gone), the next one starts anew.
+                # Event loops report a broken pipe with different exceptions; in any case the next request starts a new
+                # process.
                 await self._end()
                 questions_total.labels(kind, "failed").inc()
                 self._log.warning("language process does not answer", kind=kind, error=type(error).__name__)
                 raise LanguageUnavailableError(kind) from error
-            self._stay(linger)
-        if "error" in found:
+            self._extend_lifetime(linger)
+        if "error" in response:
             questions_total.labels(kind, "refused").inc()
-            self._log.warning("language process cannot answer", kind=kind, error=found["error"])
+            self._log.warning("language process cannot answer", kind=kind, error=response["error"])
             raise LanguageUnavailableError(kind)
         questions_total.labels(kind, "answered").inc()
-        return found
+        return response
 
-    async def _line(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    async def _roundtrip(self, request: Mapping[str, Any]) -> dict[str, Any]:
         process = self._process
         if process is None or process.returncode is not None:
             process = await self._start()
         if process.stdin is None or process.stdout is None:
             raise OSError("the language process has no pipes")
-        process.stdin.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
+        process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
         await process.stdin.drain()
         line = await process.stdout.readline()
         if not line.endswith(b"\n"):
@@ -129,13 +131,13 @@ class LanguageProcess:
 
     async def _start(self) -> Process:
         starts_total.inc()
-        environment = {**_plain_environment(), **_QUIET}
+        environment = {**_environment_without_settings(), **_CHILD_ENVIRONMENT}
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, env=environment, limit=_LINE_LIMIT
         )
         return self._process
 
-    def _stay(self, linger: float) -> None:
+    def _extend_lifetime(self, linger: float) -> None:
         loop = asyncio.get_running_loop()
         self._until = max(self._until, loop.time() + linger)
         if self._timer is not None:
@@ -143,15 +145,15 @@ class LanguageProcess:
         self._timer = loop.call_at(self._until, self._expire)
 
     def _expire(self) -> None:
-        if self._turn.locked():
-            # Somebody is being answered, and will set the time anew.
+        if self._lock.locked():
+            # A request is running and will extend the lifetime.
             return
-        ending = asyncio.ensure_future(self._end_in_turn())
-        self._exchanges.add(ending)
-        ending.add_done_callback(self._exchanges.discard)
+        ending = asyncio.ensure_future(self._end_if_expired())
+        self._tasks.add(ending)
+        ending.add_done_callback(self._tasks.discard)
 
-    async def _end_in_turn(self) -> None:
-        async with self._turn:
+    async def _end_if_expired(self) -> None:
+        async with self._lock:
             if asyncio.get_running_loop().time() >= self._until:
                 await self._end()
 
@@ -165,12 +167,12 @@ class LanguageProcess:
         await process.wait()
 
 
-def _plain_environment() -> dict[str, str]:
-    """What a Python process needs, and none of the registry's settings: its secrets are not the model's business."""
+def _environment_without_settings() -> dict[str, str]:
+    """Return the environment without the registry's settings, so that the subprocess gets no secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
 
 
-def _retrieved(exchange: asyncio.Future[Any]) -> None:
-    # A failure that nobody waits for any more was logged where it happened.
+def _mark_retrieved(exchange: asyncio.Future[Any]) -> None:
+    # The failure was logged where it happened; this marks the exception as retrieved.
     if not exchange.cancelled():
         exchange.exception()

@@ -1,4 +1,4 @@
-"""Where the tensors of a safetensors file lie: eight bytes of length, a header that says it, then the tensors."""
+"""Reads the header of a safetensors file: eight bytes of length, a JSON header with offsets, then the tensors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One tensor of floats and the bytes of the file that hold it."""
+class TensorLocation:
+    """The name, shape and byte range of a tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -20,17 +20,17 @@ class Place:
     end: int
 
     def read(self, file: Path) -> npt.NDArray[np.float32]:
-        """Return the tensor, mapped: only what is touched is loaded."""
+        """Return the tensor as a memory map."""
         return np.memmap(file, dtype="<f4", mode="r", offset=self.begin, shape=self.shape)
 
 
-def places(file: Path) -> list[Place]:
-    """Return where every tensor of single floats lies."""
+def tensor_locations(file: Path) -> list[TensorLocation]:
+    """Return the locations of all single-precision tensors."""
     with file.open("rb") as content:
         length = int.from_bytes(content.read(8), "little")
         header = json.loads(content.read(length))
     return [
-        Place(name, tuple(tensor["shape"]), *(8 + length + offset for offset in tensor["data_offsets"]))
+        TensorLocation(name, tuple(tensor["shape"]), *(8 + length + offset for offset in tensor["data_offsets"]))
         for name, tensor in header.items()
         if tensor.get("dtype") == "F32"
     ]

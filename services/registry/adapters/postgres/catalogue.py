@@ -18,7 +18,7 @@ from services.registry.adapters.postgres.rows import HEAD, head_of, manifest_of,
 from services.registry.adapters.postgres.tables import namespaces, tool_names, tool_versions, tools, version_warnings
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
 
 class PostgresCatalogue:
@@ -27,27 +27,27 @@ class PostgresCatalogue:
     def __init__(self, engine: AsyncEngine, *, kept_changes: int = KEPT_CHANGES) -> None:
         self._engine = engine
         self._kept_changes = kept_changes
-        # Writers of all replicas queue for one row. Those of this process queue here, so that they hold one connection
-        # of the pool between them and leave the others to readers.
+        # Writers of all replicas queue for one row lock. Writers of this process queue here, so that they use only one
+        # connection of the pool.
         self._writer = asyncio.Lock()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Ledger]:
-        """Hold the registry for one change."""
+        """Lock the registry for one change."""
         async with self._writer, transaction(self._engine) as connection:
-            yield await PostgresLedger.take(connection, self._kept_changes)
+            yield await PostgresLedger.acquire(connection, self._kept_changes)
 
     async def tool(self, name: ToolName) -> Tool | None:
-        """Return the tool that a name or an alias leads to."""
+        """Return the tool of a name or an alias."""
         query = select(tools).join(tool_names, tool_names.c.tool == tools.c.name)
         async with separately(self._engine) as connection:
             row = (await connection.execute(query.where(tool_names.c.name == name.qualified))).first()
         return tool_of(row) if row else None
 
     async def tools(self, *, namespace: str, tags: Sequence[str], after: str, limit: int) -> Sequence[Tool]:
-        """Return tools in order of their qualified names."""
+        """Return tools, sorted by qualified name."""
         if any("\0" in text for text in (namespace, *tags)):
-            # PostgreSQL cannot even be asked, and no tool that was admitted has such a text.
+            # PostgreSQL rejects null characters, and no admitted tool has them.
             return []
         query = select(tools).where(tools.c.name > after).order_by(tools.c.name).limit(limit)
         if namespace:
@@ -77,21 +77,21 @@ class PostgresCatalogue:
         return [ToolVersion(head, manifest_of(rows[name])) for head, name in zip(heads, wanted, strict=True)]
 
     async def warnings(self, head: VersionHead) -> Sequence[Violation]:
-        """Return what the scan let pass when this version was admitted."""
+        """Return the scan warnings of a version."""
         here = (version_warnings.c.tool == head.tool.qualified, version_warnings.c.version == str(head.version))
         async with separately(self._engine) as connection:
             stored = await connection.scalar(select(version_warnings.c.warnings).where(*here))
-        return [Violation(**each) for each in stored or ()]
+        return [Violation(**warning) for warning in stored or ()]
 
     async def owner_of(self, namespace: str) -> str | None:
-        """Return who owns a namespace; None while nobody does."""
+        """Return the owner of a namespace; None if it has none."""
         async with separately(self._engine) as connection:
             owner: str | None = await connection.scalar(
                 select(namespaces.c.owner).where(namespaces.c.namespace == namespace)
             )
         return owner
 
-    async def similar_names(self, newcomer: Newcomer) -> Sequence[KnownName]:
-        """Return the names that a newcomer's may be taken for."""
+    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
+        """Return the names that may resemble the candidate's."""
         async with separately(self._engine) as connection:
-            return await similar_names(connection, newcomer)
+            return await similar_names(connection, candidate)

@@ -1,4 +1,4 @@
-"""The one poller of a process: reads the log for all watchers, and wakes them."""
+"""Polls the change log once for all watchers of a process, and wakes them."""
 
 from __future__ import annotations
 
@@ -15,48 +15,50 @@ from services.registry.domain.catalog.changes import Change, Horizon, Position
 from services.registry.domain.errors import watch_ended, watch_fell_behind
 from services.registry.domain.ports import ChangeLog
 
-# Also how often a watcher hears a heartbeat: each look at the log that finds nothing new is told as one. A look that
-# fails is not, so silence means that nothing is known.
+# Also the interval of heartbeats: a poll without new changes sends one. A failed poll sends none, so silence means
+# unknown.
 POLL_SECONDS = 2.0
-# How many changes are held for watchers that are a little behind; those further behind read the log themselves.
+# Changes kept in memory for watchers that are slightly behind; others read the log themselves.
 HELD_CHANGES = 128
-# What was seen counts for this many intervals: one look may be late without everyone turning to the database.
-TRUSTED_LOOKS = 2.5
-_LOOK_SECONDS = 10.0
+# A position is trusted for this many intervals, so that one late poll does not send every reader to the database.
+TRUSTED_POLLS = 2.5
+_POLL_TIMEOUT_SECONDS = 10.0
 
-polls_total = Counter("toolmesh_registry_polls_total", "Looks at the change log, by outcome.", ["outcome"])
+polls_total = Counter("toolmesh_registry_polls_total", "Polls of the change log, by outcome.", ["outcome"])
 watchers = Gauge("toolmesh_registry_watchers", "Watchers that wait for changes.")
 
 
 class PolledChangeFeed:
-    """Looks at the log when woken and every `interval` seconds anyway. When it ends, every watcher is sent away: they come back to
-    another replica, or to this one's successor."""
+    """Polls the log when woken and every `interval` seconds. When it ends, all watchers are disconnected and reconnect
+    to another replica."""
 
     def __init__(self, source: ChangeLog, log: Log, *, interval: float = POLL_SECONDS) -> None:
-        self._source, self._trusted = source, TRUSTED_LOOKS * interval
-        self._lookout = Poller("change-feed", self._look, log, polls_total, interval=interval, within=_LOOK_SECONDS)
+        self._source, self._trusted = source, TRUSTED_POLLS * interval
+        self._poller = Poller(
+            "change-feed", self._poll, log, polls_total, interval=interval, within=_POLL_TIMEOUT_SECONDS
+        )
         self._horizon = Horizon("", 0, 0)
-        # Made anew only when it moves: every answer from memory asks for it.
+        # Replaced only when the log moves, because the response cache compares it on every request.
         self._end = Position("", 0)
         self._held: deque[Change] = deque(maxlen=HELD_CHANGES)
-        self._looked_at = float("-inf")
-        self.start, self.stop = self._lookout.start, self._lookout.stop
-        self.wake, self.end = self._lookout.wake, self._lookout.end
+        self._polled_at = float("-inf")
+        self.start, self.stop = self._poller.start, self._poller.stop
+        self.wake, self.end = self._poller.wake, self._poller.end
 
-    def seen(self) -> Position | None:
-        """Return how far the log reached at the last look; None when that look was missed or is long over."""
-        return self._end if time.monotonic() - self._looked_at <= self._trusted else None
+    def last_position(self) -> Position | None:
+        """Return the position of the last poll; None when that poll failed or is too old."""
+        return self._end if time.monotonic() - self._polled_at <= self._trusted else None
 
-    async def beyond(self, position: Position) -> Sequence[Change]:
-        """Return what follows a position, waiting for the next look if nothing does."""
+    async def changes_after(self, position: Position) -> Sequence[Change]:
+        """Return the changes after a position, waiting for the next poll if there are none."""
         if position.sequence >= self._horizon.last:
             with watchers.track_inprogress():
-                await self._lookout.next_poll()
-        if self._lookout.ended:
+                await self._poller.next_poll()
+        if self._poller.ended:
             raise watch_ended()
         horizon = self._horizon
         if position.sequence > horizon.last:
-            # The watcher read the log itself, later than the last look did; unless the log itself went back.
+            # The watcher read the log after the last poll, unless the log went back.
             horizon = await self._source.horizon()
         if not horizon.reaches(position):
             raise watch_fell_behind()
@@ -69,29 +71,29 @@ class PolledChangeFeed:
         return [change for change in self._held if change.sequence > position.sequence]
 
     async def _read(self, position: Position) -> Sequence[Change]:
-        stretch = await self._source.since(position.sequence, HELD_CHANGES)
-        if not stretch.horizon.reaches(position):
+        batch = await self._source.since(position.sequence, HELD_CHANGES)
+        if not batch.horizon.reaches(position):
             raise watch_fell_behind()
-        return stretch.changes
+        return batch.changes
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         began = time.monotonic()
         horizon = await self._source.horizon()
         known = self._horizon
         if horizon.epoch != known.epoch or horizon.last < known.last:
-            # The first look, or another history than the one followed so far: nothing that is held belongs to it.
+            # The first poll, or another history: the kept changes do not belong to it.
             self._held.clear()
             known = horizon
         if horizon.last > known.last:
-            stretch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
-            horizon = self._hold(stretch.changes, horizon)
-        self._horizon, self._looked_at = horizon, began
+            batch = await self._source.since(max(known.last, horizon.last - HELD_CHANGES), HELD_CHANGES)
+            horizon = self._hold(batch.changes, horizon)
+        self._horizon, self._polled_at = horizon, began
         end = Position(horizon.epoch, horizon.last)
         if end != self._end:
             self._end = end
 
     def _hold(self, changes: Sequence[Change], horizon: Horizon) -> Horizon:
-        """Keep the changes, and return the horizon that they show; some may be newer than the one they were asked for."""
+        """Keep the changes and return the horizon; changes may be newer than the horizon they were requested for."""
         if not changes:
             return horizon
         if self._held and changes[0].sequence != self._held[-1].sequence + 1:

@@ -1,4 +1,4 @@
-"""The log of changes in PostgreSQL."""
+"""The change log in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from libs.common.sql.engine import separately
 from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.rows import HEAD, IMMUTABLE, STANDING, head_of, manifest_of
 from services.registry.adapters.postgres.tables import change_counter, changes, tool_versions, tools
-from services.registry.domain.catalog.changes import Change, Horizon, Stretch
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon
 from services.registry.domain.model import ToolVersion
 
 
 class PostgresChangeLog:
-    """Reads what writers of any replica committed, in the order of the numbers."""
+    """Reads committed changes of all replicas, in order."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def horizon(self) -> Horizon:
-        """Return how far the log reaches now."""
+        """Return the current range of the log."""
         async with separately(self._engine) as connection:
             return await _horizon(connection)
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
-        """Return changes after a number. A change to a version that is gone by now reads as its removal."""
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
+        """Return changes after a number. A change of a version that no longer exists is reported as a removal."""
         same = and_(changes.c.tool == tool_versions.c.tool, changes.c.version == tool_versions.c.version)
-        # What a version stood at is the change's; what never changes is the version's own.
+        # The standing comes from the change; the immutable columns come from the version.
         mutable = [changes.c[name] for name in STANDING]
         named = [changes.c.tool.label("changed_tool"), changes.c.version.label("changed_version")]
         query = (
@@ -42,12 +42,12 @@ class PostgresChangeLog:
         )
         async with separately(self._engine) as connection:
             rows = (await connection.execute(query)).all()
-            # Read after the changes, so that it never claims less than they show.
+            # Read after the changes, so that the horizon includes them.
             horizon = await _horizon(connection)
-        return Stretch(horizon, [_change(row) for row in rows])
+        return ChangeBatch(horizon, [_change(row) for row in rows])
 
     async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
-        """Return versions by the number of their last change."""
+        """Return versions, sorted by the number of their last change."""
         last_change = tool_versions.c.sequence
         query = (
             select(*HEAD, tool_versions.c.document, tools.c.aliases)

@@ -1,4 +1,4 @@
-"""Histories, namespaces and what is due, read from PostgreSQL."""
+"""Reads transitions, namespaces and due versions from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PostgresHistories:
         self._engine = engine
 
     async def transitions(self, tool: ToolName, version: str, before: int, limit: int) -> Sequence[Transition]:
-        """Return what was done to a tool, or to one version of it, newest first."""
+        """Return the transitions of a tool, or of one version, newest first."""
         query = select(transitions).where(transitions.c.tool == tool.qualified, transitions.c.sequence < before)
         if version:
             query = query.where(transitions.c.version == version)
@@ -41,19 +41,19 @@ class PostgresHistories:
             return await namespace_of(connection, namespace)
 
     async def namespaces(self, after: str, limit: int) -> Sequence[Namespace]:
-        """Return namespaces in order of their names."""
+        """Return namespaces, sorted by name."""
         query = select(namespaces.c.namespace).where(namespaces.c.namespace > after)
         async with separately(self._engine) as connection:
             names = list(await connection.scalars(query.order_by(namespaces.c.namespace).limit(limit)))
-            found = [await namespace_of(connection, name) for name in names]
-        return [namespace for namespace in found if namespace is not None]
+            read = [await namespace_of(connection, name) for name in names]
+        return [namespace for namespace in read if namespace is not None]
 
     async def past_sunset(self, now: datetime, limit: int) -> Sequence[str]:
-        """Return deprecated versions whose date has passed."""
+        """Return deprecated versions past their sunset date."""
         return await self._named(_due(LifecycleState.DEPRECATED, "sunset_time", now).limit(limit))
 
     async def past_grace(self, now: datetime, limit: int) -> Sequence[str]:
-        """Return ended versions whose grace period is over."""
+        """Return versions past their grace period."""
         return await self._named(_due(LifecycleState.SUNSET, "remove_time", now).limit(limit))
 
     async def _named(self, query: Select[Any]) -> Sequence[str]:

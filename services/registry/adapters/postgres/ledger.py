@@ -1,4 +1,4 @@
-"""The registry in PostgreSQL while one writer holds it."""
+"""The registry in PostgreSQL under the writer lock."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from services.registry.adapters.postgres.rows import (
     deprecation_row,
     head_of,
     manifest_of,
-    number_of,
     tool_of,
     transition_row,
+    version_without_build,
 )
 from services.registry.adapters.postgres.tables import (
     change_counter,
@@ -40,12 +40,12 @@ from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
 
 Write = Insert | Update | Delete
-# How far back a watch can resume. Older changes are dropped; who comes with an older token gets a snapshot.
+# The retention of the change log. A watcher with an older token gets a snapshot.
 KEPT_CHANGES = 10_000
 
 
 class PostgresLedger:
-    """Reads and writes inside the transaction that holds the counter's lock. Made by `take` only."""
+    """Reads and writes inside the transaction that holds the counter's row lock. Created by `acquire`."""
 
     def __init__(self, connection: AsyncConnection, last: int, kept_changes: int) -> None:
         self._connection = connection
@@ -53,14 +53,14 @@ class PostgresLedger:
         self._kept_changes = kept_changes
 
     @classmethod
-    async def take(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
-        """Wait for the lock. A sequence would give numbers that become visible out of order: a watcher that saw 7
-        would never look for the 6 of a slower transaction."""
+    async def acquire(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
+        """Wait for the lock. Unlike a database sequence, it makes numbers visible in order: a watcher that saw 7 would
+        miss a later commit of 6."""
         last = await connection.scalar(select(change_counter.c.last).with_for_update())
         return cls(connection, int(last or 0), kept_changes)
 
     async def tool(self, name: ToolName) -> Tool | None:
-        """Return the tool of exactly this name."""
+        """Return the tool with exactly this name."""
         row = (await self._connection.execute(select(tools).where(tools.c.name == name.qualified))).first()
         return tool_of(row) if row else None
 
@@ -87,7 +87,7 @@ class PostgresLedger:
             await self._connection.execute(one)
 
     async def namespaces_among(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these words are namespaces."""
+        """Return which of these names are namespaces."""
         words = list(names)
         if not words:
             return frozenset()
@@ -95,17 +95,17 @@ class PostgresLedger:
         return frozenset(await self._connection.scalars(query))
 
     async def holders(self, names: Iterable[ToolName]) -> Mapping[ToolName, ToolName]:
-        """Return the tool that each name leads to."""
+        """Return the tool of each name or alias."""
         query = select(tool_names).where(tool_names.c.name.in_([name.qualified for name in names]))
         rows = await self._connection.execute(query)
         return {ToolName.parse(row.name): ToolName.parse(row.tool) for row in rows}
 
     async def next_sequence(self) -> int:
-        """Return the number of the change that this writer makes."""
+        """Return the number of the next change."""
         return self._last + 1
 
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
-        """Store a new version, its tool as it now is, the change, and the transition that begins its history."""
+        """Store a new version, its updated tool, the change and the initial transition."""
         head = version.head
         begun = Transition(
             sequence=head.standing.sequence,
@@ -120,64 +120,66 @@ class PostgresLedger:
             time=head.create_time,
         )
         stored = insert(tool_versions).values(_version_row(version, registered_through))
-        await self._together(_own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun))
+        await self._execute_in_one_statement(
+            _own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun)
+        )
 
-    async def keep_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
-        """Store what the scan let pass when this version was admitted."""
+    async def add_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
+        """Store the scan warnings of a version."""
         if warnings:
             row = {"tool": head.tool.qualified, "version": str(head.version), "warnings": [asdict(w) for w in warnings]}
             await self._connection.execute(insert(version_warnings).values(row))
 
     async def manifest(self, head: VersionHead) -> Manifest:
         """Return the manifest of a version."""
-        query = select(tool_versions.c.document).where(*_is(head))
+        query = select(tool_versions.c.document).where(*_key_of(head))
         return manifest_of((await self._connection.execute(query)).scalar_one())
 
-    async def stand(self, head: VersionHead, transition: Transition) -> None:
-        """Store where a version stands now, the change, and the transition."""
-        moved = update(tool_versions).where(*_is(head)).values(_standing_row(head.standing))
-        await self._together(moved, *self._change(head, transition))
+    async def update_standing(self, head: VersionHead, transition: Transition) -> None:
+        """Store the standing of a version, the change and the transition."""
+        moved = update(tool_versions).where(*_key_of(head)).values(_standing_row(head.standing))
+        await self._execute_in_one_statement(moved, *self._change(head, transition))
 
     async def put_tool(self, tool: Tool) -> None:
-        """Store a tool as it now is, and let new aliases lead to it."""
-        await self._together(*_put_tool(tool))
+        """Store a tool and its new aliases."""
+        await self._execute_in_one_statement(*_put_tool(tool))
 
-    async def lead(self, alias: ToolName, tool: ToolName) -> None:
-        """Make an alias lead to another tool."""
+    async def point_alias(self, alias: ToolName, tool: ToolName) -> None:
+        """Point an alias to another tool."""
         moved = update(tool_names).where(tool_names.c.name == alias.qualified).values(tool=tool.qualified)
         await self._connection.execute(moved)
 
     async def verb_of(self, head: VersionHead, actor: str, request_id: str) -> str | None:
-        """Return what this request of this actor did to the version."""
+        """Return the verb that a request of this actor applied to the version."""
         here = (transitions.c.tool == head.tool.qualified, transitions.c.version == str(head.version))
         asked = (transitions.c.actor == actor, transitions.c.request_id == request_id)
         verb: str | None = await self._connection.scalar(select(transitions.c.verb).where(*here, *asked))
         return verb
 
     async def revoked(self, tool: ToolName) -> bool:
-        """Say whether the tool is revoked."""
+        """Return whether the tool is revoked."""
         query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
         return await self._connection.scalar(query) is not None
 
     async def revoke(self, tool: ToolName, actor: str, reason: str, now: datetime, sequence: int) -> bool:
-        """Mark the tool as revoked by the changes from this number on; False if it already was."""
+        """Mark the tool as revoked since a change number; False if it already was."""
         row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now, "sequence": sequence}
         marked = insert(revocations).values(row).on_conflict_do_nothing().returning(revocations.c.tool)
         return await self._connection.scalar(marked) is not None
 
     async def reinstate(self, tool: ToolName) -> int | None:
-        """Take the mark away, and return the number of its first change; None if there was none."""
+        """Remove the mark, and return the number of its first change; None if there was no mark."""
         unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.sequence)
         since: int | None = await self._connection.scalar(unmarked)
         return since
 
-    async def versions_moved(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
-        """Return the numbers of the versions that a verb was done to, from a change on."""
+    async def versions_changed_by(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
+        """Return the versions that a verb was applied to since a change number."""
         here = (transitions.c.tool == tool.qualified, transitions.c.verb == verb, transitions.c.sequence >= since)
         return frozenset(await self._connection.scalars(select(transitions.c.version).where(*here)))
 
     def _change(self, head: VersionHead, transition: Transition) -> list[Write]:
-        """Return what records that a version stands elsewhere now."""
+        """Return the statements that record a change of a version."""
         self._last = head.standing.sequence
         row = {"tool": head.tool.qualified, "version": str(head.version), **_standing_row(head.standing)}
         return [
@@ -187,15 +189,17 @@ class PostgresLedger:
             insert(transitions).values(transition_row(transition)),
         ]
 
-    async def _together(self, *writes: Write) -> None:
-        """Write in one round trip: everybody else who writes waits for this one. The database holds references between the rows
-        against each other at the end."""
+    async def _execute_in_one_statement(self, *writes: Write) -> None:
+        """Execute all writes in one round trip, because other writers wait for the lock. Foreign keys are checked at
+        the end of the statement."""
         *others, last = writes
-        await self._connection.execute(last.add_cte(*(each.cte(f"part{n}") for n, each in enumerate(others))))
+        await self._connection.execute(
+            last.add_cte(*(write.cte(f"part{number}") for number, write in enumerate(others)))
+        )
 
 
 def _own_namespace(tool: Tool, head: VersionHead) -> Write:
-    """A namespace that nobody owns belongs to whoever registers its first tool."""
+    """Return the insert that makes the registrant the owner of an unowned namespace."""
     owned = {
         "namespace": tool.name.namespace,
         "provider": tool.provider,
@@ -212,12 +216,12 @@ def _put_tool(tool: Tool) -> list[Write]:
     names = [tool.name, *(ToolName(tool.name.namespace, alias) for alias in tool.aliases)]
     return [
         insert(tools).values(row).on_conflict_do_update(index_elements=["name"], set_=row),
-        # One by one: a statement with a list of rows is put together anew each time, with all that goes with it.
-        *(_lead(name, tool.name) for name in names),
+        # One statement per row, because SQLAlchemy compiles multi-row inserts each time.
+        *(_insert_name(name, tool.name) for name in names),
     ]
 
 
-def _lead(name: ToolName, tool: ToolName) -> Write:
+def _insert_name(name: ToolName, tool: ToolName) -> Write:
     return insert(tool_names).values(name=name.qualified, tool=tool.qualified).on_conflict_do_nothing()
 
 
@@ -230,7 +234,7 @@ async def namespace_of(connection: AsyncConnection, namespace: str) -> Namespace
     return None if row is None else Namespace(**{**row._mapping, "delegates": tuple(row.delegates)})
 
 
-def _is(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _key_of(head: VersionHead) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return tool_versions.c.tool == head.tool.qualified, tool_versions.c.version == str(head.version)
 
 
@@ -255,7 +259,7 @@ def _version_row(version: ToolVersion, registered_through: str) -> dict[str, Any
     return {
         "tool": head.tool.qualified,
         "version": str(head.version),
-        "number": number_of(head.version),
+        "number": version_without_build(head.version),
         "digest": head.digest,
         "manifest": manifest.document,
         "document": manifest.payload,

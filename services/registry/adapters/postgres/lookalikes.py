@@ -1,4 +1,4 @@
-"""Names that may look like another, chosen in the database so that not every name has to be read."""
+"""Preselects similar names in the database, so that not every name is read."""
 
 from __future__ import annotations
 
@@ -12,63 +12,63 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.tables import namespaces, tool_names
 from services.registry.domain.publishing.scan.confusables import name_skeleton
-from services.registry.domain.publishing.scan.lookalikes import KnownName, Newcomer
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
-# Of each kind. A name has fewer neighbours than this unless somebody registers them on purpose, and one is enough to refuse or to warn.
+# Per kind. Only deliberate registrations exceed it, and one match is enough to refuse or warn.
 _MOST = 1_000
 
 
-async def similar_names(connection: AsyncConnection, newcomer: Newcomer) -> Sequence[KnownName]:
-    """Return every taken name, aliases included, that is read as one of the newcomer's, and those of others that are one slip away from it;
-    some come that are neither. A namespace is taken from its claim on, before it has a tool; it comes with an empty id."""
-    spaces = sorted({name.namespace for name in newcomer.names})
-    ids = [name.tool_id for name in newcomer.names]
-    others = (namespaces.c.provider != newcomer.provider) | (namespaces.c.owner != newcomer.owner)
-    alike = or_(*(_read_alike(tool_names.c.tool_id, tool_names.c.skeleton, each) for each in ids))
-    near = or_(*(_near(tool_names.c.tool_id, each) for each in ids))
-    # One question for each kind: asked together, the names that are read alike could not be looked up.
+async def similar_names(connection: AsyncConnection, candidate: CandidateNames) -> Sequence[KnownName]:
+    """Return existing names and aliases that look like the candidate's, and foreign names that are one edit away; a
+    superset. A claimed namespace without tools has an empty tool id."""
+    spaces = sorted({name.namespace for name in candidate.names})
+    ids = [name.tool_id for name in candidate.names]
+    others = (namespaces.c.provider != candidate.provider) | (namespaces.c.owner != candidate.owner)
+    alike = or_(*(_looks_like(tool_names.c.tool_id, tool_names.c.skeleton, tool_id) for tool_id in ids))
+    near = or_(*(_is_one_edit_away(tool_names.c.tool_id, tool_id) for tool_id in ids))
+    # Separate queries, because a combined one could not use the index on skeletons.
     kinds = [
-        _taken(newcomer).where(alike),
-        _taken(newcomer).where(others, near),
-        _claimed().where(others, or_(*map(_resembles, spaces))),
+        _existing_names(candidate).where(alike),
+        _existing_names(candidate).where(others, near),
+        _claimed_namespaces().where(others, or_(*map(_resembles, spaces))),
     ]
     rows = await connection.execute(union_all(*(kind.limit(_MOST) for kind in kinds)))
     return [KnownName(ToolName(row.namespace, row.tool_id), row.provider, row.owner) for row in rows]
 
 
 def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return `name_skeleton` as the database works it out."""
+    """Return `name_skeleton` as an SQL expression."""
     return func.translate(func.replace(func.replace(column, "rn", "m"), "vv", "w"), "01", "ol")
 
 
-def _taken(newcomer: Newcomer) -> Select[Any]:
-    """Names that lead to other tools."""
+def _existing_names(candidate: CandidateNames) -> Select[Any]:
+    """Select the names of other tools."""
     whose = tool_names.join(namespaces, namespaces.c.namespace == tool_names.c.namespace)
     named = select(tool_names.c.namespace, tool_names.c.tool_id, namespaces.c.provider, namespaces.c.owner)
-    return named.select_from(whose).where(tool_names.c.tool != newcomer.tool.qualified)
+    return named.select_from(whose).where(tool_names.c.tool != candidate.tool.qualified)
 
 
-def _claimed() -> Select[Any]:
+def _claimed_namespaces() -> Select[Any]:
     return select(namespaces.c.namespace, literal("", Text).label("tool_id"), namespaces.c.provider, namespaces.c.owner)
 
 
 def _resembles(space: str) -> ColumnElement[bool]:
     own = namespaces.c.namespace
-    return _read_alike(own, skeleton(own), space) | _near(own, space)
+    return _looks_like(own, skeleton(own), space) | _is_one_edit_away(own, space)
 
 
-def _read_alike(column: ColumnElement[Any], read_as: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+def _looks_like(column: ColumnElement[Any], read_as: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     return (column != name) & (read_as == name_skeleton(name))
 
 
-def _near(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    # One slip leaves either the first half or the second half of a name as it was: quickly asked, and few are left for the rest.
+def _is_one_edit_away(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    # One edit leaves the first or the second half of a name unchanged, so this cheap test comes first.
     half = max(len(name) // 2 - 1, 1)
     length = func.length(column).between(len(name) - 1, len(name) + 1)
     halves = or_(func.left(column, half) == name[:half], func.right(column, half) == name[-half:])
-    return (column != name) & length & halves & column.like(any_(literal(_slips(name), ARRAY(Text))))
+    return (column != name) & length & halves & column.like(any_(literal(_one_edit_patterns(name), ARRAY(Text))))
 
 
-def _slips(name: str) -> list[str]:
-    """Return patterns of what one slip makes of a name: all before some place stays as it was, and all behind the letter after it."""
+def _one_edit_patterns(name: str) -> list[str]:
+    """Return LIKE patterns for names that are one edit away: the prefix and the suffix around each position."""
     return [f"{name[:place]}%{name[place + 2 :]}".replace("_", r"\_") for place in range(len(name))]

@@ -1,4 +1,4 @@
-"""Between rows and the domain."""
+"""Converts database rows to domain objects and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.registry.domain.lifecycle.transitions import Transition
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, Tool, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 
-# What a head is made of; the manifest is read only where it is wanted.
+# The columns of a version head, without the manifest.
 IMMUTABLE = [
     tool_versions.c[name]
     for name in ("tool", "version", "digest", "size", "create_time", "registered_by")
@@ -51,8 +51,8 @@ def manifest_of(document: bytes) -> Manifest:
     return Manifest(parse_object(document))
 
 
-def number_of(version: Version) -> str:
-    """Return a version without its build."""
+def version_without_build(version: Version) -> str:
+    """Return a version without build metadata."""
     return str(version).partition("+")[0]
 
 

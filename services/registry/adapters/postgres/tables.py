@@ -1,4 +1,4 @@
-"""The tables of the registry, as its queries see them. The migrations make them."""
+"""The tables of the registry as its queries use them. Migrations create them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 
 metadata = MetaData()
 _MOMENT = TIMESTAMP(timezone=True)
-# Names compare by their bytes, on every machine alike: pages are in this order.
+# Names are compared by bytes on every machine, because pages are in this order.
 _NAME = Text(collation="C")
 
-# One row. Whoever changes the registry takes its lock first and holds it to the end of the transaction, so numbers are
-# given in the order in which changes become visible, without a gap.
+# One row. Every writer holds its lock until the end of the transaction, so change numbers become visible in order and
+# without gaps.
 change_counter = Table(
     "change_counter",
     metadata,
@@ -32,7 +32,7 @@ namespaces = Table(
     Column("revision", BigInteger, nullable=False),
 )
 
-# Subjects that an owner lets publish.
+# Subjects that may publish in a namespace.
 namespace_delegates = Table(
     "namespace_delegates",
     metadata,
@@ -57,13 +57,13 @@ tools = Table(
     Column("update_time", _MOMENT, nullable=False),
 )
 
-# Every name and alias, and the one tool it leads to.
+# Every name and alias with its tool.
 tool_names = Table(
     "tool_names",
     metadata,
     Column("name", _NAME, primary_key=True),
     Column("tool", _NAME, nullable=False),
-    # The database keeps these itself; they are what other names are compared with.
+    # Generated columns, which similar names are compared with.
     Column("namespace", _NAME, FetchedValue()),
     Column("tool_id", _NAME, FetchedValue()),
     Column("skeleton", _NAME, FetchedValue()),
@@ -74,10 +74,10 @@ tool_versions = Table(
     metadata,
     Column("tool", _NAME, primary_key=True),
     Column("version", Text, primary_key=True),
-    # The version without its build: of each there is one.
+    # The version without build metadata; unique for each tool.
     Column("number", Text, nullable=False),
     Column("digest", Text, nullable=False),
-    # The manifest twice: once to be queried, and once as the bytes that are answered, in the order their author wrote.
+    # The manifest is stored twice: as JSONB for queries, and as the bytes to return in the author's order.
     Column("manifest", JSONB, nullable=False),
     Column("document", LargeBinary, nullable=False),
     Column("size", Integer, nullable=False),
@@ -88,13 +88,13 @@ tool_versions = Table(
     Column("state_reason", Text, nullable=False),
     Column("deprecation", JSONB),
     Column("update_time", _MOMENT, nullable=False),
-    # The number of the change that made the standing what it is.
+    # The number of the change that set the standing.
     Column("sequence", BigInteger, nullable=False),
-    # Where the version returns to when what covers its state is lifted, the next one last.
+    # The covered states, the next one last.
     Column("beneath", ARRAY(Text), nullable=False),
 )
 
-# What the scan let pass when a version was admitted.
+# The scan warnings of a version.
 version_warnings = Table(
     "version_warnings",
     metadata,
@@ -103,7 +103,7 @@ version_warnings = Table(
     Column("warnings", JSONB, nullable=False),
 )
 
-# What each change left behind; a change without a state removed the version.
+# The standing after each change. A change without a state removed the version.
 changes = Table(
     "changes",
     metadata,
@@ -117,7 +117,7 @@ changes = Table(
     Column("beneath", ARRAY(Text), nullable=False),
 )
 
-# Everything that was ever done to a version. Rows are only added; the database refuses anything else.
+# The history of all versions. Rows are only inserted; the database refuses updates and deletes.
 transitions = Table(
     "transitions",
     metadata,

@@ -1,4 +1,4 @@
-"""Keeps the index of tools as fresh as the change log, from the first question on."""
+"""Keeps the search index up to date with the change log, from the first search on."""
 
 from __future__ import annotations
 
@@ -11,27 +11,33 @@ from libs.common.errors import MeshError
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName, split_version_name
-from services.registry.domain.catalog.watch_tools import Event, Removed, SnapshotComplete, Upserted, watch_tools
-from services.registry.domain.discovery.listing import card, face_of
+from services.registry.domain.catalog.watch_tools import (
+    Event,
+    SnapshotComplete,
+    VersionRemoved,
+    VersionUpserted,
+    watch_tools,
+)
+from services.registry.domain.discovery.listing import index_entry, listed_version
 from services.registry.domain.discovery.ports import Vectors
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog
 from services.registry.domain.trust.ports import TrustScores
 
 if TYPE_CHECKING:
-    from services.registry.domain.discovery.index.engine import Engine
+    from services.registry.domain.discovery.index.engine import SearchEngine
 
-# A registry with at least this many tools reads them at its start, because the first question would have to wait.
+# A registry with at least this many tools is indexed at start, so that the first search does not wait.
 EAGER_TOOLS = 100
 _LOAD_VECTORS = 500
 _TRUST_SECONDS = 30.0
 _PAUSE_SECONDS = 1.0
-# The index is filled in pieces of this many events, so that other calls get their turn.
+# The index is filled in batches of this many events, so that other calls can run.
 _PIECE = 50
 
 
 class ToolDirectory:
-    """Opens the index when it is first wanted, follows every change, and takes over vectors and trust as they come."""
+    """Creates the index on demand, follows all changes, and loads vectors and trust scores."""
 
     def __init__(
         self,
@@ -48,25 +54,25 @@ class ToolDirectory:
         self._trust, self._clock, self._journal = trust, clock, journal
         self._heads: dict[ToolName, dict[str, VersionHead]] = {}
         self._mentioned: set[str] = set()
-        self._index: Engine | None = None
+        self._index: SearchEngine | None = None
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._trusted_at = self._looked_at = float("-inf")
 
     async def start(self) -> None:
-        """Read a large registry now; a small one when somebody asks."""
-        found = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
-        if len(found) >= EAGER_TOOLS:
+        """Index a large registry now; a small one on the first search."""
+        tools = await self._catalogue.tools(namespace="", tags=(), after="", limit=EAGER_TOOLS)
+        if len(tools) >= EAGER_TOOLS:
             self._open()
 
     async def stop(self) -> None:
-        """Stop following."""
+        """Stop following changes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def index(self) -> Engine:
-        """Return the index, as fresh as the change log was at its last look."""
+    async def index(self) -> SearchEngine:
+        """Return the index, as fresh as the last poll of the change log."""
         self._open()
         await self._opened.wait()
         index = self._index
@@ -75,8 +81,8 @@ class ToolDirectory:
         now = self._clock.monotonic()
         if now - self._trusted_at >= _TRUST_SECONDS:
             self._trusted_at = now
-            index.trust(self._trust.of(list(index.names())))
-        await self._take_vectors(index)
+            index.trust(self._trust.scores_of(list(index.names())))
+        await self._load_vectors(index)
         return index
 
     def _open(self) -> None:
@@ -84,10 +90,10 @@ class ToolDirectory:
             self._task = asyncio.create_task(self._follow(), name="tool-directory")
 
     async def _follow(self) -> None:
-        # Here and not above: numpy takes 15 MB that a registry nobody searches does without.
-        from services.registry.domain.discovery.index.engine import Engine
+        # Imported here, because numpy takes 15 MB that a registry without searches does not need.
+        from services.registry.domain.discovery.index.engine import SearchEngine
 
-        self._index = Engine()
+        self._index = SearchEngine()
         token = ""
         while True:
             try:
@@ -101,37 +107,37 @@ class ToolDirectory:
                         if applied % _PIECE == 0:
                             await asyncio.sleep(0)
             except MeshError as error:
-                self._journal.info("tool directory opens its watch again", reason=error.reason.name)
+                self._journal.info("tool directory reconnects", reason=error.reason.name)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Exception as error:
-                # What nobody foresaw, and perhaps half done: all is read anew. An index that merely stopped would be asked for ever.
-                self._journal.error("tool directory reads everything anew", cause=error)
+                # After an unexpected error the index may be inconsistent, so everything is read again.
+                self._journal.error("tool directory rebuilds its index", cause=error)
                 token = ""
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _apply(self, event: Event) -> None:
-        if isinstance(event, Upserted):
+        if isinstance(event, VersionUpserted):
             await self._upsert(event.version)
-        elif isinstance(event, Removed):
+        elif isinstance(event, VersionRemoved):
             await self._remove(event.name)
         elif isinstance(event, SnapshotComplete):
-            await self._settle()
+            await self._remove_unmentioned()
 
     async def _upsert(self, version: ToolVersion) -> None:
         head = version.head
         self._heads.setdefault(head.tool, {})[str(head.version)] = head
         self._mentioned.add(head.name)
-        await self._show(head.tool, version)
+        await self._index_tool(head.tool, version)
 
     async def _remove(self, name: str) -> None:
         tool, number = split_version_name(name)
         self._mentioned.discard(name)
         heads = self._heads.get(tool, {})
         if heads.pop(number, None) is not None:
-            await self._show(tool, None)
+            await self._index_tool(tool, None)
 
-    async def _show(self, tool: ToolName, told: ToolVersion | None) -> None:
-        """Hold a tool by the version that stands for it now; its manifest is read if it was not just told."""
+    async def _index_tool(self, tool: ToolName, upserted: ToolVersion | None) -> None:
+        """Index a tool by its default version. The manifest is read if it was not part of the event."""
         index, heads = self._index, list(self._heads.get(tool, {}).values())
         if index is None:
             return
@@ -139,15 +145,15 @@ class ToolDirectory:
             self._heads.pop(tool, None)
             index.drop(tool)
             return
-        face = face_of(heads, self._clock.now())
-        if told is not None and told.head is face:
-            index.put(card(told, heads))
+        listed = listed_version(heads, self._clock.now())
+        if upserted is not None and upserted.head is listed:
+            index.put(index_entry(upserted, heads))
             return
-        [shown] = await self._catalogue.with_manifests([face])
-        index.put(card(shown, heads))
+        [shown] = await self._catalogue.with_manifests([listed])
+        index.put(index_entry(shown, heads))
 
-    async def _settle(self) -> None:
-        """A snapshot is over: what it did not mention is gone."""
+    async def _remove_unmentioned(self) -> None:
+        """Remove versions that the completed snapshot did not contain."""
         gone = [
             head.name for heads in self._heads.values() for head in heads.values() if head.name not in self._mentioned
         ]
@@ -156,16 +162,16 @@ class ToolDirectory:
         self._mentioned.clear()
         self._opened.set()
 
-    async def _take_vectors(self, index: Engine) -> None:
-        """Load vectors that were worked out meanwhile, at most once a second."""
+    async def _load_vectors(self, index: SearchEngine) -> None:
+        """Load vectors that were computed in the meantime, at most once a second."""
         now = self._clock.monotonic()
         if now - self._looked_at < _PAUSE_SECONDS:
             return
         self._looked_at = now
-        missing = index.unembedded()
+        missing = index.tools_without_vector()
         for start in range(0, len(missing), _LOAD_VECTORS):
-            piece = missing[start : start + _LOAD_VECTORS]
-            found: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in piece])
-            for name, digest in piece:
-                if digest in found:
-                    index.embed(name, digest, found[digest])
+            batch = missing[start : start + _LOAD_VECTORS]
+            vectors: Mapping[str, bytes] = await self._vectors.load([digest for _, digest in batch])
+            for name, digest in batch:
+                if digest in vectors:
+                    index.embed(name, digest, vectors[digest])

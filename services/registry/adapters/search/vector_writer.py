@@ -1,4 +1,4 @@
-"""Works out the vectors of new tools in the background. Nobody who registers a tool waits for it."""
+"""Embeds new tools in the background, so that registration does not wait."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from prometheus_client import Counter
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, Unembedded, Vectors
-from services.registry.domain.discovery.text import meaning
+from services.registry.domain.discovery.ports import Language, LanguageUnavailableError, VectorClaim, Vectors
+from services.registry.domain.discovery.text import embedding_text
 from services.registry.domain.ports import ChangeFeed, ChangeLog
 
-# Small, so that a question waits for little before its turn.
+# Small, so that a query waits only for a short batch.
 BATCH = 8
-# Finding out what has no vector means to look at all that have one, so it is asked for more at a time.
+# Finding manifests without a vector scans all of them, so each claim takes several batches.
 CLAIM = 8 * BATCH
-# After a change, before the model is loaded: tools tend to come in numbers, and the model is loaded once for all.
+# Wait after a change before the model is loaded, because tools are often registered in groups.
 SETTLE_SECONDS = 10.0
-# How often work is looked for without a change: somebody may have died with a claim.
+# The interval of checks without a change, for claims of processes that died.
 IDLE_SECONDS = 30.0
 
-embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors worked out by this process.")
+embedded_total = Counter("toolmesh_registry_embedded_total", "Vectors computed by this process.")
 
 
 class VectorWriter:
-    """Follows the change log and embeds what has no vector yet. Replicas share the work without doing any of it twice."""
+    """Follows the change log and embeds manifests without a vector. Replicas share the work by claims."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class VectorWriter:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin in the background."""
+        """Start in the background."""
         self._task = asyncio.create_task(self._run(), name="vector-writer")
 
     async def stop(self) -> None:
-        """Stop, and give back what was claimed; of one who is killed, its lease does so."""
+        """Stop and release claims. The lease covers a killed process."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -59,7 +59,7 @@ class VectorWriter:
         position = Position("", 0)
         while True:
             try:
-                # Read before the work, so that what is registered meanwhile is seen as a change after it.
+                # Read before the work, so that later registrations are seen as a change.
                 horizon = await self._log.horizon()
                 changed = (horizon.epoch, horizon.last) != (position.epoch, position.sequence)
                 position = Position(horizon.epoch, horizon.last)
@@ -68,10 +68,10 @@ class VectorWriter:
                 await self._embed_all()
                 await self._wait_for_change(position)
             except (MeshError, LanguageUnavailableError) as error:
-                self._journal.warning("vectors are late", error=type(error).__name__)
+                self._journal.warning("embedding of tools delayed", error=type(error).__name__)
                 await asyncio.sleep(self._idle)
             except Exception as error:
-                self._journal.error("vectors are late", cause=error)
+                self._journal.error("embedding of tools delayed", cause=error)
                 await asyncio.sleep(self._idle)
 
     async def _embed_all(self) -> None:
@@ -82,18 +82,18 @@ class VectorWriter:
                     del claimed[:BATCH]
             except BaseException:
                 with suppress(MeshError):
-                    await self._vectors.release([each.digest for each in claimed])
+                    await self._vectors.release([claim.digest for claim in claimed])
                 raise
 
-    async def _embed(self, some: Sequence[Unembedded]) -> None:
-        vectors = await self._language.embed([meaning(each.manifest) for each in some], background=True)
-        await self._vectors.put({each.digest: vector for each, vector in zip(some, vectors, strict=True)})
-        embedded_total.inc(len(some))
+    async def _embed(self, claims: Sequence[VectorClaim]) -> None:
+        vectors = await self._language.embed([embedding_text(claim.manifest) for claim in claims], background=True)
+        await self._vectors.put({claim.digest: vector for claim, vector in zip(claims, vectors, strict=True)})
+        embedded_total.inc(len(claims))
 
     async def _wait_for_change(self, position: Position) -> None:
         try:
             async with asyncio.timeout(self._idle):
-                while not await self._feed.beyond(position):
+                while not await self._feed.changes_after(position):
                     pass
         except TimeoutError:
             return

@@ -1,4 +1,4 @@
-"""The facts about tools and their scores, in PostgreSQL."""
+"""Trust facts and scores in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,26 +34,25 @@ from services.registry.domain.trust.facts import (
     OtherTools,
     Rating,
     Ratings,
-    StageChange,
     Verification,
     VerificationKind,
 )
 from services.registry.domain.trust.score import Score
-from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.stages import Stage, StageChange
 
 
-class PostgresTrustBook:
-    """Adds facts and reads them back, each in a short transaction."""
+class PostgresTrustStore:
+    """Stores and reads facts, each in a short transaction."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def ratings(self, tool: ToolName) -> Ratings:
-        """Return the newest rating of each subject, counted and averaged."""
+        """Return the count and average of the newest rating of each subject."""
         return (await self._ratings([tool.qualified])).get(tool.qualified, Ratings())
 
     async def facts(self, shown: Sequence[VersionHead]) -> Sequence[Facts]:
-        """Return what is known of tools but their usage, from few statements however many they are."""
+        """Return the facts of tools, without usage, with a constant number of queries."""
         names = [head.tool.qualified for head in shown]
         rated, others = await self._ratings(names), await self._others(shown)
         audits = await self._newest(security_audits, "level", shown)
@@ -75,7 +74,7 @@ class PostgresTrustBook:
         ]
 
     async def rate(self, rating: Rating) -> None:
-        """Store a rating in place of the earlier one."""
+        """Store a rating; it replaces the earlier one."""
         row = {
             "tool": rating.tool.qualified,
             "version": rating.version,
@@ -89,7 +88,7 @@ class PostgresTrustBook:
             await connection.execute(put.on_conflict_do_update(index_elements=["tool", "version", "subject"], set_=row))
 
     async def record(self, fact: Fact) -> str:
-        """Add a fact; the same request again finds the one it added."""
+        """Add a fact; a retry returns the existing one."""
         table = security_audits if isinstance(fact, Audit) else verifications
         row = asdict(fact) | {"tool": fact.tool.qualified, "fact_id": new_id()}
         asked = [table.c[name] == row[name] for name in ("tool", "version", "actor", "request_id")]
@@ -99,18 +98,18 @@ class PostgresTrustBook:
             return made or str(await connection.scalar(select(table.c.fact_id).where(*asked)))
 
     async def stage(self, tool: ToolName) -> Stage:
-        """Return where a tool stands."""
+        """Return the stage of a tool."""
         query = select(tool_stages.c.stage).where(tool_stages.c.tool == tool.qualified)
         async with separately(self._engine) as connection:
             return Stage(await connection.scalar(query) or Stage.SUBMITTED)
 
     async def move_stage(self, change: StageChange) -> bool:
-        """Move a tool if it is where the change begins, and record that."""
+        """Change the stage if the tool is in the expected one, and record the change."""
         name, now = change.tool.qualified, change.time
         first = {"tool": name, "stage": Stage.SUBMITTED.value, "update_time": now}
         here = (tool_stages.c.tool == name, tool_stages.c.stage == change.before.value)
         move = update(tool_stages).where(*here).values(stage=change.after.value, update_time=now)
-        kept = {
+        record = {
             "tool": name,
             "from_stage": change.before.value,
             "to_stage": change.after.value,
@@ -122,11 +121,11 @@ class PostgresTrustBook:
             await connection.execute(insert(tool_stages).values(first).on_conflict_do_nothing())
             if await connection.scalar(move.returning(tool_stages.c.tool)) is None:
                 return False
-            await connection.execute(insert(stage_changes).values(kept))
+            await connection.execute(insert(stage_changes).values(record))
         return True
 
     async def revoked(self, tool: ToolName) -> bool:
-        """Say whether the tool is revoked."""
+        """Return whether the tool is revoked."""
         query = select(revocations.c.tool).where(revocations.c.tool == tool.qualified)
         async with separately(self._engine) as connection:
             return await connection.scalar(query) is not None
@@ -139,7 +138,7 @@ class PostgresTrustBook:
                 "namespace": tool.namespace,
                 "score": score.value,
                 "own": score.own,
-                "components": {each.signal.value: each.reading.value for each in score.components},
+                "components": {component.signal.value: component.reading.value for component in score.components},
                 "compute_time": now,
             }
             for tool, score in scores.items()
@@ -150,7 +149,7 @@ class PostgresTrustBook:
             await connection.execute(put.on_conflict_do_update(index_elements=["tool"], set_=changed))
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
-        """Return tools whose score is old or missing, those without one first."""
+        """Return tools with an old or missing score, missing ones first."""
         scored = trust_scores.c.compute_time
         query = (
             select(tools.c.name, scored)
@@ -175,36 +174,36 @@ class PostgresTrustBook:
             return {name: Ratings(count, float(mean)) for name, count, mean in await connection.execute(counted)}
 
     async def _others(self, shown: Sequence[VersionHead]) -> dict[str, OtherTools]:
-        """Return what the other tools of each tool's namespace come to by themselves."""
+        """Return the count and mean own score of the other tools in each tool's namespace."""
         scored, names = trust_scores.c, [head.tool.qualified for head in shown]
-        # Added up where they are: a namespace may have thousands of them.
+        # Summed in the database, because a namespace may have thousands of tools.
         summed = select(scored.namespace, func.count(), func.sum(scored.own)).group_by(scored.namespace)
         theirs = summed.where(scored.namespace.in_({head.tool.namespace for head in shown}))
         async with separately(self._engine) as connection:
             all_of = {row[0]: (row[1], row[2]) for row in await connection.execute(theirs)}
             of_it = select(scored.tool, scored.own).where(scored.tool.in_(names))
             own: dict[str, float] = {row[0]: row[1] for row in await connection.execute(of_it)}
-        return {head.tool.qualified: _besides(all_of, own, head.tool) for head in shown}
+        return {head.tool.qualified: _without_own_score(all_of, own, head.tool) for head in shown}
 
     async def _newest(
         self, table: Table, per: str, shown: Sequence[VersionHead]
     ) -> defaultdict[str, list[dict[str, Any]]]:
         pairs = [(head.tool.qualified, str(head.version)) for head in shown]
         query = select(table).where(tuple_(table.c.tool, table.c.version).in_(pairs))
-        # Ids are in the order in which they were made, so they decide between facts of one moment.
+        # Ids are ordered by creation time, so they break ties.
         query = query.ext(distinct_on(table.c.tool, table.c[per])).order_by(
             table.c.tool, table.c[per], table.c.time.desc(), table.c.fact_id.desc()
         )
-        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        facts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         async with separately(self._engine) as connection:
             for row in await connection.execute(query):
                 fact = dict(row._mapping) | {"tool": ToolName.parse(row.tool)}
                 del fact["fact_id"]
-                found[row.tool].append(fact)
-        return found
+                facts[row.tool].append(fact)
+        return facts
 
 
-def _besides(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
+def _without_own_score(all_of: Mapping[str, tuple[int, float]], own: Mapping[str, float], tool: ToolName) -> OtherTools:
     count, total = all_of.get(tool.namespace, (0, 0.0))
     if tool.qualified in own:
         count, total = count - 1, total - own[tool.qualified]

@@ -1,4 +1,4 @@
-"""The scores of all tools in memory: read once, then whatever was worked out since, every few seconds."""
+"""Keeps the scores of all tools in memory and refreshes them every few seconds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from services.registry.domain.trust.score import UNPROVEN
 
 REFRESH_SECONDS = 5.0
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-# Replicas stamp scores with their own clocks, so the newest moment seen is not later than every score to come.
+# Replicas use their own clocks, so scores may arrive with an earlier time than the newest one seen.
 _OVERLAP = timedelta(minutes=1)
 
 
 class CachedTrustScores:
-    """Answers at once. While the database is away the last scores that were read stand."""
+    """Answers from memory. While the database is down, the last scores stay."""
 
     def __init__(self, engine: AsyncEngine, log: Log, *, interval: float = REFRESH_SECONDS) -> None:
         self._engine, self._log, self._interval = engine, log, interval
@@ -31,23 +31,23 @@ class CachedTrustScores:
         self._seen = _BEGINNING
         self._task: asyncio.Task[None] | None = None
 
-    def of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
-        """Return the score of each tool; that of an unproven one for a tool without."""
+    def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+        """Return the score of each tool, or that of an unproven tool."""
         return {tool: self._scores.get(tool, UNPROVEN) for tool in tools}
 
     async def start(self) -> None:
-        """Read all scores, then go on reading new ones in the background."""
+        """Read all scores, then refresh them in the background."""
         await self.refresh()
         self._task = asyncio.create_task(self._run(), name="trust-scores")
 
     async def stop(self) -> None:
-        """Stop reading."""
+        """Stop refreshing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def refresh(self) -> None:
-        """Read what was worked out since the last time, and a little of what came before."""
+        """Read the scores that changed since the last refresh, with an overlap."""
         query = select(trust_scores.c.tool, trust_scores.c.score, trust_scores.c.compute_time)
         async with separately(self._engine) as connection:
             rows = (await connection.execute(query.where(trust_scores.c.compute_time >= self._seen - _OVERLAP))).all()

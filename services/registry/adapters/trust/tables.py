@@ -1,4 +1,4 @@
-"""The tables of trust: recorded facts, stages, revocations, and the scores that follow from them."""
+"""The tables of trust: facts, stages, revocations and scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ratings = Table(
     Column("update_time", _MOMENT, nullable=False),
 )
 
-# Rows of these two are only ever added; the database refuses anything else.
+# Rows of these two tables are only inserted; the database refuses updates and deletes.
 security_audits = Table(
     "security_audits",
     metadata,
@@ -52,7 +52,7 @@ verifications = Table(
     Column("time", _MOMENT, nullable=False),
 )
 
-# Where each tool stands; one without a row is submitted.
+# The stage of each tool; a tool without a row is submitted.
 tool_stages = Table(
     "tool_stages",
     metadata,
@@ -72,7 +72,7 @@ stage_changes = Table(
     Column("time", _MOMENT, nullable=False),
 )
 
-# The tools that are revoked now.
+# The revoked tools.
 revocations = Table(
     "revocations",
     metadata,
@@ -80,18 +80,18 @@ revocations = Table(
     Column("reason", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("time", _MOMENT, nullable=False),
-    # The first change that the revocation made: what was in quarantine before it stays there when it is taken back.
+    # The first change of the revocation. Versions that were quarantined before it stay there when it is lifted.
     Column("sequence", BigInteger, nullable=False, server_default="0"),
 )
 
-# Worked out from facts by whichever replica's turn it is; every replica keeps a copy in memory.
+# Computed by the sweeping replica; every replica keeps a copy in memory.
 trust_scores = Table(
     "trust_scores",
     metadata,
     Column("tool", _NAME, primary_key=True),
     Column("namespace", _NAME, nullable=False),
     Column("score", Double, nullable=False),
-    # The part that does not look at the namespace's other tools, so that reputations cannot feed each other.
+    # The score without the provider signal, so that reputations do not feed each other.
     Column("own", Double, nullable=False),
     Column("components", JSONB, nullable=False),
     Column("compute_time", _MOMENT, nullable=False),

@@ -1,4 +1,4 @@
-"""Usage as the audit log counts it."""
+"""Reads usage from the audit service."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from libs.common.rpc.status import from_rpc_error
 from services.registry.domain.trust.usage import Usage
 
 _SECONDS = 2.0
-# The counter looks once a second. One that is this far behind has stopped, and what it says is no longer what is.
+# The counter runs once a second. With this backlog it has stopped, and its counts are not current.
 FALLEN_BEHIND = 10_000
 
 
-class AuditUsage:
-    """Asks the audit service. Whatever keeps it from answering, or its counts from being whole, means unknown."""
+class AuditUsageReader:
+    """Reads usage from the audit service. Errors and incomplete counts mean unknown."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = rpc.UsageServiceStub(channel)
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
-        """Return the usage of a tool or a version. Raises SERVICE_UNAVAILABLE when it is not known."""
+        """Return the usage of a tool or a version. Raises SERVICE_UNAVAILABLE when it is unknown."""
         return (await self.usages({name: declared}, since))[name]
 
     async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
-        """Return the usage of several, as of one moment. Raises SERVICE_UNAVAILABLE when it is not known."""
-        request = pb.BatchGetToolUsageRequest(requests=[_asked(*each, since) for each in declared.items()])
+        """Return the usage of several tools at one time. Raises SERVICE_UNAVAILABLE when it is unknown."""
+        request = pb.BatchGetToolUsageRequest(requests=[_asked(*entry, since) for entry in declared.items()])
         try:
-            answer: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
+            response: pb.BatchGetToolUsageResponse = await self._stub.BatchGetToolUsage(request, timeout=_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from from_rpc_error(error)
-        for found in answer.usages:
-            if found.coverage.log_records - found.coverage.counted_records > FALLEN_BEHIND:
+        for usage in response.usages:
+            if usage.coverage.log_records - usage.coverage.counted_records > FALLEN_BEHIND:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
-        return {name: usage_of(found) for name, found in zip(declared, answer.usages, strict=True)}
+        return {name: usage_of(usage) for name, usage in zip(declared, response.usages, strict=True)}
 
 
-class UnknownUsage:
-    """Stands where nobody counts calls."""
+class UnavailableUsageReader:
+    """The usage reader of a mesh without an audit service."""
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
         """Raise SERVICE_UNAVAILABLE: unknown is never zero."""
@@ -63,7 +63,7 @@ def _asked(name: str, declared: timedelta | None, since: datetime) -> pb.GetTool
 
 
 def usage_of(answer: pb.GetToolUsageResponse) -> Usage:
-    """Read an answer."""
+    """Convert a response."""
     counted = answer.usage
     return Usage(
         ran=counted.succeeded + counted.failed + counted.timed_out,

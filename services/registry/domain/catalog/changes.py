@@ -1,4 +1,4 @@
-"""The change log as watchers see it: numbered changes, positions in them, and tokens that stand for positions."""
+"""The change log as watchers see it: numbered changes, positions, and the resume tokens that encode positions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from services.registry.domain.model import ToolVersion
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the log of one database. Another database, or one made anew, has another epoch."""
+    """A position in the change log of one database. A new or restored database has a different epoch."""
 
     epoch: str
     sequence: int
 
     def token(self) -> str:
-        """Return the opaque form that clients keep."""
+        """Encode the position as an opaque token for clients."""
         return base64.urlsafe_b64encode(f"{self.epoch} {self.sequence}".encode()).rstrip(b"=").decode()
 
     @classmethod
     def of_token(cls, token: str) -> Position | None:
-        """Read a token; None for one that this service never made, so that it is answered with a snapshot."""
+        """Decode a token; None for a token that this service did not create, which leads to a snapshot."""
         try:
             text = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode("ascii")
         except (binascii.Error, UnicodeError):
@@ -34,21 +34,21 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How far a log reaches."""
+    """The range of change numbers that a log holds."""
 
     epoch: str
     oldest: int
-    """The number of the oldest change that is kept; one past the last when none is."""
+    """The number of the oldest change in the log; `last + 1` when the log is empty."""
     last: int
 
     def reaches(self, position: Position) -> bool:
-        """True if every change after the position is still there, and the position itself has happened."""
+        """Return whether the log still has every change after the position, and has reached the position itself."""
         return position.epoch == self.epoch and self.oldest - 1 <= position.sequence <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change: the version as it then stood, or None when that change removed it."""
+    """One change: the version after it, or None when the change removed the version."""
 
     sequence: int
     name: str
@@ -56,8 +56,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive changes and the horizon they were read under."""
+class ChangeBatch:
+    """Consecutive changes and the horizon of the log when they were read."""
 
     horizon: Horizon
     changes: Sequence[Change]

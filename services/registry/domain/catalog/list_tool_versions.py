@@ -1,4 +1,4 @@
-"""ListToolVersions: pages of a tool's versions, the highest first."""
+"""ListToolVersions: pages of a tool's versions, highest first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """A part of a listing and where it continues; an empty token ends it."""
+    """One page of versions. An empty token marks the last page."""
 
     versions: Sequence[ToolVersion]
     next_token: str
@@ -27,8 +27,8 @@ class VersionPage:
 async def list_tool_versions(
     reference: str, states: frozenset[LifecycleState], page_size: int, page_token: str, *, catalogue: Catalogue
 ) -> VersionPage:
-    """Return the page after a token. A version that is registered meanwhile is on a later page or on none: the place in
-    the listing is a version, not a count."""
+    """Return the page after a token. The cursor is a version, not an offset, so versions that are registered between
+    two calls do not shift the pages."""
     asked = ToolName.parse(reference)
     tool = await catalogue.tool(asked)
     if tool is None:

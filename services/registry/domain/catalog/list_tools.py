@@ -1,4 +1,4 @@
-"""ListTools: pages of tools in order of their names."""
+"""ListTools: pages of tools, sorted by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from libs.common import page_tokens
 from libs.common.runtime.clock import Clock
 from libs.common.tool_names import ToolName
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.catalog.resolve import latest
 from services.registry.domain.errors import page_token_invalid
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
@@ -20,7 +20,7 @@ DEFAULT_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which tools are asked for."""
+    """The filters of a listing."""
 
     namespace: str = ""
     tags: tuple[str, ...] = ()
@@ -28,50 +28,50 @@ class Selection:
 
     @property
     def query(self) -> list[object]:
-        """What a page token is bound to."""
+        """The query that a page token is bound to."""
         return ["ListTools", self.namespace, sorted(set(self.tags)), self.usable_only]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A tool and the version that `latest` means; None when nothing may run."""
+class ListedTool:
+    """A tool and its `latest` version; None when no version may run."""
 
     tool: Tool
     version: ToolVersion | None
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a listing and where it continues; an empty token ends it."""
+class ToolPage:
+    """One page of tools. An empty token marks the last page."""
 
-    tools: Sequence[Listed]
+    tools: Sequence[ListedTool]
     next_token: str
 
 
 async def list_tools(
     selection: Selection, page_size: int, page_token: str, *, catalogue: Catalogue, clock: Clock
-) -> Page:
-    """Return the page after a token. A page may hold fewer than asked for when their manifests are large."""
+) -> ToolPage:
+    """Return the page after a token. A page holds fewer tools than requested when their manifests are large."""
     limit = page_size or DEFAULT_PAGE
-    # One more than asked for tells whether there is another page.
-    found = await catalogue.tools(
+    # Read one more than requested, to know whether there is another page.
+    rows = await catalogue.tools(
         namespace=selection.namespace, tags=selection.tags, after=_cursor(selection, page_token), limit=limit + 1
     )
-    tools = found[:limit]
+    tools = rows[:limit]
     heads = await _latest_heads(tools, catalogue, clock)
-    shown = tools[: fitting(head.size if head else 0 for head in heads)]
+    shown = tools[: count_fitting(head.size if head else 0 for head in heads)]
     versions = await catalogue.with_manifests([head for head in heads[: len(shown)] if head])
     by_tool = {version.head.tool: version for version in versions}
-    listed = [Listed(tool, by_tool.get(tool.name)) for tool in shown]
-    more = len(shown) < len(found)
-    return Page(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
+    listed = [ListedTool(tool, by_tool.get(tool.name)) for tool in shown]
+    more = len(shown) < len(rows)
+    return ToolPage(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
 
 
-async def only_usable(page: Page, usability: Usability) -> Page:
-    """Return a page without what the caller may not use, and without what nobody may because none of its versions may run."""
-    listed = [(each, each.version) for each in page.tools if each.version is not None]
+async def only_usable(page: ToolPage, usability: Usability) -> ToolPage:
+    """Return the page without tools that the caller may not use and without tools that have no runnable version."""
+    listed = [(item, item.version) for item in page.tools if item.version is not None]
     answers = await usability.usable([version for _, version in listed]) if listed else ()
-    return replace(page, tools=[each for (each, _), may in zip(listed, answers, strict=True) if may])
+    return replace(page, tools=[item for (item, _), may in zip(listed, answers, strict=True) if may])
 
 
 async def _latest_heads(tools: Sequence[Tool], catalogue: Catalogue, clock: Clock) -> list[VersionHead | None]:

@@ -1,16 +1,16 @@
-"""How much of an answer fits into one message. What does not fit is left out whole, never cut."""
+"""Limits the size of a response. Items that do not fit are left out, never truncated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# A message of the mesh holds 4 MiB, and a manifest at most one: the budget leaves room for a last one and its frame.
+# A gRPC message holds 4 MiB and a manifest at most 1 MiB, so one more manifest and the framing still fit.
 ANSWER_BYTES = 2 * 1024 * 1024
 MANIFEST_BYTES = 1024 * 1024
 
 
-def fitting(sizes: Iterable[int], budget: int = ANSWER_BYTES) -> int:
-    """Return how many of the first sizes fit into the budget; the first always does."""
+def count_fitting(sizes: Iterable[int], budget: int = ANSWER_BYTES) -> int:
+    """Return how many of the first sizes fit into the budget; at least one."""
     count = used = 0
     for size in sizes:
         used += size

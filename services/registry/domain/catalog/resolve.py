@@ -1,4 +1,5 @@
-"""Which version a constraint means. Pure: the same heads, constraint and moment always give the same answer."""
+"""Resolves a version constraint to one version. Pure: the result depends only on the versions, the constraint and the
+time."""
 
 from __future__ import annotations
 
@@ -10,24 +11,24 @@ from libs.common.tool_names import ToolName
 from services.registry.domain.errors import version_may_not_run, version_not_found, version_past_sunset
 from services.registry.domain.model import LifecycleState, VersionHead
 
-# A deferred version runs like any other; only its schema is shown later.
+# A deferred version runs like any other; only its schema is loaded later.
 CHOSEN_FIRST = frozenset({LifecycleState.AVAILABLE, LifecycleState.DEFERRED})
-# Retired is what a version past its sunset becomes in the end, so both point to the successor.
+# A version past its sunset ends up retired, so both states point to the successor.
 PAST_SUNSET = frozenset({LifecycleState.SUNSET, LifecycleState.RETIRED})
 
 
 def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: datetime) -> VersionHead:
-    """Return the highest version that is not deprecated, else the highest that is deprecated and still runs.
+    """Return the highest matching version that is not deprecated, else the highest deprecated version that still runs.
 
-    When versions match and none may run, the highest of them says why: TOOL_DEPRECATED or TOOL_UNAVAILABLE. When
+    If versions match and none may run, the highest one determines the error: TOOL_DEPRECATED or TOOL_UNAVAILABLE. If
     none matches: TOOL_VERSION_NOT_FOUND. A pre-release matches only a constraint that names it exactly.
     """
     matching = matches(heads, constraint)
     if not matching:
         raise version_not_found(tool, constraint)
-    found = _choose(matching, now)
-    if found is not None:
-        return found
+    chosen = _choose(matching, now)
+    if chosen is not None:
+        return chosen
     highest = matching[-1]
     if effective_state(highest, now) in PAST_SUNSET:
         raise version_past_sunset(highest)
@@ -35,7 +36,7 @@ def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: 
 
 
 def latest(heads: Sequence[VersionHead], now: datetime) -> VersionHead | None:
-    """Return what `latest` resolves to; None when nothing may run."""
+    """Return the version that `latest` resolves to; None when no version may run."""
     return _choose(matches(heads, ""), now)
 
 
@@ -45,13 +46,14 @@ def latest_for_new_work(heads: Sequence[VersionHead]) -> VersionHead | None:
 
 
 def matches(heads: Sequence[VersionHead], constraint: str) -> list[VersionHead]:
-    """Return the versions that a constraint accepts, the highest last. Nonsense raises INVALID_REQUEST."""
+    """Return the versions that a constraint accepts, highest last. Raises INVALID_REQUEST for an invalid constraint."""
     meant = Constraint.parse(constraint).means
     return sorted((head for head in heads if meant(head.version)), key=lambda head: head.version)
 
 
 def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
-    """Return the state as of now: a deprecated version is past its sunset from that moment, whenever it is marked so."""
+    """Return the state as of now. A deprecated version is past its sunset from that time on, even before the sweep
+    stores it."""
     standing = head.standing
     if standing.state is not LifecycleState.DEPRECATED or standing.deprecation is None:
         return standing.state
@@ -60,8 +62,8 @@ def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
 
 
 def _choose(matching: Sequence[VersionHead], now: datetime) -> VersionHead | None:
-    for wanted in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
+    for states in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
         for head in reversed(matching):
-            if effective_state(head, now) in wanted:
+            if effective_state(head, now) in states:
                 return head
     return None

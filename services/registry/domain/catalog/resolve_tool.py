@@ -1,4 +1,4 @@
-"""ResolveTool: from a reference and a constraint to one version and its digest."""
+"""ResolveTool: resolves a tool reference and a version constraint to one version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.registry.domain.ports import Catalogue
 
 
 async def resolve_tool(reference: str, constraint: str, *, catalogue: Catalogue, clock: Clock) -> ToolVersion:
-    """Return the version that the reference means now, with its manifest."""
+    """Return the version that the reference resolves to now, with its manifest."""
     asked = ToolName.parse(reference)
     tool = await catalogue.tool(asked)
     if tool is None:

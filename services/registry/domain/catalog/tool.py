@@ -1,4 +1,4 @@
-"""What a tool looks like from outside, given its versions."""
+"""Derives the attributes of a tool from its versions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from services.registry.domain.publishing.manifest import Manifest
 
 
 def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVersion) -> Tool:
-    """Return the tool as it is once a version joined the others. Title and tags are those of the latest version;
-    while no version is the latest, those of the highest."""
+    """Return the tool after a version was added. Title and tags come from the latest version, or from the highest if
+    there is no latest."""
     manifest, head = added.manifest, added.head
     if manifest is None:
         raise ValueError("a version is added with its manifest")
-    everyone = [*heads, head]
-    newest = latest_for_new_work(everyone)
-    face = newest or max(everyone, key=lambda each: each.version)
+    versions = [*heads, head]
+    newest = latest_for_new_work(versions)
+    default = newest or max(versions, key=lambda version: version.version)
     held = tool or Tool(
         manifest.name, manifest.provider, manifest.title, manifest.tags, "", (), head.create_time, head.create_time
     )
@@ -30,22 +30,23 @@ def with_version(tool: Tool | None, heads: Sequence[VersionHead], added: ToolVer
         aliases=tuple(aliases),
         update_time=head.standing.update_time,
     )
-    # A new version changes no other's standing, so the face is either the newcomer or whoever it was before.
-    return replace(joined, title=manifest.title, tags=manifest.tags) if face is head else joined
+    # A new version does not change the standing of others, so the default is either the new version or the same as
+    # before.
+    return replace(joined, title=manifest.title, tags=manifest.tags) if default is head else joined
 
 
-def face_of(heads: Sequence[VersionHead]) -> VersionHead:
-    """Return the version that a tool shows of itself: the latest; while none is, the highest."""
-    return latest_for_new_work(heads) or max(heads, key=lambda each: each.version)
+def default_version(heads: Sequence[VersionHead]) -> VersionHead:
+    """Return the version that a tool's title and tags come from: the latest, or the highest if there is no latest."""
+    return latest_for_new_work(heads) or max(heads, key=lambda head: head.version)
 
 
-def restood(tool: Tool, heads: Sequence[VersionHead], face: Manifest, now: datetime) -> Tool:
-    """Return the tool as it is once versions of it have changed their standing; `face` is the manifest of `face_of`."""
+def with_standing(tool: Tool, heads: Sequence[VersionHead], default: Manifest, now: datetime) -> Tool:
+    """Return the tool after its versions changed their standing. `default` is the manifest of `default_version`."""
     newest = latest_for_new_work(heads)
     return replace(
         tool,
         latest_version=str(newest.version) if newest else "",
-        title=face.title,
-        tags=face.tags,
+        title=default.title,
+        tags=default.tags,
         update_time=now,
     )

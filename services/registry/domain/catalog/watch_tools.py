@@ -1,8 +1,8 @@
-"""WatchTools: everything there is, then everything that changes.
+"""WatchTools: a snapshot of all versions, then a stream of changes.
 
-The snapshot is read in pages, so that a slow watcher holds no transaction open. A page holds the versions that have not
-changed since the snapshot began; those that change meanwhile leave the pages and are found in the log instead, before
-the snapshot is declared complete. So each version is told in the order of its changes, and none is missed.
+The snapshot is read in pages, so a slow watcher holds no transaction open. A page holds versions that have not changed
+since the snapshot began. Versions that change in the meantime are read from the log before the snapshot completes, so
+every version is reported in the order of its changes and none is missed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Upserted:
-    """A version exists or changed."""
+class VersionUpserted:
+    """A version was added or changed."""
 
     version: ToolVersion
     at: Position | None
-    """Where to resume after this; None while a snapshot is under way, which cannot be resumed in its middle."""
+    """The position to resume from; None during a snapshot, which cannot be resumed midway."""
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """A version is gone."""
+class VersionRemoved:
+    """A version was removed."""
 
     name: str
     at: Position | None
@@ -37,31 +37,31 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotComplete:
-    """What the snapshot did not mention does not exist."""
+    """The end of the snapshot. Versions that it did not contain do not exist."""
 
     at: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The log was looked at, and says nothing new."""
+    """The log was polled and has no new changes."""
 
     at: Position
 
 
-Event = Upserted | Removed | SnapshotComplete | Heartbeat
+Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat
 
 
 async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) -> AsyncGenerator[Event, None]:
-    """Yield events without end. A token that the log does not reach is answered with a snapshot; a watcher that falls
-    behind what the log keeps is sent away, because only at the start of a watch can a snapshot be told from changes."""
+    """Yield events indefinitely. A token outside the range of the log starts a snapshot. A watcher that falls behind
+    the range of the log is disconnected, because clients expect a snapshot only at the start of a watch."""
     position = Position.of_token(resume_token)
     if position is None or not (await log.horizon()).reaches(position):
         async for event in _snapshot(log):
             yield event
             position = event.at
     while position is not None:
-        changes = await feed.beyond(position)
+        changes = await feed.changes_after(position)
         for change in changes:
             position = Position(position.epoch, change.sequence)
             yield _event(change, position)
@@ -71,22 +71,22 @@ async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) ->
 
 async def _snapshot(log: ChangeLog) -> AsyncGenerator[Event, None]:
     start = await log.horizon()
-    told = 0
-    while page := await log.unchanged(after=told, until=start.last, limit=PAGE):
+    last_sequence = 0
+    while page := await log.unchanged(after=last_sequence, until=start.last, limit=PAGE):
         for version in page:
-            yield Upserted(version, None)
-        told = page[-1].head.standing.sequence
+            yield VersionUpserted(version, None)
+        last_sequence = page[-1].head.standing.sequence
     position = Position(start.epoch, start.last)
     end = (await log.horizon()).last
     while position.sequence < end:
-        stretch = await log.since(position.sequence, PAGE)
-        if not stretch.horizon.reaches(position) or not stretch.changes:
+        batch = await log.since(position.sequence, PAGE)
+        if not batch.horizon.reaches(position) or not batch.changes:
             raise watch_fell_behind()
-        for change in stretch.changes:
+        for change in batch.changes:
             yield _event(change, None)
-        position = Position(start.epoch, stretch.changes[-1].sequence)
+        position = Position(start.epoch, batch.changes[-1].sequence)
     yield SnapshotComplete(position)
 
 
 def _event(change: Change, at: Position | None) -> Event:
-    return Removed(change.name, at) if change.version is None else Upserted(change.version, at)
+    return VersionRemoved(change.name, at) if change.version is None else VersionUpserted(change.version, at)

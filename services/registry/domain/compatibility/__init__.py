@@ -1,1 +1,1 @@
-"""Whether one contract can stand in for another: proofs about schemas, a table of promises, and the bump they ask for."""
+"""Compatibility of tool versions: schema containment proofs, rules for other manifest fields, and the required bump."""

@@ -1,6 +1,6 @@
-"""What a version promises beside its schemas, and which changes to it break those who rely on it.
+"""Classifies changes of manifest fields other than schemas as breaking, additive or neutral.
 
-Each row of a table names a part of the manifest. `docs/compatibility.md` shows the same tables with their reasons.
+Each table row names a manifest field. `docs/compatibility.md` has the same tables with reasons.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from services.registry.domain.publishing.rules.timing import CLASS_SECONDS
 
 _BREAKING, _ADDITIVE, _NEUTRAL = ChangeKind.BREAKING, ChangeKind.ADDITIVE, ChangeKind.NEUTRAL
 
-# Words of a manifest from the mildest to the most severe. What moves to the right breaks; what moves to the left adds.
-# An unsaid value has the place that the contract gives it.
+# Values from the mildest to the most severe. A step to the right breaks, a step to the left adds. An unset value has
+# the default in UNSET.
 ORDERED: dict[str, tuple[str, ...]] = {
     "mutation_class": ("read_only", "write_reversible", "write_irreversible"),
     "execution.timeout_class": ("interactive", "standard", "long_running", "async"),
@@ -25,13 +25,13 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "interface.safety.sandbox_tier": ("machine", "kernel", "process", "in_process"),
     "observability.audit_detail": ("summary", "digest"),
 }
-UNSAID = {
+UNSET = {
     "permission.credential_propagation": "none",
     "permission.approval": "by_policy",
     "idempotency.uncertain_outcome": "fail",
     "interface.safety.sandbox_tier": "machine",
 }
-# Lists of which callers or operators approved the members: one more is more than was agreed to.
+# Lists whose members callers or operators have approved: adding a member breaks.
 GROWING_BREAKS = (
     "permission.required_scopes",
     "permission.required_permissions",
@@ -44,7 +44,7 @@ GROWING_BREAKS = (
     "interface.availability.feature_gates",
     "interface.availability.required_credentials",
 )
-# Lists that callers rely on: one less is less than was promised.
+# Lists that callers rely on: removing a member breaks.
 SHRINKING_BREAKS = (
     "capability_refs",
     "input.media_types",
@@ -52,7 +52,7 @@ SHRINKING_BREAKS = (
     "output.sensitive_fields",
     "interface.availability.model_support",
 )
-# Claims that are worth something only while they are made.
+# Guarantees: dropping one breaks.
 CLAIMS = (
     "dry_run_supported",
     "execution.cancellation_supported",
@@ -64,13 +64,13 @@ CLAIMS = (
     "execution.network_policy.deny_all_egress",
     "output.persistence_opt_out",
 )
-# Demands on the caller or on a person.
+# Requirements on the caller or on a person: adding one breaks.
 DEMANDS = ("interface.safety.requires_user_interaction", "scheduling.context_modifiers_allowed")
-# Where the mesh fills in defaults and reads texts as their declared types.
+# Mutation policies with which the mesh applies defaults and coerces arguments.
 FILLING = frozenset({"defaults", "hooks"})
-# Parts whose every change is a change of what happens.
+# Fields for which every change breaks.
 FIXED = ("input.argument_mode", "output.paginated")
-# Parts that say nothing about what a call does: text, addresses, and what this comparison is about.
+# Fields that do not describe the behaviour of a call, and the schemas, which are compared elsewhere.
 SILENT = frozenset(
     {"version", "changelog", "breaking_changes", "schema_version", "input.schema", "input.runtime_schema"}
     | {"output.schema", "output.error_schema"}
@@ -78,93 +78,105 @@ SILENT = frozenset(
 
 
 def differences(old: Manifest, new: Manifest) -> Iterator[Difference]:
-    """Yield every change beside the schemas."""
-    told = set[str]()
-    for rule in (_ordered, _lists, _claims, _single, _idempotency, _limits):
+    """Yield every difference outside the schemas."""
+    reported = set[str]()
+    for rule in (
+        _severity_changes,
+        _list_changes,
+        _guarantee_changes,
+        _field_changes,
+        _idempotency_changes,
+        _limit_changes,
+    ):
         for difference in rule(old.document, new.document):
-            told.add(difference.path)
+            reported.add(difference.path)
             yield difference
     if new.document.get("breaking_changes"):
-        yield _told("breaking_changes", _BREAKING, "the author says that it breaks callers")
-    yield from _anything_else(old.document, new.document, told)
+        yield _difference("breaking_changes", _BREAKING, "declared as breaking by the author")
+    yield from _neutral_changes(old.document, new.document, reported)
 
 
-def _ordered(old: Document, new: Document) -> Iterator[Difference]:
+def _severity_changes(old: Document, new: Document) -> Iterator[Difference]:
     for path, words in ORDERED.items():
-        before, after = _at(old, path) or UNSAID.get(path), _at(new, path) or UNSAID.get(path)
+        before, after = _value_at(old, path) or UNSET.get(path), _value_at(new, path) or UNSET.get(path)
         if before == after or before not in words or after not in words:
             continue
         worse = words.index(after) > words.index(before)
-        yield _told(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
+        yield _difference(path, _BREAKING if worse else _ADDITIVE, f"went from {before} to {after}")
 
 
-def _lists(old: Document, new: Document) -> Iterator[Difference]:
+def _list_changes(old: Document, new: Document) -> Iterator[Difference]:
     for paths, more, less in ((GROWING_BREAKS, _BREAKING, _ADDITIVE), (SHRINKING_BREAKS, _ADDITIVE, _BREAKING)):
         for path in paths:
             before, after = _members(old, path), _members(new, path)
             if after - before:
-                yield _told(path, more, "has a member that it did not have")
+                yield _difference(path, more, "has a new member")
             if before - after:
-                yield _told(path, less, "lacks a member that it had")
+                yield _difference(path, less, "lost a member")
 
 
-def _claims(old: Document, new: Document) -> Iterator[Difference]:
+def _guarantee_changes(old: Document, new: Document) -> Iterator[Difference]:
     for paths, gained, lost in ((CLAIMS, _ADDITIVE, _BREAKING), (DEMANDS, _BREAKING, _ADDITIVE)):
         for path in paths:
-            before, after = bool(_at(old, path)), bool(_at(new, path))
+            before, after = bool(_value_at(old, path)), bool(_value_at(new, path))
             if before != after:
-                yield _told(path, gained if after else lost, "is said now" if after else "is not said any more")
+                yield _difference(path, gained if after else lost, "is set now" if after else "is no longer set")
 
 
-def _single(old: Document, new: Document) -> Iterator[Difference]:
+def _field_changes(old: Document, new: Document) -> Iterator[Difference]:
     for path in FIXED:
-        if _at(old, path) != _at(new, path) and {_at(old, path), _at(new, path)} != {None, "object"}:
-            yield _told(path, _BREAKING, "is another one")
-    before, after = _at(old, "compensation_tool"), _at(new, "compensation_tool")
+        if _value_at(old, path) != _value_at(new, path) and {_value_at(old, path), _value_at(new, path)} != {
+            None,
+            "object",
+        }:
+            yield _difference(path, _BREAKING, "has changed")
+    before, after = _value_at(old, "compensation_tool"), _value_at(new, "compensation_tool")
     if before != after:
         kind = _BREAKING if before and not after else _ADDITIVE
-        yield _told("compensation_tool", kind, "is another one" if after else "is not there any more")
-    filled, fills = (_at(document, "input.mutation_policy") in FILLING for document in (old, new))
+        yield _difference("compensation_tool", kind, "has changed" if after else "was removed")
+    filled, fills = (_value_at(document, "input.mutation_policy") in FILLING for document in (old, new))
     if filled != fills:
         kind = _ADDITIVE if fills else _BREAKING
-        yield _told(
+        yield _difference(
             "input.mutation_policy",
             kind,
-            "arguments are completed now" if fills else "arguments are not completed any more",
+            "defaults are applied now" if fills else "defaults are no longer applied",
         )
-    rise = (_at(new, "permission.impact_scope") or 0) - (_at(old, "permission.impact_scope") or 0)
+    rise = (_value_at(new, "permission.impact_scope") or 0) - (_value_at(old, "permission.impact_scope") or 0)
     if rise:
-        yield _told("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "reaches another distance")
+        yield _difference("permission.impact_scope", _BREAKING if rise > 0 else _ADDITIVE, "has changed")
 
 
-def _idempotency(old: Document, new: Document) -> Iterator[Difference]:
-    before, after = _at(old, "idempotency.mode"), _at(new, "idempotency.mode")
+def _idempotency_changes(old: Document, new: Document) -> Iterator[Difference]:
+    before, after = _value_at(old, "idempotency.mode"), _value_at(new, "idempotency.mode")
     if before != after:
-        # Without a key every call that has none is refused; without a mode nobody knows what a repetition does.
+        # With key_required, calls without a key are refused; without a mode, retries are undefined.
         kind = _BREAKING if after == "key_required" or after is None else _ADDITIVE
-        yield _told("idempotency.mode", kind, f"went from {before or 'unsaid'} to {after or 'unsaid'}")
+        yield _difference("idempotency.mode", kind, f"went from {before or 'unset'} to {after or 'unset'}")
     known, remembered = _window(old), _window(new)
     if before is not None and after is not None and known != remembered:
         kind = _BREAKING if remembered < known else _ADDITIVE
-        yield _told("idempotency.window", kind, "keys are remembered for another time")
+        yield _difference("idempotency.window", kind, "has changed")
 
 
-def _limits(old: Document, new: Document) -> Iterator[Difference]:
-    """A limit that a caller may come up against is part of what was agreed."""
+def _limit_changes(old: Document, new: Document) -> Iterator[Difference]:
+    """Yield changed limits: callers can run into a limit, so it is part of the contract."""
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
-    if before != after and _at(old, "execution.timeout_class") == _at(new, "execution.timeout_class"):
-        yield _told("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "is another one")
-    small, smaller = _at(old, "output.max_inline_bytes"), _at(new, "output.max_inline_bytes")
+    if before != after and _value_at(old, "execution.timeout_class") == _value_at(new, "execution.timeout_class"):
+        yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "has changed")
+    small, smaller = _value_at(old, "output.max_inline_bytes"), _value_at(new, "output.max_inline_bytes")
     if small != smaller:
-        yield _told("output.max_inline_bytes", _ADDITIVE, "is another one")
+        yield _difference("output.max_inline_bytes", _ADDITIVE, "has changed")
 
 
-def _anything_else(old: Document, new: Document, told: set[str]) -> Iterator[Difference]:
+def _neutral_changes(old: Document, new: Document, reported: set[str]) -> Iterator[Difference]:
     before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
     for path in sorted(before.keys() | after.keys()):
-        known = f"manifest.{path}" in told or any(f"manifest.{path}".startswith(f"{each}.") for each in told)
+        known = f"manifest.{path}" in reported or any(
+            f"manifest.{path}".startswith(f"{path_reported}.") for path_reported in reported
+        )
         if path not in SILENT and not known and before.get(path) != after.get(path):
-            yield _told(path, _NEUTRAL, "differs, and changes nothing that a caller relies on")
+            yield _difference(path, _NEUTRAL, "has changed without effect on callers")
 
 
 def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -176,7 +188,7 @@ def _leaves(document: Document, prefix: str) -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _at(document: Document, path: str) -> Any:
+def _value_at(document: Document, path: str) -> Any:
     value: Any = document
     for step in path.split("."):
         if not isinstance(value, dict):
@@ -186,19 +198,19 @@ def _at(document: Document, path: str) -> Any:
 
 
 def _members(document: Document, path: str) -> frozenset[Any]:
-    found = _at(document, path) or ()
-    return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in found)
+    members = _value_at(document, path) or ()
+    return frozenset(tuple(sorted(item.items())) if isinstance(item, dict) else item for item in members)
 
 
 def _window(document: Document) -> Any:
-    given = _at(document, "idempotency.window")
-    return seconds(given) if given else max(3600, 2 * CLASS_SECONDS[_at(document, "execution.timeout_class")])
+    given = _value_at(document, "idempotency.window")
+    return seconds(given) if given else max(3600, 2 * CLASS_SECONDS[_value_at(document, "execution.timeout_class")])
 
 
 def _seconds(document: Document, path: str) -> Any:
-    given = _at(document, path)
-    return seconds(given) if given else CLASS_SECONDS[_at(document, "execution.timeout_class")]
+    given = _value_at(document, path)
+    return seconds(given) if given else CLASS_SECONDS[_value_at(document, "execution.timeout_class")]
 
 
-def _told(path: str, kind: ChangeKind, message: str) -> Difference:
+def _difference(path: str, kind: ChangeKind, message: str) -> Difference:
     return Difference(f"manifest.{path}", path.rpartition(".")[2], kind, message)

@@ -1,25 +1,25 @@
-"""What changed between two contracts, in words, and what it means for those who rely on the older one."""
+"""Describes the differences between two contracts and their effect on callers of the older one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from libs.common.json.json_pointer import pointer_of
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.publishing.schema_shape import escape
 
-# Keywords that no rule here can weigh against a different use of them, so that not proven does not mean untrue.
+# Keywords that the prover cannot compare with a different value, so that unproven does not mean incompatible.
 _UNDECIDED = frozenset(
     {
         "pattern", "format", "not", "oneOf", "anyOf", "if", "value", "contains", "maxContains", "propertyNames",
         "unevaluatedItems", "$dynamicRef", "$ref", "dependencies", "patternProperties",
     }
 )  # fmt: skip
-UNSHOWN = "cannot be shown to be compatible"
+UNPROVEN = "cannot be proven compatible"
 
 
 class ChangeKind(StrEnum):
-    """What a change does to those who rely on the version before."""
+    """The effect of a change on callers of the previous version."""
 
     BREAKING = "breaking"
     ADDITIVE = "additive"
@@ -28,7 +28,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One change: where in the manifest, which keyword or promise, what it means, and a sentence."""
+    """One change: the manifest path, the keyword or field, its effect, and a message."""
 
     path: str
     rule: str
@@ -37,35 +37,35 @@ class Difference:
 
 
 class Side(StrEnum):
-    """Which way documents flow: callers write the input, and read the output."""
+    """The direction of the documents: callers write the input and read the output."""
 
     INPUT = "input"
     OUTPUT = "output"
 
 
-def breaking(side: Side, path: str, gap: Gap) -> Difference:
-    """Describe why documents of before are not accepted any more, or results not what they were."""
+def describe_breaking(side: Side, path: str, gap: Gap) -> Difference:
+    """Describe why the new contract accepts fewer inputs, or allows other results, than the old one."""
     if side is Side.INPUT:
         words = {
             "required": f"{_quoted(gap.name)} is required now",
-            "gone": f"{_quoted(gap.name)} is not accepted any more",
-            "type": "a type that was accepted is not any more",
-            "enum": "a value that was accepted is not any more",
+            "gone": f"{_quoted(gap.name)} is no longer accepted",
+            "type": "a type is no longer accepted",
+            "enum": "a value is no longer accepted",
         }.get(gap.keyword, f"{gap.keyword} accepts less than before")
     else:
         words = {
-            "required": f"{_quoted(gap.name)} is not promised any more",
-            "gone": f"{_quoted(gap.name)} may be returned now and could not be before",
-            "type": "a type that was never returned may be now",
-            "enum": "a value that was never returned may be now",
+            "required": f"{_quoted(gap.name)} is no longer promised",
+            "gone": f"{_quoted(gap.name)} may be returned now",
+            "type": "a new type may be returned",
+            "enum": "a new value may be returned",
         }.get(gap.keyword, f"{gap.keyword} promises less than before")
     if gap.keyword in _UNDECIDED:
-        words = f"{words}, or at least {UNSHOWN}"
-    return Difference(_place(path, gap), gap.keyword, ChangeKind.BREAKING, words)
+        words = f"{words}, or at least {UNPROVEN}"
+    return Difference(_location(path, gap), gap.keyword, ChangeKind.BREAKING, words)
 
 
-def additive(side: Side, path: str, gap: Gap) -> Difference:
-    """Describe what is accepted or promised beyond what was before."""
+def describe_additive(side: Side, path: str, gap: Gap) -> Difference:
+    """Describe what the new contract accepts or promises beyond the old one."""
     if side is Side.INPUT:
         words = {
             "required": f"{_quoted(gap.name)} is optional now",
@@ -74,13 +74,13 @@ def additive(side: Side, path: str, gap: Gap) -> Difference:
     else:
         words = {
             "required": f"{_quoted(gap.name)} is promised now",
-            "gone": f"{_quoted(gap.name)} is never returned any more",
+            "gone": f"{_quoted(gap.name)} is no longer returned",
         }.get(gap.keyword, f"{gap.keyword} promises more than before")
-    return Difference(_place(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
+    return Difference(_location(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
 
 
-def _place(path: str, gap: Gap) -> str:
-    pointer = f"{gap.pointer}/{escape(gap.name)}" if gap.keyword == "gone" else gap.pointer
+def _location(path: str, gap: Gap) -> str:
+    pointer = gap.pointer + pointer_of([gap.name]) if gap.keyword == "gone" else gap.pointer
     return f"{path}#{pointer}" if pointer else path
 
 

@@ -1,7 +1,7 @@
-"""NegotiateSchema: whether a tool accepts what an agent will send, and returns what it will read.
+"""NegotiateSchema: checks whether a tool accepts an agent's arguments and returns the results that the agent reads.
 
-An expectation is a schema. What it lists as required must be met; its other properties are optional: a tool that lacks
-one of them matches in part. An expectation that is not a plain object with properties is required as a whole.
+An expectation is a schema. Its required properties must be met; the other properties are optional, and a tool that
+lacks one of them is a partial match. An expectation that is not a plain object schema is required as a whole.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from enum import StrEnum
 from typing import Any
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
 from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.resolve_tool import resolve_tool
-from services.registry.domain.compatibility.comparison import called_with
+from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.compatibility.differences import (
-    UNSHOWN,
+    UNPROVEN,
     ChangeKind,
     Difference,
 )
 from services.registry.domain.compatibility.proof.budget import OverBudgetError
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.compatibility.schema_diff import SchemaDiff, closed
+from services.registry.domain.compatibility.schema_diff import SchemaDiff, close_schema
 from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 MOST_MISSING = 200
-# Keywords of an expectation that is a plain object: its properties can be asked about one by one.
+# Keywords of a plain object schema, whose properties can be checked one by one.
 _PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "unevaluatedProperties"})
 _SPOKEN = frozenset(
     {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "examples", "default"}
@@ -40,7 +41,7 @@ _SPOKEN = frozenset(
 
 
 class SchemaMatch(StrEnum):
-    """How far a tool meets expectations."""
+    """How far a tool meets the expectations."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -49,7 +50,7 @@ class SchemaMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What an agent will send and read; None where it does not ask."""
+    """The schemas of the arguments and results that an agent expects. The flags tell an unset schema from `null`."""
 
     input: JsonValue
     output: JsonValue
@@ -58,8 +59,8 @@ class Expectations:
 
 
 @dataclass(frozen=True, slots=True)
-class Negotiated:
-    """The answer, which version gave it, and what is missing."""
+class Negotiation:
+    """The match, the version that was checked, and the differences."""
 
     match: SchemaMatch
     head: VersionHead
@@ -74,76 +75,76 @@ async def negotiate_schema(
     catalogue: Catalogue,
     schemas: SchemaChecker,
     clock: Clock,
-) -> Negotiated:
-    """Resolve the version, then compare. FULL and PARTIAL are proven; whatever is not is missing."""
+) -> Negotiation:
+    """Resolve the version, then compare. FULL and PARTIAL are proven; anything unproven is reported as missing."""
     version = await resolve_tool(tool, constraint, catalogue=catalogue, clock=clock)
     if version.manifest is None:
         raise ValueError("a version was resolved without its manifest")
     await asyncio.to_thread(_refuse_invalid, expectations, schemas)
     missing = await asyncio.to_thread(_missing, version.manifest, expectations, schemas)
-    required = tuple(each for each in missing if each.kind is ChangeKind.BREAKING)
+    required = tuple(difference for difference in missing if difference.kind is ChangeKind.BREAKING)
     if required:
-        return Negotiated(SchemaMatch.INCOMPATIBLE, version.head, required[:MOST_MISSING])
+        return Negotiation(SchemaMatch.INCOMPATIBLE, version.head, required[:MOST_MISSING])
     match = SchemaMatch.PARTIAL if missing else SchemaMatch.FULL
-    return Negotiated(match, version.head, tuple(missing[:MOST_MISSING]))
+    return Negotiation(match, version.head, tuple(missing[:MOST_MISSING]))
 
 
 def _refuse_invalid(expectations: Expectations, schemas: SchemaChecker) -> None:
-    found: list[Violation] = []
+    violations: list[Violation] = []
     if expectations.asks_input:
-        found += schema_violations("input_schema", expectations.input, schemas)
+        violations += schema_violations("input_schema", expectations.input, schemas)
     if expectations.asks_output:
-        found += schema_violations("output_schema", expectations.output, schemas)
-    if found:
-        raise MeshError(Reason.INVALID_REQUEST, violations=found)
+        violations += schema_violations("output_schema", expectations.output, schemas)
+    if violations:
+        raise MeshError(Reason.INVALID_REQUEST, violations=violations)
 
 
 def _missing(manifest: Manifest, expectations: Expectations, schemas: SchemaChecker) -> list[Difference]:
     diff = SchemaDiff(schemas)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     if isinstance(expectations.input, dict) and expectations.asks_input:
-        found += _not_accepted(diff, expectations.input, called_with(manifest, schemas))
+        differences += _not_accepted(diff, expectations.input, caller_schema(manifest, schemas))
     if isinstance(expectations.output, dict) and expectations.asks_output:
-        found += _not_returned(diff, expectations.output, manifest.output["schema"])
-    return found
+        differences += _not_returned(diff, expectations.output, manifest.output["schema"])
+    return differences
 
 
 def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
-    """Documents that the agent will send, against what the tool takes."""
+    """Yield arguments of the agent that the tool does not accept."""
     optional = _optional(expected)
-    kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
-    least = {**closed(expected), "properties": kept} if optional else closed(expected)
-    for gap in _gaps(diff, least, offered):
-        yield _told("input", gap, ChangeKind.BREAKING, "the tool does not accept what the agent always sends")
+    required_properties = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
+    minimum = {**close_schema(expected), "properties": required_properties} if optional else close_schema(expected)
+    for gap in _gaps(diff, minimum, offered):
+        yield _difference("input", gap, ChangeKind.BREAKING, "the tool does not accept what the agent always sends")
     for name in optional:
-        more = {**least, "properties": {**kept, name: expected["properties"][name]}}
+        more = {**minimum, "properties": {**required_properties, name: expected["properties"][name]}}
         if _gaps(diff, more, offered):
             gap = Gap("/properties", "gone", name)
-            yield _told("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
+            yield _difference("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
 
 
 def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterator[Difference]:
-    """Results that the tool returns, against what the agent reads."""
+    """Yield fields that the agent reads and the tool does not return."""
     optional = _optional(expected)
-    kept = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
-    least = {**expected, "properties": kept} if optional else expected
+    required_properties = {name: part for name, part in expected.get("properties", {}).items() if name not in optional}
+    minimum = {**expected, "properties": required_properties} if optional else expected
     if optional:
-        # A closed expectation would refuse the optional fields along with the unknown ones.
-        least = {
-            key: part for key, part in least.items() if key not in ("additionalProperties", "unevaluatedProperties")
+        # A closed expectation would reject the optional fields as well as the unknown ones.
+        minimum = {
+            key: part for key, part in minimum.items() if key not in ("additionalProperties", "unevaluatedProperties")
         }
-    for gap in _gaps(diff, offered, least):
-        yield _told("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
+    for gap in _gaps(diff, offered, minimum):
+        yield _difference("output", gap, ChangeKind.BREAKING, "the tool does not promise what the agent needs")
     declared = SchemaShape(offered).below()
     for name in optional:
         field = {**_definitions(expected), "properties": {name: expected["properties"][name]}}
-        if ("properties", escape(name)) not in declared or _gaps(diff, offered, field):
+        if ("properties", name) not in declared or _gaps(diff, offered, field):
             gap = Gap("/properties", "gone", name)
-            yield _told("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
+            yield _difference("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
 
 
 def _optional(expected: Schema) -> list[str]:
-    """Return the properties that can be done without; none where the expectation cannot be taken apart."""
+    """Return the optional properties; none where the expectation is not a plain object schema."""
     if any(keyword not in _PLAIN | _SPOKEN for keyword in expected) or expected.get("type") != "object":
         return []
     required = set(expected.get("required", ()))
@@ -161,7 +162,7 @@ def _gaps(diff: SchemaDiff, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
         return (Gap("", "budget"),)
 
 
-def _told(side: str, gap: Gap, kind: ChangeKind, words: str) -> Difference:
-    pointer = f"{gap.pointer}/{escape(gap.name)}" if gap.name else gap.pointer
-    message = f"{words}, or it {UNSHOWN}" if gap.keyword == "budget" else words
+def _difference(side: str, gap: Gap, kind: ChangeKind, words: str) -> Difference:
+    pointer = gap.pointer + pointer_of([gap.name]) if gap.name else gap.pointer
+    message = f"{words}, or it {UNPROVEN}" if gap.keyword == "budget" else words
     return Difference(f"{side}#{pointer}", gap.keyword, kind, message)

@@ -1,4 +1,4 @@
-"""The difference of two schemas, each way proven or not."""
+"""Computes the differences between two schemas in both directions."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from libs.common.json.json_pointer import pointer_of, steps_of
 from services.registry.domain.compatibility.differences import (
-    UNSHOWN,
+    UNPROVEN,
     ChangeKind,
     Difference,
     Side,
-    additive,
-    breaking,
+    describe_additive,
+    describe_breaking,
 )
 from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
 from services.registry.domain.compatibility.proof.containment import containment_gaps
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.values import identity
 from services.registry.domain.ports import SchemaChecker
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape, escape
+from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 _MOST_FIELDS = 2_000
-# A schema that refers to itself declares without end, and every field of it may hold thousands.
+# A recursive schema declares fields without end, and each level may hold thousands.
 _MOST_LOOKED_AT = 50_000
 _DEEPEST_FIELD = 8
 _MOST_ROUNDS = 10
@@ -31,14 +32,14 @@ _MOST_ROUNDS = 10
 
 @dataclass
 class SchemaDiff:
-    """Compares schemas within bounded work: one budget for what may break, another for what is only told."""
+    """Compares schemas with bounded work: one budget for breaking and one for additive differences."""
 
     checker: SchemaChecker
     breaking_budget: Budget = field(default_factory=Budget)
     additive_budget: Budget = field(default_factory=lambda: Budget(4_000))
 
     def differences(self, path: str, side: Side, old: Schema, new: Schema) -> Iterator[Difference]:
-        """Yield what breaks, and what is added: input may only accept more, output may only promise more."""
+        """Yield breaking and additive differences: input may only accept more, output may only promise more."""
         narrower, wider = (old, new) if side is Side.INPUT else (new, old)
         yield from self._breaking(path, side, narrower, wider)
         if side is Side.OUTPUT:
@@ -47,35 +48,35 @@ class SchemaDiff:
         yield from changed_defaults(path, old, new)
 
     def gaps(self, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
-        """Return where the proof stops that whatever one schema accepts the other does; raise OverBudgetError."""
+        """Return where the proof stops that one schema accepts only what the other accepts. Raises OverBudgetError."""
         return containment_gaps(self.checker, self.breaking_budget, narrower, wider)
 
     def _breaking(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
         try:
             for gap in self.gaps(narrower, wider):
-                yield breaking(side, path, gap)
+                yield describe_breaking(side, path, gap)
         except OverBudgetError:
-            words = f"{UNSHOWN} within bounded work"
+            words = f"{UNPROVEN} within bounded work"
             yield Difference(path, "budget", ChangeKind.BREAKING, words)
 
     def _additive(self, path: str, side: Side, narrower: Schema, wider: Schema) -> Iterator[Difference]:
         try:
             for gap in containment_gaps(self.checker, self.additive_budget, wider, narrower):
-                yield additive(side, path, gap)
+                yield describe_additive(side, path, gap)
         except OverBudgetError:
-            yield Difference(path, "budget", ChangeKind.ADDITIVE, "may mean more than before")
+            yield Difference(path, "budget", ChangeKind.ADDITIVE, "may allow more than before")
 
 
 def removed_fields(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
-    """Yield fields that results declared and do not any more: who reads one finds nothing, though no schema is broken."""
-    for pointer, kept in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
-        if not kept:
-            yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is not declared any more")
+    """Yield result fields that are no longer declared: readers miss them although no schema is violated."""
+    for pointer, still_declared in islice(_fields(SchemaShape(old), SchemaShape(new)), _MOST_FIELDS):
+        if not still_declared:
+            yield Difference(f"{path}#{pointer}", "removed", ChangeKind.BREAKING, "the field is no longer declared")
 
 
 def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
-    """Yield the JSON Pointers of values that the old schema declares, the outer ones first, and whether the new one does; `-` stands
-    for every item of an array. Nothing is said about what is below a field that is gone."""
+    """Yield the JSON Pointers of values that the old schema declares, outer ones first, and whether the new one
+    declares them; `-` stands for every array item. Fields below a removed field are not yielded."""
     level: list[tuple[str, list[Schema], list[Schema]]] = [("", [old.root], [new.root])]
     looked = 0
     for _ in range(_DEEPEST_FIELD):
@@ -87,36 +88,39 @@ def _fields(old: SchemaShape, new: SchemaShape) -> Iterator[tuple[str, bool]]:
                 return
             for (keyword, key), parts in had.items():
                 if keyword == "properties" or (keyword == "items" and any(parts)):
-                    field, kept = f"{pointer}/{key if keyword == 'properties' else '-'}", has.get((keyword, key), [])
-                    yield field, bool(kept)
-                    inner += [(field, parts, kept)] if kept else []
+                    field, still_declared = (
+                        pointer + pointer_of([key if keyword == "properties" else "-"]),
+                        has.get((keyword, key), []),
+                    )
+                    yield field, bool(still_declared)
+                    inner += [(field, parts, still_declared)] if still_declared else []
         level = inner
 
 
 def changed_defaults(path: str, old: Schema, new: Schema) -> Iterator[Difference]:
-    """Yield defaults that are not what they were: nothing is refused, and what happens may differ."""
-    before, after = SchemaShape(old).places, SchemaShape(new).places
+    """Yield changed defaults: no call is rejected, but the behaviour may differ."""
+    before, after = SchemaShape(old).subschemas, SchemaShape(new).subschemas
     for pointer in sorted(before.keys() & after.keys()):
         if _default(before[pointer]) != _default(after[pointer]):
-            yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default is another one")
+            yield Difference(f"{path}#{pointer}", "default", ChangeKind.ADDITIVE, "the default has changed")
 
 
 def _default(schema: Schema) -> Hashable:
     return identity(schema["default"]) if "default" in schema else None
 
 
-def closed(schema: Schema) -> Schema:
-    """Return an input schema as calls are checked: what is undeclared is refused, whether or not the schema says so."""
-    kept = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
-    return {"unevaluatedProperties": False, **kept}
+def close_schema(schema: Schema) -> Schema:
+    """Return an input schema as calls are checked: undeclared properties are always rejected."""
+    keywords = {key: part for key, part in schema.items() if key != "additionalProperties" or part not in (True, {})}
+    return {"unevaluatedProperties": False, **keywords}
 
 
-def with_defaults_filled(schema: Schema, checker: SchemaChecker) -> Schema:
-    """Return an input schema that asks for what a caller has to send where the mesh fills in defaults: not for what has a valid one,
-    but for what has an invalid one, and for what has to be there beside what is filled in."""
-    found = _top_defaults(schema)
-    invalid = _invalid(schema, found, checker)
-    filled = found.keys() - invalid
+def with_defaults_applied(schema: Schema, checker: SchemaChecker) -> Schema:
+    """Return the input schema that callers must satisfy when the mesh applies defaults. Fields with a valid default are
+    not required; fields with an invalid one are, and so are the fields that an applied default depends on."""
+    defaults = _top_defaults(schema)
+    invalid = _invalid(schema, defaults, checker)
+    filled = defaults.keys() - invalid
     chains = schema.get("dependentRequired", {})
     beside = (needed for name in sorted(filled) for needed in chains.get(name, ()))
     needed = dict.fromkeys([*schema.get("required", ()), *sorted(invalid), *beside])
@@ -124,33 +128,33 @@ def with_defaults_filled(schema: Schema, checker: SchemaChecker) -> Schema:
 
 
 def _invalid(schema: Schema, defaults: Mapping[str, Any], checker: SchemaChecker) -> set[str]:
-    """Return which arguments have a default that they do not accept."""
+    """Return the arguments whose default does not match their schema."""
     alone = {word: schema[word] for word in ("$defs", "definitions", "properties") if word in schema}
-    found = set[str]()
+    invalid = set[str]()
     for _ in range(_MOST_ROUNDS):
-        left = {name: value for name, value in defaults.items() if name not in found}
-        # All at once, because each time the schema is compiled; a checker names a few problems at a time.
+        left = {name: value for name, value in defaults.items() if name not in invalid}
+        # All at once, because each call compiles the schema; a checker reports a limited number of findings.
         findings = checker.value_findings(alone, left)
         if not findings:
-            return found
-        wrong = {finding.pointer.split("/")[1] for finding in findings if finding.pointer}
-        found |= {name for name in left if escape(name) in wrong}
-    # Whoever has so many wrong ones is not believed about the others.
+            return invalid
+        wrong = {steps_of(finding.pointer)[0] for finding in findings if finding.pointer}
+        invalid |= {name for name in left if name in wrong}
+    # With so many invalid defaults, the remaining ones are treated as invalid too.
     return set(defaults)
 
 
 def _top_defaults(schema: Schema) -> dict[str, Any]:
-    """Return the defaults of arguments, each its own or that of what it refers to."""
-    shape, found = SchemaShape(schema), dict[str, Any]()
+    """Return the defaults of arguments, their own or that of the schema they refer to."""
+    shape, defaults = SchemaShape(schema), dict[str, Any]()
     for name, part in schema.get("properties", {}).items():
-        for said in _chain(shape, part):
-            if "default" in said:
-                found.setdefault(name, said["default"])
-    return found
+        for declared in _chain(shape, part):
+            if "default" in declared:
+                defaults.setdefault(name, declared["default"])
+    return defaults
 
 
 def _chain(shape: SchemaShape, part: Any) -> Iterator[Schema]:
-    """Yield a schema and what it refers to, one after the other. No reference leads back: such schemas are not admitted."""
+    """Yield a schema and the schemas it refers to in turn. Circular references are not admitted."""
     while isinstance(part, Mapping):
         yield part
         reference = part.get("$ref")

@@ -1,8 +1,8 @@
-"""Version numbers as promises: which part has to grow, which versions a number is held against.
+"""Semantic versioning rules: which bump a change needs and which releases it is compared with.
 
-Versions form lines, the ranges that `^` follows: `1.x`, below 1.0.0 `0.2.x`, and each `0.0.z` by itself. Within a line a
-caller gets a newer version without asking, so within a line nothing breaks. Pre-releases are outside of every line: only
-who names one exactly gets it, so none is held to anything and none holds anything.
+Releases form lines, the ranges of `^`: `1.x`, below 1.0.0 `0.2.x`, and each `0.0.z` alone. Callers get newer releases
+of a line automatically, so nothing may break within a line. Pre-releases belong to no line, because only an exact
+constraint selects one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from services.registry.domain.model import VersionHead
 
 
 class Bump(IntEnum):
-    """The part of a number that has to grow, from the least."""
+    """The part of a version number that has to grow, in increasing order."""
 
     NONE = 1
     PATCH = 2
@@ -28,13 +28,12 @@ _NEEDED = {ChangeKind.NEUTRAL: Bump.PATCH, ChangeKind.ADDITIVE: Bump.MINOR, Chan
 
 
 def smallest_bump(differences: Iterable[Difference]) -> Bump:
-    """Return the smallest bump that is legal for these changes."""
+    """Return the smallest legal bump for these changes."""
     return max((_NEEDED[difference.kind] for difference in differences), default=Bump.NONE)
 
 
-def raised(version: Version, bump: Bump) -> Version:
-    """Return the lowest release above a version that such a bump gives. Nothing is above a version by no bump at all,
-    so that counts as a patch."""
+def bump_version(version: Version, bump: Bump) -> Version:
+    """Return the lowest release above a version with such a bump. NONE counts as a patch."""
     major, minor, patch = version.core
     if bump is Bump.MAJOR:
         if major:
@@ -46,14 +45,14 @@ def raised(version: Version, bump: Bump) -> Version:
 
 
 def line_of(version: Version) -> tuple[int, ...]:
-    """Return the line that a version belongs to."""
+    """Return the line of a version."""
     if version.major:
         return (version.major,)
     return (0, version.minor) if version.minor else (0, 0, version.patch)
 
 
-def permitted(old: Version, new: Version) -> Bump:
-    """Return the largest bump that the step from one number to a higher one stands for."""
+def allowed_bump(old: Version, new: Version) -> Bump:
+    """Return the largest bump that the step between two version numbers allows."""
     if line_of(old) != line_of(new):
         return Bump.MAJOR
     if old.major and old.minor == new.minor:
@@ -61,13 +60,13 @@ def permitted(old: Version, new: Version) -> Bump:
     return Bump.MINOR
 
 
-def before(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
+def previous_release(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
     """Return the release whose callers get this version next: the highest lower one of its line."""
     lower = [head for head in _line(version, heads) if head.version < version]
     return max(lower, key=lambda head: head.version, default=None)
 
 
-def after(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
+def next_release(version: Version, heads: Sequence[VersionHead]) -> VersionHead | None:
     """Return the release that callers of this version get next: the lowest higher one of its line."""
     higher = [head for head in _line(version, heads) if version < head.version]
     return min(higher, key=lambda head: head.version, default=None)
@@ -77,5 +76,5 @@ def _line(version: Version, heads: Sequence[VersionHead]) -> list[VersionHead]:
     if version.prerelease:
         return []
     line = line_of(version)
-    # In whatever state: a draft may be published and a disabled version enabled, and their callers then follow the line.
+    # In any state: a draft may be published and a disabled version enabled, and their callers then follow the line.
     return [head for head in heads if not head.version.prerelease and line_of(head.version) == line]

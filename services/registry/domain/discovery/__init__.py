@@ -1,1 +1,1 @@
-"""Finding tools, and fitting what is shown of them into a budget."""
+"""Tool search, and tool surfaces that fit a token budget."""

@@ -1,8 +1,7 @@
-"""CompileSurface: as much about the tools as a budget of tokens holds, the most useful first.
+"""CompileSurface: renders as much about the tools as fits a token budget, most useful first.
 
-The index comes first, in the fullest form that leaves room for schemas; then the schemas that are worth the most
-together; then details of those whose schema was cut. What is answered is counted as it is, so nothing can exceed the
-budget by a wrong sum.
+The index comes first, in the fullest form that leaves room for schemas; then the most valuable set of schemas; then the
+details of truncated schemas. The final text is counted as a whole, so the budget holds even if the sums are wrong.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ from enum import IntEnum, StrEnum
 
 from libs.common.ids import new_id
 from libs.common.runtime.clock import Clock
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.discovery import rendering
-from services.registry.domain.discovery.environment import Category, Place, Survey
+from services.registry.domain.discovery.environment import Category, Eligibility, SurfaceEnvironment
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Filters, Query
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 
-# What is worth less than this share of the best is not shown: room is not a reason.
+# Schemas with less than this share of the best utility are not shown, even if there is room.
 _WORTH_SHOWING = 0.2
 _SCHEMAS = 64
 _CATEGORY_LINES = 40
 
 
 class Tier(IntEnum):
-    """How much is told about a tool."""
+    """The level of detail about a tool."""
 
     INDEX = 1
     SCHEMA = 2
     DETAIL = 3
 
 
-class Step(StrEnum):
-    """By which step detail was reduced."""
+class ReductionStep(StrEnum):
+    """A step by which detail was reduced."""
 
     CATEGORIES = "categories"
     FEWER_SCHEMAS = "fewer_schemas"
@@ -51,21 +50,21 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a surface is wanted for."""
+class SurfaceRequest:
+    """The task, budget, filters and environment of a surface."""
 
     task: str
     capabilities: tuple[str, ...]
     budget: int
     tokenizer: str
     filters: Filters
-    place: Place
+    environment: SurfaceEnvironment
     scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A piece of the text; the index has no tool."""
+class SurfaceBlock:
+    """A piece of the text. The index block has no hit."""
 
     tier: Tier
     text: str
@@ -75,24 +74,24 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """What a model is shown, and everything about how it came to be."""
+    """The compiled surface with the data it was derived from."""
 
     surface_id: str
     create_time: datetime
-    order: Order
+    request: SurfaceRequest
     tokenizer: str
     token_count: int
-    blocks: Sequence[Block]
+    blocks: Sequence[SurfaceBlock]
     named: frozenset[str]
     """The qualified names of the tools in the index."""
-    survey: Survey
-    steps: Sequence[Step]
+    eligibility: Eligibility
+    steps: Sequence[ReductionStep]
     utility: float
     utility_possible: float
 
 
 @dataclass(frozen=True, slots=True)
-class TooSmall:
+class BudgetTooSmall:
     """The budget does not hold the first line."""
 
     budget: int
@@ -101,89 +100,104 @@ class TooSmall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """One form of the index, and how much of the budget it may take."""
+class _IndexForm:
+    """One form of the index, and the share of the budget that it may take."""
 
     text: str
     share: float
-    steps: tuple[Step, ...]
+    steps: tuple[ReductionStep, ...]
     named: tuple[Listing, ...] = ()
 
 
 async def compile_surface(
-    order: Order, *, searcher: Searcher, meanings: Meanings, counter: TokenCounter, catalogue: Catalogue, clock: Clock
-) -> Surface | TooSmall:
-    """Return a surface within the budget, or the least budget that would hold one."""
-    tokenizer = counter.tokenizer(order.tokenizer)
-    vector = await meanings.of(order.task) if order.task else None
-    query = Query(text=order.task, capabilities=order.capabilities, vector=vector, filters=order.filters)
-    survey = searcher.survey(query, order.place, clock.now())
-    forms = _forms(survey)
+    request: SurfaceRequest,
+    *,
+    searcher: Searcher,
+    embeddings: QueryEmbeddings,
+    counter: TokenCounter,
+    catalogue: Catalogue,
+    clock: Clock,
+) -> Surface | BudgetTooSmall:
+    """Return a surface within the budget, or the minimum budget that is needed."""
+    tokenizer = counter.tokenizer(request.tokenizer)
+    vector = await embeddings.vector_of(request.task) if request.task else None
+    query = Query(text=request.task, capabilities=request.capabilities, vector=vector, filters=request.filters)
+    eligibility = searcher.assess_eligibility(query, request.environment, clock.now())
+    forms = _forms(eligibility)
     counts = await counter.count([form.text for form in forms], tokenizer)
-    if counts[-1] > order.budget:
-        return TooSmall(order.budget, counts[-1], tokenizer)
-    form, used = next((f, n) for f, n in zip(forms, counts, strict=True) if n <= order.budget * f.share)
-    schemas, possible, offered = await _schemas(survey, order.budget - used, tokenizer, searcher, counter, catalogue)
-    blocks = [Block(Tier.INDEX, form.text, used), *schemas]
-    blocks, total = await _within(blocks, order.budget, tokenizer, counter)
+    if counts[-1] > request.budget:
+        return BudgetTooSmall(request.budget, counts[-1], tokenizer)
+    form, used = next((f, n) for f, n in zip(forms, counts, strict=True) if n <= request.budget * f.share)
+    schemas, possible, offered = await _schemas(
+        eligibility, request.budget - used, tokenizer, searcher, counter, catalogue
+    )
+    blocks = [SurfaceBlock(Tier.INDEX, form.text, used), *schemas]
+    blocks, total = await _fit_budget(blocks, request.budget, tokenizer, counter)
     return Surface(
         surface_id=f"surfaces/{new_id()}",
         create_time=clock.now(),
-        order=order,
+        request=request,
         tokenizer=tokenizer,
         token_count=total,
         blocks=blocks,
         named=frozenset(listing.name.qualified for listing in form.named),
-        survey=survey,
+        eligibility=eligibility,
         steps=_steps(form.steps, len(blocks) - 1, offered),
         utility=sum(block.hit.score.utility for block in blocks if block.hit),
         utility_possible=possible,
     )
 
 
-def _forms(survey: Survey) -> list[_Form]:
-    """Return the index in its forms, the fullest first. The last one says only that there are tools."""
-    head = rendering.heading(survey.usable)
+def _forms(eligibility: Eligibility) -> list[_IndexForm]:
+    """Return the forms of the index, fullest first. The last one only states the number of tools."""
+    head = rendering.heading(eligibility.usable)
     forms = []
-    if survey.usable:
-        forms = _by_category(survey, head) if survey.categories else _in_one_list(survey, head)
-    return [*forms, _Form(rendering.pointer(survey.usable), 1.0, (Step.POINTER_ONLY,) if survey.usable else ())]
-
-
-def _in_one_list(survey: Survey, head: str) -> list[_Form]:
-    members = tuple(survey.members)
-    forms = [
-        _Form(head + rendering.index_lines(members, titles=True), 0.5, (), members),
-        _Form(head + rendering.index_lines(members, titles=False), 0.75, (Step.NAMES_ONLY,), members),
+    if eligibility.usable:
+        forms = _by_category(eligibility, head) if eligibility.categories else _in_one_list(eligibility, head)
+    return [
+        *forms,
+        _IndexForm(
+            rendering.pointer(eligibility.usable), 1.0, (ReductionStep.POINTER_ONLY,) if eligibility.usable else ()
+        ),
     ]
-    for count in _halves(len(members)):
+
+
+def _in_one_list(eligibility: Eligibility, head: str) -> list[_IndexForm]:
+    members = tuple(eligibility.members)
+    forms = [
+        _IndexForm(head + rendering.index_lines(members, titles=True), 0.5, (), members),
+        _IndexForm(head + rendering.index_lines(members, titles=False), 0.75, (ReductionStep.NAMES_ONLY,), members),
+    ]
+    for count in _halvings(len(members)):
         shown = members[:count]
         lines = rendering.index_lines(shown, titles=False)
-        forms.append(_Form(head + lines, 1.0, (Step.NAMES_ONLY, Step.FEWER_TOOLS), shown))
+        forms.append(_IndexForm(head + lines, 1.0, (ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS), shown))
     return forms
 
 
-def _by_category(survey: Survey, head: str) -> list[_Form]:
-    members = tuple(survey.members)
-    lines = _category_lines(survey.categories[:_CATEGORY_LINES])
+def _by_category(eligibility: Eligibility, head: str) -> list[_IndexForm]:
+    members = tuple(eligibility.members)
+    lines = _category_lines(eligibility.categories[:_CATEGORY_LINES])
     forms = [
-        _Form(head + lines + rendering.index_lines(members, titles=True), 0.5, (Step.CATEGORIES,), members),
-        _Form(
+        _IndexForm(
+            head + lines + rendering.index_lines(members, titles=True), 0.5, (ReductionStep.CATEGORIES,), members
+        ),
+        _IndexForm(
             head + lines + rendering.index_lines(members, titles=False),
             0.5,
-            (Step.CATEGORIES, Step.NAMES_ONLY),
+            (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY),
             members,
         ),
     ]
-    few = (Step.CATEGORIES, Step.NAMES_ONLY, Step.FEWER_TOOLS)
-    for count in _halves(len(members)):
+    few = (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS)
+    for count in _halvings(len(members)):
         shown = members[:count]
-        some = _category_lines(survey.categories[: max(count // 2, 3)])
-        forms.append(_Form(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
-    only = (Step.CATEGORIES, Step.CATEGORIES_ONLY)
+        some = _category_lines(eligibility.categories[: max(count // 2, 3)])
+        forms.append(_IndexForm(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
+    only = (ReductionStep.CATEGORIES, ReductionStep.CATEGORIES_ONLY)
     forms.extend(
-        _Form(head + _category_lines(survey.categories[:count]), 1.0, only)
-        for count in (_CATEGORY_LINES, *_halves(min(len(survey.categories), _CATEGORY_LINES)))
+        _IndexForm(head + _category_lines(eligibility.categories[:count]), 1.0, only)
+        for count in (_CATEGORY_LINES, *_halvings(min(len(eligibility.categories), _CATEGORY_LINES)))
     )
     return forms
 
@@ -192,46 +206,55 @@ def _category_lines(categories: Sequence[Category]) -> str:
     return "".join(rendering.category_line(category.name, category.tools) for category in categories)
 
 
-def _halves(count: int) -> list[int]:
-    found = []
+def _halvings(count: int) -> list[int]:
+    counts = []
     while count > 1:
         count //= 2
-        found.append(count)
-    return found
+        counts.append(count)
+    return counts
 
 
 async def _schemas(
-    survey: Survey, budget: int, tokenizer: str, searcher: Searcher, counter: TokenCounter, catalogue: Catalogue
-) -> tuple[list[Block], float, int]:
-    """Return the schemas to show, what all useful ones would be worth, and how many those are."""
-    top = survey.useful[0].score.utility if survey.useful else 0.0
-    hits = [hit for hit in survey.useful if hit.score.utility > max(top * _WORTH_SHOWING, 0.0)][:_SCHEMAS]
-    hits = hits[: fitting(hit.head.size for hit in hits)]
+    eligibility: Eligibility,
+    budget: int,
+    tokenizer: str,
+    searcher: Searcher,
+    counter: TokenCounter,
+    catalogue: Catalogue,
+) -> tuple[list[SurfaceBlock], float, int]:
+    """Return the schema blocks, the utility of all useful schemas, and their number."""
+    top = eligibility.useful[0].score.utility if eligibility.useful else 0.0
+    hits = [hit for hit in eligibility.useful if hit.score.utility > max(top * _WORTH_SHOWING, 0.0)][:_SCHEMAS]
+    hits = hits[: count_fitting(hit.head.size for hit in hits)]
     possible = sum(hit.score.utility for hit in hits)
     manifests = [version.manifest for version in await catalogue.with_manifests([hit.head for hit in hits])]
     texts = [rendering.schema_text(manifest) for manifest in manifests if manifest is not None]
     tokens = await counter.count(texts, tokenizer)
-    chosen = searcher.worth([hit.score.utility for hit in hits], tokens, max(budget, 0))
+    chosen = searcher.select_within_budget([hit.score.utility for hit in hits], tokens, max(budget, 0))
     left = budget - sum(tokens[at] for at in chosen)
-    whole = {at: rendering.detail_text(m) for at in chosen if (m := manifests[at]) is not None and _was_cut(texts[at])}
+    whole = {
+        at: rendering.detail_text(m) for at in chosen if (m := manifests[at]) is not None and _is_truncated(texts[at])
+    }
     sizes = dict(zip(whole, await counter.count(list(whole.values()), tokenizer), strict=True))
     blocks = []
     for at in sorted(chosen, key=lambda at: -hits[at].score.utility):
         if at in whole and sizes[at] - tokens[at] <= left:
             left -= sizes[at] - tokens[at]
-            blocks.append(Block(Tier.DETAIL, whole[at], sizes[at], hits[at]))
+            blocks.append(SurfaceBlock(Tier.DETAIL, whole[at], sizes[at], hits[at]))
         else:
-            blocks.append(Block(Tier.SCHEMA, texts[at], tokens[at], hits[at]))
+            blocks.append(SurfaceBlock(Tier.SCHEMA, texts[at], tokens[at], hits[at]))
     return blocks, possible, len(hits)
 
 
-def _was_cut(text: str) -> bool:
-    return rendering.CUT in text
+def _is_truncated(text: str) -> bool:
+    return rendering.TRUNCATED_MARKER in text
 
 
-async def _within(blocks: list[Block], budget: int, tokenizer: str, counter: TokenCounter) -> tuple[list[Block], int]:
-    """Count the very text, and let go of the least useful piece while it is too long. The pieces are made so that this
-    never happens; a promise does not rest on that."""
+async def _fit_budget(
+    blocks: list[SurfaceBlock], budget: int, tokenizer: str, counter: TokenCounter
+) -> tuple[list[SurfaceBlock], int]:
+    """Count the joined text and drop the least useful blocks while it is too long. The blocks are built so that this
+    does not happen; the check guarantees the budget."""
     while True:
         [total] = await counter.count(["".join(block.text for block in blocks)], tokenizer)
         if total <= budget or len(blocks) == 1:
@@ -239,7 +262,7 @@ async def _within(blocks: list[Block], budget: int, tokenizer: str, counter: Tok
         blocks = blocks[:-1]
 
 
-def _steps(index: tuple[Step, ...], shown: int, useful: int) -> tuple[Step, ...]:
+def _steps(index: tuple[ReductionStep, ...], shown: int, useful: int) -> tuple[ReductionStep, ...]:
     if shown == useful:
         return index
-    return (*index, Step.FEWER_SCHEMAS if shown else Step.NO_SCHEMAS)
+    return (*index, ReductionStep.FEWER_SCHEMAS if shown else ReductionStep.NO_SCHEMAS)

@@ -1,4 +1,4 @@
-"""Where a surface will be used, and what there stands against a tool."""
+"""The environment of a surface, and the reasons why a tool is not on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.registry.domain.model import LifecycleState
 
 
 class SurfaceReason(StrEnum):
-    """Why a tool is not, or not wholly, on a surface, in the words of the Agent Tool standard."""
+    """Why a tool is not, or not fully, on a surface, in the terms of the Agent Tool standard."""
 
     POLICY_BLOCKED = "policy_blocked"
     CREDENTIAL_MISSING = "credential_missing"
@@ -24,19 +24,19 @@ class SurfaceReason(StrEnum):
     DEFERRED_UNTIL_DISCOVERED = "deferred_until_discovered"
 
 
-# What a state that may not be called stands for; the others are no part of any surface.
+# States that keep a tool off a surface with a reason. Tools in other states that are not callable are not mentioned.
 BY_STATE: Mapping[LifecycleState, SurfaceReason] = {
     LifecycleState.QUARANTINED: SurfaceReason.POLICY_BLOCKED,
     LifecycleState.DISABLED: SurfaceReason.FEATURE_DISABLED,
     LifecycleState.REQUIRES_SETUP: SurfaceReason.SETUP_REQUIRED,
 }
-# The caller may not; everything else means that the tool does not fit the place.
+# Reasons that concern the caller's permission; all others concern the environment.
 BLOCKING = frozenset({SurfaceReason.POLICY_BLOCKED, SurfaceReason.ROLE_NOT_ALLOWED})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What is there. What is unsaid is not, but for the model: while it is unknown, no tool is left out for it."""
+class SurfaceEnvironment:
+    """The environment of a surface. Unset features and credentials count as absent; an unset model filters nothing."""
 
     features: frozenset[str] = frozenset()
     credentials: frozenset[str] = frozenset()
@@ -44,8 +44,8 @@ class Place:
     model_capabilities: frozenset[str] = frozenset()
     call_chain: frozenset[ToolName] = frozenset()
 
-    def against(self, listing: Listing) -> tuple[SurfaceReason, str] | None:
-        """Return what the place lacks for a tool, but for the call chain, which is about names."""
+    def missing_for(self, listing: Listing) -> tuple[SurfaceReason, str] | None:
+        """Return what the environment lacks for a tool, and the reason. The call chain is checked elsewhere."""
         features = sorted(set(listing.feature_gates) - self.features)
         if features:
             return SurfaceReason.FEATURE_DISABLED, ",".join(features)
@@ -59,8 +59,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
-    """A tool that is not offered, why, and what exactly is missing."""
+class WithheldTool:
+    """A tool that is not offered, the reason, and the missing items."""
 
     listing: Listing
     reason: SurfaceReason
@@ -69,7 +69,7 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """Tools that belong together, and what they are worth for the task."""
+    """A group of tools and their utility for the task."""
 
     name: str
     tools: int
@@ -77,20 +77,20 @@ class Category:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """Where every tool stands for one task in one place."""
+class Eligibility:
+    """The eligibility of every tool for one task in one environment."""
 
     usable: int
     useful: Sequence[Hit]
-    """Usable tools, the most useful first, as many as anything is made of."""
+    """Usable tools, most useful first, up to a limit."""
     members: Sequence[Listing]
     """The tools that an index lists: all, or those of the best categories."""
     categories: Sequence[Category]
     """Empty while one list holds all tools."""
     listed: frozenset[str]
     """The categories whose tools are among the members."""
-    withheld: Sequence[Withheld]
-    """The most useful of those that are not usable."""
+    withheld: Sequence[WithheldTool]
+    """The most useful tools that are not usable."""
     blocked: int
     excluded: int
     filtered: int

@@ -1,4 +1,4 @@
-"""GetToolSchemas: the schemas of tools that were only named so far, and the digests that pin them."""
+"""GetToolSchemas: returns the schemas of tools that were only listed so far, with their digests."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from services.registry.domain.catalog.page_size import ANSWER_BYTES
 from services.registry.domain.catalog.resolve import resolve
 from services.registry.domain.discovery import rendering
 from services.registry.domain.discovery.compile_surface import Tier
-from services.registry.domain.discovery.query import Reader
+from services.registry.domain.discovery.query import Caller
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.publishing.manifest import Manifest
 
 
-class Unloaded(StrEnum):
-    """Why a schema is not answered."""
+class UnloadedReason(StrEnum):
+    """Why a schema is not returned."""
 
     NOT_FOUND = "not_found"
     UNAVAILABLE = "unavailable"
@@ -31,8 +31,8 @@ class Unloaded(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A version with its manifest, as what it was asked for, and what a context is told of it."""
+class LoadedSchema:
+    """A version with its manifest, the requested reference, and the rendered text."""
 
     asked: str
     version: ToolVersion
@@ -42,93 +42,100 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A tool that could not be loaded."""
+class UnloadedTool:
+    """A tool whose schema is not returned."""
 
     tool: str
-    reason: Unloaded
+    reason: UnloadedReason
     tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Schemas:
-    """What was loaded, how much of it, what was not, and how many tokens the texts have together."""
+class ToolSchemas:
+    """The loaded schemas, the tools that were not loaded, and the total token count."""
 
     tier: Tier
-    loaded: Sequence[Loaded]
-    left: Sequence[Left]
+    loaded: Sequence[LoadedSchema]
+    unloaded: Sequence[UnloadedTool]
     tokens: int
     tokenizer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which schemas, how much of each, and within which budget; 0 means no limit."""
+class SchemaRequest:
+    """The requested tools, the level of detail, and the token budget; 0 means no limit."""
 
     tools: tuple[str, ...]
     tier: Tier
     tokenizer: str
     budget: int
-    reader: Reader | None
+    caller: Caller | None
 
 
-async def get_tool_schemas(wanted: Wanted, *, catalogue: Catalogue, counter: TokenCounter, now: datetime) -> Schemas:
-    """Return what can be loaded, in the order asked for, while the budget lasts. What a caller may not call it is not
-    shown either."""
-    tokenizer = counter.tokenizer(wanted.tokenizer)
-    loaded: list[Loaded] = []
-    left: list[Left] = []
+async def get_tool_schemas(
+    request: SchemaRequest, *, catalogue: Catalogue, counter: TokenCounter, now: datetime
+) -> ToolSchemas:
+    """Return the schemas in the requested order while the budget lasts. Tools that the caller may not call are not
+    shown."""
+    tokenizer = counter.tokenizer(request.tokenizer)
+    loaded: list[LoadedSchema] = []
+    unloaded: list[UnloadedTool] = []
     spent = size = 0
-    for reference in dict.fromkeys(wanted.tools):
-        found = await _version(reference, wanted.reader, catalogue, now)
-        if isinstance(found, Unloaded):
-            left.append(Left(reference, found))
+    for reference in dict.fromkeys(request.tools):
+        version = await _version(reference, request.caller, catalogue, now)
+        if isinstance(version, UnloadedReason):
+            unloaded.append(UnloadedTool(reference, version))
             continue
-        manifest = found.manifest
-        if manifest is None or not _permitted(found.head, manifest, wanted.reader):
-            left.append(Left(reference, Unloaded.NOT_PERMITTED))
+        manifest = version.manifest
+        if manifest is None or not _permitted(version.head, manifest, request.caller):
+            unloaded.append(UnloadedTool(reference, UnloadedReason.NOT_PERMITTED))
             continue
-        text = rendering.detail_text(manifest) if wanted.tier is Tier.DETAIL else rendering.schema_text(manifest)
+        text = rendering.detail_text(manifest) if request.tier is Tier.DETAIL else rendering.schema_text(manifest)
         [tokens] = await counter.count([text], tokenizer)
-        # Also what one message holds is a budget.
-        if (wanted.budget and spent + tokens > wanted.budget) or (loaded and size + found.head.size > ANSWER_BYTES):
-            left.append(Left(reference, Unloaded.OVER_BUDGET, tokens))
+        # The message size is a budget, too.
+        if (request.budget and spent + tokens > request.budget) or (loaded and size + version.head.size > ANSWER_BYTES):
+            unloaded.append(UnloadedTool(reference, UnloadedReason.OVER_BUDGET, tokens))
             continue
-        loaded.append(Loaded(reference, found, manifest, text, tokens))
-        spent, size = spent + tokens, size + found.head.size
-    return await _counted(wanted, loaded, left, tokenizer, counter)
+        loaded.append(LoadedSchema(reference, version, manifest, text, tokens))
+        spent, size = spent + tokens, size + version.head.size
+    return await _counted(request, loaded, unloaded, tokenizer, counter)
 
 
 async def _counted(
-    wanted: Wanted, loaded: list[Loaded], left: list[Left], tokenizer: str, counter: TokenCounter
-) -> Schemas:
-    """Count the very text that is answered, and keep to the budget by that."""
+    request: SchemaRequest,
+    loaded: list[LoadedSchema],
+    unloaded: list[UnloadedTool],
+    tokenizer: str,
+    counter: TokenCounter,
+) -> ToolSchemas:
+    """Count the joined text, and drop schemas until it fits the budget."""
     while True:
-        [total] = await counter.count(["".join(each.text for each in loaded)], tokenizer)
-        if not loaded or not wanted.budget or total <= wanted.budget:
-            return Schemas(wanted.tier, loaded, left, total, tokenizer)
+        [total] = await counter.count(["".join(schema.text for schema in loaded)], tokenizer)
+        if not loaded or not request.budget or total <= request.budget:
+            return ToolSchemas(request.tier, loaded, unloaded, total, tokenizer)
         dropped = loaded.pop()
-        left.append(Left(dropped.asked, Unloaded.OVER_BUDGET, dropped.tokens))
+        unloaded.append(UnloadedTool(dropped.asked, UnloadedReason.OVER_BUDGET, dropped.tokens))
 
 
 async def _version(
-    reference: str, reader: Reader | None, catalogue: Catalogue, now: datetime
-) -> ToolVersion | Unloaded:
+    reference: str, caller: Caller | None, catalogue: Catalogue, now: datetime
+) -> ToolVersion | UnloadedReason:
     try:
         asked, constraint = _asked(reference)
         tool = await catalogue.tool(asked)
         if tool is None:
-            return Unloaded.NOT_FOUND
+            return UnloadedReason.NOT_FOUND
         heads = await catalogue.heads([tool.name])
-        if reader is not None and not constraint:
-            # Who may call only some versions means those; who may call none is told so of the one that others get.
-            heads = [head for head in heads if _granted(head, reader)] or heads
+        if caller is not None and not constraint:
+            # A caller with access to some versions means those; one with access to none gets NOT_PERMITTED for the
+            # default version.
+            heads = [head for head in heads if _granted(head, caller)] or heads
         head = resolve(tool.name, heads, constraint, now)
     except MeshError as error:
         unavailable = error.reason in (Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED)
         if not unavailable and error.reason not in _NOWHERE:
             raise
-        return Unloaded.UNAVAILABLE if unavailable else Unloaded.NOT_FOUND
+        return UnloadedReason.UNAVAILABLE if unavailable else UnloadedReason.NOT_FOUND
     [version] = await catalogue.with_manifests([head])
     return version
 
@@ -140,16 +147,16 @@ def _asked(reference: str) -> tuple[ToolName, str]:
     return split_version_name(reference) if "/versions/" in reference else (ToolName.parse(reference), "")
 
 
-def _permitted(head: VersionHead, manifest: Manifest, reader: Reader | None) -> bool:
-    if reader is None:
+def _permitted(head: VersionHead, manifest: Manifest, caller: Caller | None) -> bool:
+    if caller is None:
         return True
     scopes = frozenset(manifest.part("permission").get("required_scopes", ()))
-    return _granted(head, reader) and scopes <= reader.scopes
+    return _granted(head, caller) and scopes <= caller.scopes
 
 
-def _granted(head: VersionHead, reader: Reader) -> bool:
+def _granted(head: VersionHead, caller: Caller) -> bool:
     return any(
         grant_covers(grant.pattern, head.tool)
         and (not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(head.version))
-        for grant in reader.grants
+        for grant in caller.grants
     )

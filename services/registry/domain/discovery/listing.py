@@ -1,4 +1,4 @@
-"""From the versions of a tool to what discovery keeps of it."""
+"""Builds the index entry of a tool from its versions."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ from services.registry.domain.discovery.text import summary, weighted_terms
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest, seconds
 
-# What a timeout class promises where the manifest names no time of its own; seconds.
+# Seconds of each timeout class, for manifests without a timeout of their own.
 _CLASS_LIMITS = {"interactive": 0.5, "standard": 5.0, "long_running": 300.0, "async": 7200.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A listing and what it is found by."""
+class IndexEntry:
+    """A listing and its search terms."""
 
     listing: Listing
     counted: dict[str, float]
     length: int
     tags: tuple[str, ...]
     capabilities: tuple[str, ...]
-    """Every capability and everything above it: `data.query.sql`, `data.query`, `data`."""
+    """Every capability and its parents: `data.query.sql`, `data.query`, `data`."""
     latency: float
-    """Seconds that a call may take by the tool's own promise."""
+    """The declared time limit of a call, in seconds."""
 
 
-def face_of(heads: Sequence[VersionHead], now: datetime) -> VersionHead:
-    """Return the version that a tool is shown by: what `latest` means, else the highest there is."""
+def listed_version(heads: Sequence[VersionHead], now: datetime) -> VersionHead:
+    """Return the version that represents a tool in discovery: `latest`, else the highest."""
     return latest(heads, now) or max(heads, key=lambda head: head.version)
 
 
-def card(face: ToolVersion, heads: Sequence[VersionHead]) -> Card:
-    """Return what is kept of a tool, given the version it is shown by and all its versions."""
-    manifest = face.manifest
+def index_entry(default_version: ToolVersion, heads: Sequence[VersionHead]) -> IndexEntry:
+    """Return the index entry of a tool, given its default version and all its versions."""
+    manifest = default_version.manifest
     if manifest is None:
         raise ValueError("a tool is listed with its manifest")
-    aliases = face.aliases if face.aliases is not None else tuple(alias.tool_id for alias in manifest.aliases)
+    aliases = (
+        default_version.aliases
+        if default_version.aliases is not None
+        else tuple(alias.tool_id for alias in manifest.aliases)
+    )
     counted, length = weighted_terms(manifest, aliases)
     references = tuple(manifest.items("capability_refs"))
-    return Card(
-        listing=_listing(manifest, face.head, heads),
+    return IndexEntry(
+        listing=_listing(manifest, default_version.head, heads),
         counted=counted,
         length=length,
         tags=tuple(tag.lower() for tag in manifest.tags),
@@ -53,7 +57,7 @@ def card(face: ToolVersion, heads: Sequence[VersionHead]) -> Card:
     )
 
 
-def _listing(manifest: Manifest, face: VersionHead, heads: Sequence[VersionHead]) -> Listing:
+def _listing(manifest: Manifest, default_version: VersionHead, heads: Sequence[VersionHead]) -> Listing:
     availability = manifest.part("interface").get("availability", {})
     return Listing(
         name=manifest.name,
@@ -68,12 +72,12 @@ def _listing(manifest: Manifest, face: VersionHead, heads: Sequence[VersionHead]
         credentials=tuple(availability.get("required_credentials", ())),
         model_support=tuple(availability.get("model_support", ())),
         heads=tuple(sorted(heads, key=lambda head: head.version)),
-        face=face,
+        default_version=default_version,
     )
 
 
 def _category(manifest: Manifest) -> str:
-    """The top of its first capability, else its first tag, else its namespace: from the most to the least deliberate."""
+    """Return the top of the first capability, else the first tag, else the namespace."""
     references = manifest.items("capability_refs")
     if references:
         return str(references[0]).split(".", 1)[0].lower()

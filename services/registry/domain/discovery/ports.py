@@ -1,59 +1,57 @@
-"""What discovery needs from the world."""
+"""The ports of discovery."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from services.registry.domain.discovery.environment import Eligibility, SurfaceEnvironment
+from services.registry.domain.discovery.query import Query
+from services.registry.domain.discovery.results import Hits
 from services.registry.domain.publishing.manifest import Manifest
-
-if TYPE_CHECKING:
-    from services.registry.domain.discovery.environment import Place, Survey
-    from services.registry.domain.discovery.query import Query
-    from services.registry.domain.discovery.results import Hits
 
 
 class LanguageUnavailableError(Exception):
-    """The language process did not answer; another attempt starts another one."""
+    """The language process did not answer; the next call starts a new one."""
 
 
 class Language(Protocol):
-    """Turns texts into vectors and counts their tokens."""
+    """Embeds texts and counts tokens."""
 
     @property
     def model(self) -> str:
-        """Names the model; vectors of two models cannot be compared."""
+        """The name of the model. Vectors of different models cannot be compared."""
         ...
 
     @property
     def tokenizers(self) -> Sequence[str]:
-        """Names what tokens can be counted by, the default first."""
+        """The names of the tokenizers, the default first."""
         ...
 
     async def embed(self, texts: Sequence[str], *, background: bool = False) -> Sequence[bytes]:
-        """Return a vector of half floats for each text. Raises LanguageUnavailableError."""
+        """Return the embedding of each text as half floats. Raises LanguageUnavailableError."""
         ...
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> Sequence[int]:
-        """Return how many tokens each text has. Raises LanguageUnavailableError."""
+        """Return the token count of each text. Raises LanguageUnavailableError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Unembedded:
-    """A manifest whose vector this process has taken on to work out."""
+class VectorClaim:
+    """A manifest that this process has claimed to embed."""
 
     digest: str
     manifest: Manifest
 
 
 class Vectors(Protocol):
-    """The vectors of manifests, by their digests, shared by all replicas."""
+    """The embeddings of manifests by digest, shared by all replicas."""
 
-    async def claim(self, limit: int) -> Sequence[Unembedded]:
-        """Take manifests without a vector that nobody else is working on; each is given back if no vector comes."""
+    async def claim(self, limit: int) -> Sequence[VectorClaim]:
+        """Claim manifests that have no vector and no other claim. A claim expires if no vector is stored."""
         ...
 
     async def put(self, vectors: Mapping[str, bytes]) -> None:
@@ -61,25 +59,25 @@ class Vectors(Protocol):
         ...
 
     async def release(self, digests: Sequence[str]) -> None:
-        """Give back what was taken, for somebody else to work on at once."""
+        """Release claims, so that another process can take them at once."""
         ...
 
     async def load(self, digests: Sequence[str]) -> Mapping[str, bytes]:
-        """Return the vectors that are there."""
+        """Return the vectors that exist."""
         ...
 
 
 class Searcher(Protocol):
-    """Everything that can be found, in memory."""
+    """The in-memory search index."""
 
     def search(self, query: Query, now: datetime) -> Hits:
-        """Return what fits, ranked. Waits for nothing."""
+        """Return the matching tools, ranked. Does not block."""
         ...
 
-    def survey(self, query: Query, place: Place, now: datetime) -> Survey:
-        """Return where every tool stands for a task in a place. Waits for nothing."""
+    def assess_eligibility(self, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
+        """Return the eligibility of every tool for a task in an environment. Does not block."""
         ...
 
-    def worth(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
-        """Return the positions of the pieces that are worth the most together within a budget."""
+    def select_within_budget(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
+        """Return the positions of the most valuable pieces within a budget."""
         ...

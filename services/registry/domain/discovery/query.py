@@ -1,4 +1,4 @@
-"""What is asked for: words, names, capabilities, and what a tool must satisfy."""
+"""The query of a search: text, names, capabilities and filters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ CALLABLE = frozenset({LifecycleState.AVAILABLE, LifecycleState.DEFERRED, Lifecyc
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Tools that a token may call; an empty constraint means every version."""
+    """A tool pattern that a token grants; an empty constraint means every version."""
 
     pattern: str
     version_constraint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """On whose behalf tools are looked for: what its token grants."""
+class Caller:
+    """The grants and scopes of the caller's token."""
 
     grants: tuple[Grant, ...]
     scopes: frozenset[str]
@@ -29,7 +29,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a tool must satisfy. Unset parts let everything through."""
+    """The filters of a search. Unset filters match everything."""
 
     min_trust: float = 0.0
     max_latency: float | None = None
@@ -40,21 +40,21 @@ class Filters:
     tags: frozenset[str] = frozenset()
     states: frozenset[LifecycleState] = CALLABLE
     version_constraint: str = ""
-    reader: Reader | None = None
-    """None sees everything."""
+    caller: Caller | None = None
+    """None means unrestricted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question as the index understands it. With neither text, names nor capabilities, every tool fits."""
+    """A query of the index. Without text, names and capabilities, every tool matches."""
 
     text: str = ""
     names: tuple[ToolName, ...] = ()
-    """Tools that are meant by name; aliases are already resolved."""
+    """Named tools, with aliases already resolved."""
     only_names: bool = False
-    """True when names were asked for and nothing else fits."""
+    """True when only the named tools match."""
     capabilities: tuple[str, ...] = ()
     vector: bytes | None = None
-    """The meaning of the text; None to compare words alone."""
+    """The embedding of the text; None for a lexical search."""
     filters: Filters = field(default_factory=Filters)
     limit: int = 10

@@ -1,5 +1,5 @@
-"""What a model reads about tools. Every piece is whole lines that begin with a visible character, so that the tokens of
-a text are those of its pieces together; the caller counts the whole all the same."""
+"""Renders tools as text for a model. Every piece consists of whole lines that begin with a visible character, so that
+token counts of pieces add up; the caller counts the joined text anyway."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from libs.common.json.jsonio import dump
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
-# What a tool does to the world, behind its name.
+# The suffix of a tool name for its mutation class.
 MARKS: Mapping[MutationClass, str] = {
     MutationClass.READ_ONLY: "",
     MutationClass.WRITE_REVERSIBLE: "~",
     MutationClass.WRITE_IRREVERSIBLE: "!",
 }
 _SHOWN_DEPTH = 2
-# Stands in a schema where a part of it was left out.
-CUT = "x-truncated"
+# The marker in a schema for an omitted part.
+TRUNCATED_MARKER = "x-truncated"
 _EXAMPLES = 3
 
 
 def pointer(tools: int) -> str:
-    """Return the least that can be said."""
+    """Return the shortest form of the index."""
     return f"{tools} tools; search to find one.\n"
 
 
 def heading(tools: int) -> str:
-    """Return the first line above an index."""
+    """Return the first line of an index."""
     return f"{tools} tools as namespace: name (~ undoable, ! permanent). Search for more; load a schema to call.\n"
 
 
 def index_lines(listings: Iterable[Listing], *, titles: bool) -> str:
-    """Return a line for each tool beneath a line for its namespace."""
+    """Return one line for each tool, grouped under its namespace."""
     ordered = sorted(listings, key=lambda listing: listing.name.qualified)
     lines = []
     for namespace, members in groupby(ordered, key=lambda listing: listing.name.namespace):
@@ -49,13 +49,13 @@ def category_line(category: str, tools: int) -> str:
 
 
 def schema_text(manifest: Manifest) -> str:
-    """Return tier 1: what the tool is for, and the top of its input schema."""
+    """Return the schema tier: description and the top levels of the input schema."""
     shown = {"name": manifest.name.qualified, "description": manifest.text("description")}
     return _json({**shown, "input_schema": _shallow(manifest.input.get("schema", {}), _SHOWN_DEPTH)})
 
 
 def detail_text(manifest: Manifest) -> str:
-    """Return tier 2: the whole input and output schema, examples, and what matters to a caller."""
+    """Return the detail tier: the whole input and output schema, examples and the mutation class."""
     examples = [example.arguments for example in manifest.examples[:_EXAMPLES]]
     shown: dict[str, Any] = {
         "name": manifest.name.qualified,
@@ -73,7 +73,7 @@ def _line(listing: Listing, titles: bool) -> str:
 
 
 def _flat(text: str) -> str:
-    # A title with a line break could pass for a line of its own.
+    # A title with a line break could be mistaken for another entry.
     return " ".join(text.split())
 
 
@@ -82,12 +82,12 @@ def _json(shown: Mapping[str, Any]) -> str:
 
 
 def _shallow(schema: Any, depth: int) -> Any:
-    """Return a schema whose parts below a depth are left out, and say where."""
+    """Return a schema without the parts below a depth, with markers for them."""
     if isinstance(schema, Mapping):
         nested = ("properties", "items", "anyOf", "oneOf", "allOf", "$defs", "prefixItems")
         if depth == 0 and any(part in schema for part in nested):
-            kept = {key: value for key, value in schema.items() if key in ("type", "description", "title")}
-            return {**kept, CUT: True}
+            summary = {key: value for key, value in schema.items() if key in ("type", "description", "title")}
+            return {**summary, TRUNCATED_MARKER: True}
         return {key: _part(key, value, depth) for key, value in schema.items()}
     return schema
 

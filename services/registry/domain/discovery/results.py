@@ -1,4 +1,4 @@
-"""What a search answers, with everything that it was decided by."""
+"""The results of a search."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from services.registry.domain.publishing.manifest import MutationClass
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """A rank and its components, each from 0 to 1."""
+class HitScore:
+    """The rank of a hit and its components, each from 0 to 1."""
 
     total: float
     trust: float
@@ -30,13 +30,13 @@ class Score:
 
     @property
     def utility(self) -> float:
-        """What the tool is worth in a context: nothing if it does not fit, more if it also ranks well."""
+        """The utility of the tool in a context: relevance times rank."""
         return self.relevance * self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is kept of a tool to show it, without its schemas."""
+    """The attributes of a tool for display, without its schemas."""
 
     name: ToolName
     title: str
@@ -50,35 +50,35 @@ class Listing:
     credentials: tuple[str, ...]
     model_support: tuple[str, ...]
     heads: tuple[VersionHead, ...]
-    """Every version, the highest last."""
-    face: VersionHead
-    """The version that the other fields are from."""
+    """Every version, highest last."""
+    default_version: VersionHead
+    """The version that the other fields come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One tool that fits, and the version of it that was asked for."""
+    """A matching tool and its chosen version."""
 
     listing: Listing
     head: VersionHead
     state: LifecycleState
-    score: Score
+    score: HitScore
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What fits, the best first, and what was left out."""
+    """The matching tools, best first, and search statistics."""
 
     hits: Sequence[Hit]
     tools: int
-    """How many tools there are."""
+    """The number of tools in the index."""
     candidates: int
-    """How many fit the question."""
+    """The number of tools that match the query."""
     passed: int
-    """How many of these also passed the filters."""
+    """The number of candidates that pass the filters."""
     removed: Mapping[str, int]
-    """How many candidates each filter removed; one counts for the first that removed it."""
+    """The number of candidates that each filter removed; a candidate counts for the first filter only."""
     nearest: Sequence[str]
-    """Names like the question, when nothing is answered."""
+    """Names similar to the query, when there are no hits."""
     without_vector: int
-    """How many tools were compared by words alone although meaning was asked for."""
+    """The number of tools without a vector in a semantic search."""

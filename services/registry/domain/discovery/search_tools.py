@@ -1,4 +1,4 @@
-"""SearchTools: from a question to ranked tools, or to the reason why there are none."""
+"""SearchTools: returns ranked tools, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from libs.common.errors import MeshError
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.ports import Catalogue
 
 
 class SemanticUse(StrEnum):
-    """What part meaning had in an answer."""
+    """How far a search used embeddings."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -26,7 +26,7 @@ class SemanticUse(StrEnum):
 
 
 class NoMatch(StrEnum):
-    """Why nothing was found."""
+    """Why a search has no hits."""
 
     EMPTY_REGISTRY = "empty_registry"
     NO_CANDIDATE = "no_candidate"
@@ -35,8 +35,8 @@ class NoMatch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The answer: hits, what part meaning had, and why there are none when there are none."""
+class SearchResult:
+    """The hits, the use of embeddings, and the reason if there are no hits."""
 
     hits: Hits
     semantic_use: SemanticUse
@@ -49,32 +49,32 @@ async def search_tools(
     *,
     semantic: bool,
     searcher: Searcher,
-    meanings: Meanings,
+    embeddings: QueryEmbeddings,
     catalogue: Catalogue,
     now: datetime,
-) -> Found:
-    """Return what fits. References that lead to a tool, by name or alias, put it first; so does a text that is one."""
+) -> SearchResult:
+    """Search tools. Tools that a reference or the text names, directly or by alias, rank first."""
     query = replace(
         query, names=await _named(query.text, references, catalogue), only_names=bool(references) and not query.text
     )
     asks = semantic and bool(query.text)
-    # Who gives a name means that tool; the model need not be loaded to find it.
-    vector = await meanings.of(query.text) if asks and not query.names else None
+    # A query that names a tool needs no embedding.
+    vector = await embeddings.vector_of(query.text) if asks and not query.names else None
     hits = searcher.search(replace(query, vector=vector), now)
-    return Found(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
+    return SearchResult(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
 
 
 async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> tuple[ToolName, ...]:
-    found = []
+    names = []
     for reference in (*references, *([text.strip()] if text else ())):
         try:
             tool = await catalogue.tool(ToolName.parse(reference))
         except MeshError:
-            # A sentence is no reference, and a reference that is none leads nowhere.
+            # A sentence is not a reference, and an invalid reference names no tool.
             continue
         if tool is not None:
-            found.append(tool.name)
-    return tuple(dict.fromkeys(found))
+            names.append(tool.name)
+    return tuple(dict.fromkeys(names))
 
 
 def _use(asked: bool, vector: bytes | None, hits: Hits) -> SemanticUse:

@@ -1,4 +1,4 @@
-"""What of a manifest is searched: the words of each field, and the one text whose meaning is compared."""
+"""Extracts the search text of a manifest: weighted terms of each field, and the text to embed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from services.registry.domain.publishing.manifest import Manifest
 
-# Part of a vector's identity: vectors of another text are other vectors.
-RECIPE = "1"
+# Part of the identity of a vector: increment it when the embedded text changes.
+EMBEDDING_TEXT_VERSION = "1"
 _WORD = re.compile(r"[a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# Words that say nothing about which tool is meant.
+# Stop words.
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -22,7 +22,7 @@ _COMMON = frozenset(
         "will with would you your",
     )
 )
-# How much a word counts by where it stands.
+# The weight of a term by field.
 WEIGHTS: Mapping[str, float] = {
     "name": 3.0,
     "aliases": 2.0,
@@ -37,38 +37,38 @@ _SCHEMA_NAMES = 20
 
 
 def terms(text: str) -> list[str]:
-    """Return the words of a text by their stems, in order; words that mean nothing here are left out."""
+    """Return the stems of a text in order, without stop words."""
     words = _WORD.findall(_CAMEL.sub(" ", text).lower())
     return [_stem(word) for word in words if word not in _COMMON]
 
 
 def query_terms(text: str) -> list[str]:
-    """Return the distinct words that a query is about; a query of nothing but common words means those."""
-    found = terms(text) or [_stem(word) for word in _WORD.findall(text.lower())]
-    return list(dict.fromkeys(found))
+    """Return the distinct terms of a query. A query of stop words only consists of those."""
+    stems = terms(text) or [_stem(word) for word in _WORD.findall(text.lower())]
+    return list(dict.fromkeys(stems))
 
 
 def weighted_terms(manifest: Manifest, aliases: tuple[str, ...]) -> tuple[dict[str, float], int]:
-    """Return how much each word of a tool counts, and how many words it has in all."""
+    """Return the weight of each term of a tool, and the number of terms."""
     counted: dict[str, float] = {}
     length = 0
     for field, text in _fields(manifest, aliases):
-        found = terms(text)
-        length += len(found)
-        for term in found:
+        stems = terms(text)
+        length += len(stems)
+        for term in stems:
             counted[term] = counted.get(term, 0.0) + WEIGHTS[field]
     return counted, length
 
 
-def meaning(manifest: Manifest) -> str:
-    """Return the text that stands for a tool: its title, what it does, its hint, and the names of what goes in. More of the
-    schema makes it worse, measured: descriptions of parameters sound alike in tools that do different things."""
+def embedding_text(manifest: Manifest) -> str:
+    """Return the text to embed: title, description, search hint and the names of the input properties. Descriptions of
+    parameters are left out: they lower the measured quality, because they are alike in different tools."""
     described = [f"{manifest.title}.", manifest.text("description"), manifest.text("search_hint")]
     return " ".join([*(part for part in described if part), *_schema_words(manifest.input.get("schema", {}))])
 
 
 def summary(manifest: Manifest, limit: int = 160) -> str:
-    """Return the first sentence of the description, cut at a word where it is long."""
+    """Return the first sentence of the description, cut at a word if it is long."""
     text = " ".join(manifest.text("description").split())
     sentence = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
     return sentence if len(sentence) <= limit else sentence[: limit - 1].rsplit(" ", 1)[0] + "…"
@@ -86,16 +86,16 @@ def _fields(manifest: Manifest, aliases: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 def _schema_words(schema: Any) -> list[str]:
-    """Return the names of the top properties, in their order."""
+    """Return the names of the top-level properties, in order."""
     properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
     names = properties if isinstance(properties, Mapping) else ()
     return [str(name).replace("_", " ") for name in names][:_SCHEMA_NAMES]
 
 
 def _stem(word: str) -> str:
-    """Bring plural and verb forms of a word together, without claiming to know grammar."""
-    for ending, kept in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+    """Return a simple stem that joins plural and verb forms."""
+    for ending, replacement in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            word = word[: len(word) - len(ending)] + kept
+            word = word[: len(word) - len(ending)] + replacement
             break
     return word.removesuffix("e") if len(word) > 4 else word

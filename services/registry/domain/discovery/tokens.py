@@ -1,4 +1,4 @@
-"""Counting tokens, each text once."""
+"""Counts tokens and caches the counts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from libs.common.errors import MeshError, Reason, Violation
 from services.registry.domain.discovery.ports import Language, LanguageUnavailableError
 
-_KEPT = 50_000
+MAX_CACHED = 50_000
 
 
 class TokenCounter:
-    """Counts through the language process and remembers the numbers, not the texts."""
+    """Counts tokens with the language process and caches the counts by a digest of the text."""
 
     def __init__(self, language: Language) -> None:
         self._language = language
-        self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._cache: OrderedDict[bytes, int] = OrderedDict()
 
     def tokenizer(self, name: str) -> str:
-        """Return the tokenizer of that name, the default for none. Raises INVALID_REQUEST for an unknown one."""
+        """Return the tokenizer of that name, or the default for an empty name. Raises INVALID_REQUEST for an unknown
+        one."""
         known = self._language.tokenizers
         if name and name not in known:
             violation = Violation("tokenizer", "tokenizer.known", f"is not one of {', '.join(known)}")
@@ -28,18 +29,18 @@ class TokenCounter:
         return name or known[0]
 
     async def count(self, texts: Sequence[str], tokenizer: str) -> list[int]:
-        """Return how many tokens each text has. Raises SERVICE_UNAVAILABLE: a budget is never kept by guessing."""
+        """Return the token count of each text. Raises SERVICE_UNAVAILABLE when the language process does not answer."""
         keys = [hashlib.blake2b(f"{tokenizer} {text}".encode(), digest_size=16).digest() for text in texts]
-        # Taken out now: while the others are counted, somebody else's texts may take their places.
-        found = [self._known.get(key) for key in keys]
-        missing = [at for at, count in enumerate(found) if count is None]
+        # Read before the await, because other calls may evict these entries in the meantime.
+        counts = [self._cache.get(key) for key in keys]
+        missing = [position for position, count in enumerate(counts) if count is None]
         if missing:
             try:
-                counted = await self._language.count([texts[at] for at in missing], tokenizer)
+                counted = await self._language.count([texts[position] for position in missing], tokenizer)
             except LanguageUnavailableError as error:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
-            for at, count in zip(missing, counted, strict=True):
-                found[at] = self._known[keys[at]] = count
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        return [count for count in found if count is not None]
+            for position, count in zip(missing, counted, strict=True):
+                counts[position] = self._cache[keys[position]] = count
+            while len(self._cache) > MAX_CACHED:
+                self._cache.popitem(last=False)
+        return [count for count in counts if count is not None]

@@ -1,14 +1,15 @@
-"""The one state machine: which verb leads from which state to which.
+"""The lifecycle state machine: which verb leads from which state to which.
 
-A version stands in one state, and that state may cover others: a deprecated version that is disabled and then
-quarantined is released to disabled and enabled to deprecated. So a verb does one of four things to the state:
+A version has a stack of states: a deprecated version that is disabled and then quarantined is released to disabled and
+enabled to deprecated. A verb applies one of four operations to the stack:
 
-- COVER  puts its own state on top of the present one,
-- UNCOVER takes the present state away; what was beneath it is the state again,
-- MOVE   replaces the present state by the verb's own and leaves what is beneath,
-- KEEP   changes something else about the version, not its state.
+- COVER pushes the verb's state.
+- UNCOVER pops the current state.
+- MOVE replaces the current state by the verb's state.
+- KEEP leaves the stack and changes other attributes of the version.
 
-A pair of verb and state that is not in the table is refused. What else a verb needs (dates, usage) is not decided here.
+A pair of verb and state that is not in the table is refused. Other preconditions of a verb (dates, usage) are checked
+by its use case.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ S = LifecycleState
 
 
 class Verb(StrEnum):
-    """What can be done to a version."""
+    """A lifecycle operation on a version."""
 
     PUBLISH = "publish"
     DEPRECATE = "deprecate"
@@ -46,8 +47,8 @@ class Verb(StrEnum):
     LOAD = "load"
 
 
-class Step(Enum):
-    """What a verb does to the state."""
+class StackOperation(Enum):
+    """The effect of a verb on the stack of states."""
 
     COVER = "cover"
     UNCOVER = "uncover"
@@ -56,77 +57,77 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What one verb does, where it may be done, and to which state it leads where that is its own."""
+class TransitionRule:
+    """The operation of a verb, the states in which it applies, and its target state."""
 
-    step: Step
+    operation: StackOperation
     states: frozenset[LifecycleState]
     target: LifecycleState | None = None
 
 
-def _rule(step: Step, *states: LifecycleState, to: LifecycleState | None = None) -> Rule:
-    return Rule(step, frozenset(states), to)
+def _rule(operation: StackOperation, *states: LifecycleState, to: LifecycleState | None = None) -> TransitionRule:
+    return TransitionRule(operation, frozenset(states), to)
 
 
 _RUNS = (S.AVAILABLE, S.DEFERRED, S.DEPRECATED)
-RULES: Mapping[Verb, Rule] = {
-    Verb.PUBLISH: _rule(Step.UNCOVER, S.DRAFT),
-    # Not while it waits for setup: a deprecated version runs, and this one must not.
-    Verb.DEPRECATE: _rule(Step.COVER, *_RUNS, to=S.DEPRECATED),
-    Verb.UNDEPRECATE: _rule(Step.UNCOVER, S.DEPRECATED, S.SUNSET),
-    Verb.SUNSET: _rule(Step.MOVE, S.DEPRECATED, to=S.SUNSET),
-    Verb.REMOVE: _rule(Step.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
-    Verb.EXTEND: _rule(Step.KEEP, S.SUNSET),
-    # The date has passed: what readers see already is written down.
-    Verb.EXPIRE: _rule(Step.KEEP, S.SUNSET),
-    Verb.DISABLE: _rule(Step.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
-    Verb.ENABLE: _rule(Step.UNCOVER, S.DISABLED),
-    # Whatever can still come to run can be taken out of use, an ended version too: ending can be taken back.
+TRANSITION_RULES: Mapping[Verb, TransitionRule] = {
+    Verb.PUBLISH: _rule(StackOperation.UNCOVER, S.DRAFT),
+    # Not from requires_setup: a deprecated version runs, and one that needs setup must not.
+    Verb.DEPRECATE: _rule(StackOperation.COVER, *_RUNS, to=S.DEPRECATED),
+    Verb.UNDEPRECATE: _rule(StackOperation.UNCOVER, S.DEPRECATED, S.SUNSET),
+    Verb.SUNSET: _rule(StackOperation.MOVE, S.DEPRECATED, to=S.SUNSET),
+    Verb.REMOVE: _rule(StackOperation.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
+    Verb.EXTEND: _rule(StackOperation.KEEP, S.SUNSET),
+    # Stores the sunset that readers already see, because its date has passed.
+    Verb.EXPIRE: _rule(StackOperation.KEEP, S.SUNSET),
+    Verb.DISABLE: _rule(StackOperation.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
+    Verb.ENABLE: _rule(StackOperation.UNCOVER, S.DISABLED),
+    # Everything that may run again can be quarantined, also a version past its sunset, which can be undeprecated.
     Verb.QUARANTINE: _rule(
-        Step.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
+        StackOperation.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
     ),
-    Verb.RELEASE: _rule(Step.UNCOVER, S.QUARANTINED),
-    Verb.MARK_REQUIRES_SETUP: _rule(Step.COVER, *_RUNS, to=S.REQUIRES_SETUP),
-    Verb.COMPLETE_SETUP: _rule(Step.UNCOVER, S.REQUIRES_SETUP),
-    Verb.DEFER: _rule(Step.COVER, S.AVAILABLE, to=S.DEFERRED),
-    Verb.LOAD: _rule(Step.UNCOVER, S.DEFERRED),
+    Verb.RELEASE: _rule(StackOperation.UNCOVER, S.QUARANTINED),
+    Verb.MARK_REQUIRES_SETUP: _rule(StackOperation.COVER, *_RUNS, to=S.REQUIRES_SETUP),
+    Verb.COMPLETE_SETUP: _rule(StackOperation.UNCOVER, S.REQUIRES_SETUP),
+    Verb.DEFER: _rule(StackOperation.COVER, S.AVAILABLE, to=S.DEFERRED),
+    Verb.LOAD: _rule(StackOperation.UNCOVER, S.DEFERRED),
 }  # fmt: skip
 
 
-def moved(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState, ...]) -> tuple[LifecycleState, ...]:
-    """Return the states after a verb, the present one last; empty when the verb cannot be done in this state."""
-    rule = RULES[verb]
+def next_states(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState, ...]) -> tuple[LifecycleState, ...]:
+    """Return the stack of states after a verb, the current one last; empty when the verb does not apply."""
+    rule = TRANSITION_RULES[verb]
     if state not in rule.states:
         return ()
-    if rule.step is Step.UNCOVER:
+    if rule.operation is StackOperation.UNCOVER:
         return beneath or (S.AVAILABLE,)
-    if rule.step is Step.MOVE and rule.target is not None:
+    if rule.operation is StackOperation.MOVE and rule.target is not None:
         return (*beneath, rule.target)
-    # A state does not cover itself: to deprecate again only revises what was announced.
-    covers = rule.step is Step.COVER and rule.target is not None and state is not rule.target
+    # A state does not cover itself: deprecating again only updates the deprecation.
+    covers = rule.operation is StackOperation.COVER and rule.target is not None and state is not rule.target
     return (*beneath, state, rule.target) if covers and rule.target is not None else (*beneath, state)
 
 
 def apply(verb: Verb, head: VersionHead, now: datetime) -> Standing:
-    """Return where the version stands after the verb, everything but its states as before. Raises FAILED_PRECONDITION.
+    """Return the standing after the verb, with only the states changed. Raises FAILED_PRECONDITION.
 
-    The state as of now decides: a deprecated version past its date has ended, whether or not that was marked.
+    The effective state decides: a deprecated version past its date counts as sunset, even if that is not stored yet.
     """
     standing = head.standing
-    states = moved(verb, effective_state(head, now), standing.beneath)
+    states = next_states(verb, effective_state(head, now), standing.beneath)
     if not states:
         raise verb_not_applicable(head, verb, effective_state(head, now))
     return replace(standing, state=states[-1], beneath=states[:-1])
 
 
-def may(verb: Verb, head: VersionHead, now: datetime) -> bool:
-    """Say whether the verb can be done to the version now."""
-    return effective_state(head, now) in RULES[verb].states
+def is_applicable(verb: Verb, head: VersionHead, now: datetime) -> bool:
+    """Return whether the verb applies to the version now."""
+    return effective_state(head, now) in TRANSITION_RULES[verb].states
 
 
 def starting_states(manifest: Manifest, *, draft: bool) -> tuple[LifecycleState, ...]:
-    """Return where a new version stands, the present state last: what its manifest says must hold before it can be
-    offered covers what it is once that holds."""
+    """Return the initial stack of states, the current one last. Setup and draft states cover the state that follows
+    them."""
     availability = manifest.part("interface").get("availability", {})
     states = [S.DEFERRED if availability.get("deferred") else S.AVAILABLE]
     if availability.get("required_credentials"):

@@ -1,4 +1,4 @@
-"""The sweep: what time alone does to versions. Readers do not wait for it; it writes down what they already see."""
+"""The lifecycle sweep: stores the state changes that are due by date. Readers see them before the sweep runs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,44 @@ from services.registry.domain.errors import verb_not_applicable
 from services.registry.domain.lifecycle.change_state import change_version
 from services.registry.domain.lifecycle.lifecycle import Verb
 from services.registry.domain.lifecycle.remove_version import Removal, remove_version
-from services.registry.domain.lifecycle.transitions import Order
-from services.registry.domain.model import Registrar, Standing, VersionHead
+from services.registry.domain.lifecycle.transitions import ChangeRequest
+from services.registry.domain.model import Actor, Standing, VersionHead
 from services.registry.domain.ports import Catalogue, Histories, Ledger, Wakeup
 from services.registry.domain.trust.usage import UsageReader
 
 BATCH = 100
-SWEEPER = Registrar("registry")
-# Somebody else was faster, or changed their mind: the version is no longer what it was found as.
+SWEEPER = Actor("registry")
+# The version was changed by another replica or caller since it was listed.
 _OVERTAKEN = frozenset({Reason.FAILED_PRECONDITION, Reason.TOOL_VERSION_NOT_FOUND, Reason.ETAG_MISMATCH})
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """What one sweep did."""
+class SweepReport:
+    """The versions that one sweep changed."""
 
     ended: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    kept: tuple[tuple[str, int], ...] = ()
-    """Versions past their grace period that are still called, and how often."""
+    still_called: tuple[tuple[str, int], ...] = ()
+    """Versions past their grace period that are still called, with the number of calls."""
 
 
 async def sweep_lifecycle(
     *, histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, force: bool = False
-) -> Swept:
-    """End what is past its sunset, and retire what is past its grace period and no longer called; `force` is the policy
-    that retires it anyway. Raises SERVICE_UNAVAILABLE when usage is not known: what was found stays for the next sweep."""
+) -> SweepReport:
+    """Mark versions past their sunset, and retire unused versions past their grace period; `force` retires used ones,
+    too. Raises SERVICE_UNAVAILABLE when usage is unknown; the next sweep tries again."""
     ended = []
-    order = Order(SWEEPER, reason="the sunset date has passed")
+    change_request = ChangeRequest(SWEEPER, reason="the sunset date has passed")
     for name in await histories.past_sunset(clock.now(), BATCH):
         try:
             await change_version(
-                name, Verb.EXPIRE, order, catalogue=catalogue, wakeup=wakeup, clock=clock, revise=_once
+                name,
+                Verb.EXPIRE,
+                change_request,
+                catalogue=catalogue,
+                wakeup=wakeup,
+                clock=clock,
+                revise=_refuse_marked,
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:
@@ -50,20 +56,20 @@ async def sweep_lifecycle(
         else:
             ended.append(name)
     removals = await _remove(histories, catalogue, usage, wakeup, clock, force=force)
-    removed = tuple(each.head.name for each in removals if each.removed)
-    kept = tuple((each.head.name, each.calls) for each in removals if not each.removed)
-    return Swept(tuple(ended), removed, kept)
+    removed = tuple(removal.head.name for removal in removals if removal.removed)
+    still_called = tuple((removal.head.name, removal.calls) for removal in removals if not removal.removed)
+    return SweepReport(tuple(ended), removed, still_called)
 
 
 async def _remove(
     histories: Histories, catalogue: Catalogue, usage: UsageReader, wakeup: Wakeup, clock: Clock, *, force: bool
 ) -> list[Removal]:
-    order = Order(SWEEPER, reason="the grace period is over")
+    change_request = ChangeRequest(SWEEPER, reason="the grace period is over")
     done = []
     for name in await histories.past_grace(clock.now(), BATCH):
         try:
             removal = await remove_version(
-                name, order, force=force, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock
+                name, change_request, force=force, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock
             )
         except MeshError as error:
             if error.reason not in _OVERTAKEN:
@@ -73,8 +79,8 @@ async def _remove(
     return done
 
 
-async def _once(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
-    """Another replica may have marked it since it was found."""
+async def _refuse_marked(head: VersionHead, standing: Standing, now: datetime, ledger: Ledger) -> Standing:
+    """Refuse a version that another replica has already marked."""
     if head.standing.state is standing.state:
         raise verb_not_applicable(head, Verb.EXPIRE, standing.state)
     return standing

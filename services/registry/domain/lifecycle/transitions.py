@@ -1,4 +1,4 @@
-"""What a change of state leaves behind, and who asks for one."""
+"""Change requests, and the transition records that they leave."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.model import LifecycleState, Registrar
+from services.registry.domain.model import Actor, LifecycleState
 
 REGISTER = "register"
 MOVE_ALIAS = "move_alias"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Who wants something done to a version, why, and on which state of it the wish was formed."""
+class ChangeRequest:
+    """A request to change a version: the actor, the reason, and the expected etag."""
 
-    actor: Registrar
+    actor: Actor
     reason: str = ""
     etag: str = ""
-    """Empty means whatever the version is now."""
+    """Empty matches any state of the version."""
     request_id: str = ""
-    """Empty means that a repetition is another wish."""
+    """Empty disables deduplication of retries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One change of one version, as it is kept for good."""
+    """The permanent record of one change of one version."""
 
     sequence: int
     tool: ToolName
@@ -48,8 +48,8 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """A part of a history, newest first, and where it continues; an empty token ends it."""
+class TransitionPage:
+    """One page of transitions, newest first. An empty token marks the last page."""
 
     transitions: Sequence[Transition]
     next_token: str

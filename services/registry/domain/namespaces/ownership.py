@@ -1,4 +1,4 @@
-"""Who may publish under which name. A namespace has one owner, whatever provider a manifest names."""
+"""Ownership of namespaces. A namespace has one owner, independent of the provider in manifests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from libs.common.auth.peers import OPERATOR
-from services.registry.domain.model import Registrar
+from services.registry.domain.model import Actor
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace, who owns it, and whom the owner lets publish."""
+    """A namespace, its owner, and the delegates who may publish."""
 
     namespace: str
     provider: str
@@ -32,15 +32,15 @@ class Namespace:
         """Differs after every change."""
         return f"{self.revision:x}"
 
-    def lets_publish(self, who: Registrar) -> bool:
-        """True for the owner, for delegates, and for the operator, who answers for the mesh."""
-        return is_operator(who) or who.recorded == self.owner or who.recorded in self.delegates
+    def may_publish(self, who: Actor) -> bool:
+        """Return whether an actor may publish: the owner, a delegate or the operator."""
+        return is_operator(who) or who.recorded_name == self.owner or who.recorded_name in self.delegates
 
-    def lets_delegate(self, who: Registrar) -> bool:
-        """True for the owner and the operator."""
-        return is_operator(who) or who.recorded == self.owner
+    def may_delegate(self, who: Actor) -> bool:
+        """Return whether an actor may manage delegates: the owner or the operator."""
+        return is_operator(who) or who.recorded_name == self.owner
 
 
-def is_operator(who: Registrar) -> bool:
-    """The operator itself: a subject that comes through the operator's connection is not."""
+def is_operator(who: Actor) -> bool:
+    """Return whether the actor is the operator itself, not a subject on the operator's connection."""
     return who.peer == OPERATOR and not who.subject

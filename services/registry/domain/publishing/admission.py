@@ -1,7 +1,7 @@
-"""Admission: the conditions a manifest has to meet, all of them, before a tool exists.
+"""The admission rules of a manifest.
 
-The contract's own field rules were checked when the message arrived; these are the conditions that span fields, look
-inside schemas, or that no field rule can say. Each is one small function; a manifest that fails is told all at once.
+Field rules of the proto contract are validated before. These rules span several fields, look inside schemas, or cannot
+be expressed as field rules. Each rule is one function, and all violations are reported at once.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules import access, effects, form, schemas, timing
 
-Conjunct: TypeAlias = Callable[[Manifest], Iterator[Violation]]
-SchemaConjunct: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
+AdmissionRule: TypeAlias = Callable[[Manifest], Iterator[Violation]]
+SchemaAdmissionRule: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
 
-CONJUNCTS: tuple[Conjunct, ...] = (
-    form.fits_into_an_answer,
-    form.text_can_be_stored,
-    form.version_is_unambiguous,
-    form.aliases_can_be_called,
-    form.pointers_are_pointers,
-    schemas.input_takes_an_object,
-    schemas.input_is_strict,
-    schemas.internal_fields_stay_internal,
-    schemas.pages_are_declared,
-    access.scopes_are_required,
-    access.mesh_code_is_the_meshs,
-    effects.side_effects_match_the_class,
-    effects.safety_claims_match_the_class,
-    effects.repetition_is_governed,
-    effects.irreversible_can_be_previewed,
-    effects.reversible_can_be_undone,
-    timing.timeouts_fit_their_class,
-    timing.keys_are_remembered_long_enough,
-    form.calls_are_observed,
+RULES: tuple[AdmissionRule, ...] = (
+    form.check_size,
+    form.forbid_null_characters,
+    form.check_version,
+    form.check_aliases,
+    form.check_json_pointers,
+    schemas.require_object_input,
+    schemas.require_strict_input,
+    schemas.check_internal_fields,
+    schemas.check_pagination,
+    access.require_scopes,
+    access.reserve_builtin_code,
+    effects.check_side_effects,
+    effects.check_safety_claims,
+    effects.require_idempotency,
+    effects.require_dry_run,
+    effects.require_compensation,
+    timing.check_timeouts,
+    timing.check_idempotency_window,
+    form.require_audit_detail,
 )
-SCHEMA_CONJUNCTS: tuple[SchemaConjunct, ...] = (
-    schemas.schemas_are_valid,
-    schemas.examples_hold,
+SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
+    schemas.check_schemas,
+    schemas.check_examples,
 )
 
 
 def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
-    """Return every condition that the manifest fails."""
-    found = [violation for conjunct in CONJUNCTS for violation in conjunct(manifest)]
-    found += [violation for conjunct in SCHEMA_CONJUNCTS for violation in conjunct(manifest, checker)]
-    return found
+    """Return every violation of the admission rules."""
+    results = [violation for rule in RULES for violation in rule(manifest)]
+    results += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
+    return results

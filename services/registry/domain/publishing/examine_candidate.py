@@ -1,4 +1,4 @@
-"""The examination of a candidate: every condition of admission at once, and what was only worth a warning."""
+"""Checks a candidate manifest: admission rules, content scan, and compatibility with neighbouring releases."""
 
 from __future__ import annotations
 
@@ -11,35 +11,40 @@ from libs.common.errors import Violation
 from libs.common.tool_names import ToolName
 from services.registry.domain.compatibility.comparison import Comparison, compare
 from services.registry.domain.compatibility.differences import ChangeKind
-from services.registry.domain.compatibility.version_bumps import after, before, permitted, raised
-from services.registry.domain.model import Registrar, VersionHead
+from services.registry.domain.compatibility.version_bumps import (
+    allowed_bump,
+    bump_version,
+    next_release,
+    previous_release,
+)
+from services.registry.domain.model import Actor, VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.admission import violations
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules.schemas import schemas_are_valid
-from services.registry.domain.publishing.scan.lookalikes import Newcomer
+from services.registry.domain.publishing.rules.schemas import check_schemas
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames
 from services.registry.domain.publishing.scan.policy import ScanPolicy
 from services.registry.domain.publishing.scan.scan import scan
 
-Read: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
+ManifestReader: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The releases of a candidate's line that stand right below and right above it."""
+    """The next lower and next higher release of the candidate's line."""
 
     below: VersionHead | None
     above: VersionHead | None
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Tell these neighbours from any others; a digest covers the number."""
+        """Identify the neighbours; a digest covers the version number."""
         return tuple(head.digest if head else "" for head in (self.below, self.above))
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """What was found, and which neighbours the candidate was held against."""
+class Examination:
+    """The violations and warnings, and the neighbours that the candidate was compared with."""
 
     violations: tuple[Violation, ...]
     warnings: tuple[Violation, ...]
@@ -48,28 +53,28 @@ class Examined:
 
 def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbours:
     """Return the neighbours of a candidate among the versions of its tool."""
-    return Neighbours(before(manifest.version, heads), after(manifest.version, heads))
+    return Neighbours(previous_release(manifest.version, heads), next_release(manifest.version, heads))
 
 
-async def examine(
+async def examine_candidate(
     manifest: Manifest,
     heads: Sequence[VersionHead],
-    registrar: Registrar,
+    registrar: Actor,
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
     policy: ScanPolicy,
-) -> Examined:
-    """Examine a candidate against the versions that its tool has. Decides nothing; lists everything."""
-    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded
+) -> Examination:
+    """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
+    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded_name
     names = await _new_names(manifest, heads, catalogue)
-    newcomer = Newcomer(manifest.name, tuple(names), manifest.provider, owner)
-    known = await catalogue.similar_names(newcomer) if names else ()
-    # Off the loop: a large or hostile manifest takes a while, and other calls go on meanwhile.
-    found = await asyncio.to_thread(violations, manifest, schemas)
-    scanned = await asyncio.to_thread(scan, manifest, known, policy, owner)
-    if any(violation.rule.startswith("version.") for violation in found):
-        return Examined((*found, *scanned.blocked), scanned.warned, Neighbours(None, None))
+    candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
+    known = await catalogue.similar_names(candidate) if names else ()
+    # Off the event loop, because a large or hostile manifest takes a while.
+    rule_violations = await asyncio.to_thread(violations, manifest, schemas)
+    scan_result = await asyncio.to_thread(scan, manifest, known, policy, owner)
+    if any(violation.rule.startswith("version.") for violation in rule_violations):
+        return Examination((*rule_violations, *scan_result.blocked), scan_result.warned, Neighbours(None, None))
     neighbours = neighbours_of(manifest, heads)
 
     async def read(head: VersionHead) -> Manifest:
@@ -78,12 +83,12 @@ async def examine(
             raise ValueError("a version was read without its manifest")
         return version.manifest
 
-    late = await line_violations(manifest, neighbours, read, schemas)
-    return Examined((*found, *scanned.blocked, *late), scanned.warned, neighbours)
+    line = await line_violations(manifest, neighbours, read, schemas)
+    return Examination((*rule_violations, *scan_result.blocked, *line), scan_result.warned, neighbours)
 
 
 async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
-    """Return the names that the candidate brings. Those that lead to its tool already were looked at when they came."""
+    """Return the names that the candidate adds. Existing names of its tool were checked before."""
     if not heads:
         return [manifest.name, *manifest.aliases]
     tool = await catalogue.tool(manifest.name) if manifest.aliases else None
@@ -91,38 +96,38 @@ async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue
 
 
 async def line_violations(
-    manifest: Manifest, neighbours: Neighbours, read: Read, schemas: SchemaChecker
+    manifest: Manifest, neighbours: Neighbours, read: ManifestReader, schemas: SchemaChecker
 ) -> list[Violation]:
-    """Return why the candidate's number promises more than its neighbours allow. Callers of the one below would get the
-    candidate, and callers of the candidate get the one above."""
+    """Return why the candidate's version number is not legal: callers of the lower neighbour would get the candidate,
+    and callers of the candidate get the higher one."""
     if neighbours.below is None and neighbours.above is None:
         return []
-    if await asyncio.to_thread(lambda: any(schemas_are_valid(manifest, schemas))):
+    if await asyncio.to_thread(lambda: any(check_schemas(manifest, schemas))):
         return []
-    found: list[Violation] = []
+    results: list[Violation] = []
     if neighbours.below is not None:
         stored = await read(neighbours.below)
         comparison = await asyncio.to_thread(compare, stored, manifest, schemas)
-        found += _too_small(comparison, neighbours.below, manifest)
+        results += _too_small(comparison, neighbours.below, manifest)
     if neighbours.above is not None:
         stored = await read(neighbours.above)
         comparison = await asyncio.to_thread(compare, manifest, stored, schemas)
-        if comparison.bump > permitted(manifest.version, neighbours.above.version):
-            words = f"callers of it would be given {neighbours.above.version}, which does not keep what it promises"
-            found += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
-    return found
+        if comparison.bump > allowed_bump(manifest.version, neighbours.above.version):
+            words = f"callers would get {neighbours.above.version}, which is not compatible with it"
+            results += [Violation("manifest.version", "version.successor", words), *_reasons(comparison)]
+    return results
 
 
 def _too_small(comparison: Comparison, below: VersionHead, manifest: Manifest) -> list[Violation]:
-    if comparison.bump <= permitted(below.version, manifest.version):
+    if comparison.bump <= allowed_bump(below.version, manifest.version):
         return []
-    needed = raised(below.version, comparison.bump)
+    needed = bump_version(below.version, comparison.bump)
     words = f"is too small a step from {below.version}: these changes need at least {needed}"
     return [Violation("manifest.version", "version.bump", words), *_reasons(comparison)]
 
 
 def _reasons(comparison: Comparison) -> list[Violation]:
-    """What asks for the bump: what breaks, or where nothing does, what is added."""
+    """Return the breaking differences as violations, or the additive ones if nothing breaks."""
     breaks = any(d.kind is ChangeKind.BREAKING for d in comparison.differences)
     kind = ChangeKind.BREAKING if breaks else ChangeKind.ADDITIVE
     return [Violation(d.path, f"compatibility.{d.rule}", d.message) for d in comparison.differences if d.kind is kind]

@@ -1,8 +1,8 @@
-"""The manifest as the domain reads it: a plain JSON document with typed views of the parts that decide something.
+"""The manifest in the domain: a plain JSON document with typed accessors.
 
 The document has the field names of the contract. Schemas, examples and other embedded JSON are parsed values, enums are
 lower-case words without their prefix, durations are seconds as text (`"2.500s"`), integers are JSON integers, and
-whatever has its default is absent.
+fields with default values are absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 class MutationClass(StrEnum):
-    """What a tool does to the world."""
+    """The effect of a tool on external state."""
 
     READ_ONLY = "read_only"
     WRITE_REVERSIBLE = "write_reversible"
@@ -31,7 +31,7 @@ class MutationClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One call that a manifest shows; `has_result` tells a result of null from none."""
+    """An example call; `has_result` tells a null result from none."""
 
     arguments: JsonValue
     has_result: bool
@@ -40,18 +40,18 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything a tool promises. Nobody changes the document once it is in here."""
+    """The contract of a tool version. The document is never modified."""
 
     document: Document
 
     @property
     def digest(self) -> str:
-        """Pins the content: equal for manifests that differ only in how their JSON is written."""
+        """The digest of the canonical content, equal for documents that differ only in JSON formatting."""
         return digest(self.document)
 
     @property
     def payload(self) -> bytes:
-        """The document as JSON, with embedded schemas in the order their author wrote them."""
+        """The document as JSON, with embedded schemas in the order of their author."""
         return dump(self.document)
 
     @property
@@ -72,7 +72,7 @@ class Manifest:
 
     @property
     def aliases(self) -> tuple[ToolName, ...]:
-        """The other names that lead to the tool; all within its own namespace."""
+        """The other names of the tool, all within its namespace."""
         names = (ToolName(self.name.namespace, alias) for alias in self.items("aliases"))
         return tuple(name for name in names if name != self.name)
 
@@ -94,8 +94,8 @@ class Manifest:
 
     @property
     def safety(self) -> Document:
-        found: Document = self.part("interface").get("safety", {})
-        return found
+        safety_claims: Document = self.part("interface").get("safety", {})
+        return safety_claims
 
     @property
     def mutation_class(self) -> MutationClass:
@@ -111,20 +111,20 @@ class Manifest:
         return tuple(Example(e.get("arguments"), "result" in e, e.get("result")) for e in shown)
 
     def text(self, field: str) -> str:
-        """Return a text of the manifest itself; empty when unsaid."""
+        """Return a text field; empty when unset."""
         return str(self.document.get(field, ""))
 
     def items(self, field: str) -> Sequence[Any]:
-        """Return a list of the manifest itself; empty when unsaid."""
-        found: Sequence[Any] = self.document.get(field, ())
-        return found
+        """Return a list field; empty when unset."""
+        values: Sequence[Any] = self.document.get(field, ())
+        return values
 
     def part(self, field: str) -> Document:
-        """Return a nested part; empty when unsaid."""
-        found: Document = self.document.get(field, {})
-        return found
+        """Return a nested object; empty when unset."""
+        nested: Document = self.document.get(field, {})
+        return nested
 
 
 def seconds(duration: str) -> Decimal:
-    """Read a duration of a document, exactly."""
+    """Parse a duration of a document without rounding."""
     return Decimal(duration.removesuffix("s"))

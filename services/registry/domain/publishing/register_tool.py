@@ -1,4 +1,4 @@
-"""RegisterTool: from a manifest to an immutable version, or to every reason why not."""
+"""RegisterTool: admits a manifest and stores it as an immutable version."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from services.registry.domain.errors import (
     alias_is_a_namespace,
     manifest_invalid,
     name_taken,
-    namespace_not_yours,
+    namespace_not_owned,
     namespace_reserved,
     namespace_taken,
     tool_is_revoked,
     version_conflict,
 )
 from services.registry.domain.lifecycle.lifecycle import starting_states
-from services.registry.domain.model import Registrar, Standing, ToolVersion, VersionHead
+from services.registry.domain.model import Actor, Standing, ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, Ledger, SchemaChecker, Wakeup
-from services.registry.domain.publishing.examine_candidate import Examined, examine, line_violations, neighbours_of
+from services.registry.domain.publishing.examine_candidate import (
+    Examination,
+    examine_candidate,
+    line_violations,
+    neighbours_of,
+)
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
@@ -33,7 +38,7 @@ MAY_USE_RESERVED = frozenset({"executor", OPERATOR})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The version as stored, whether this call stored it, and what the scan let pass when it was."""
+    """The stored version, whether this call created it, and its scan warnings."""
 
     version: ToolVersion
     created: bool
@@ -42,7 +47,7 @@ class Registration:
 
 async def register_tool(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
@@ -51,63 +56,65 @@ async def register_tool(
     draft: bool = False,
     scan_policy: ScanPolicy = DEFAULT_POLICY,
 ) -> Registration:
-    """Store the manifest unless the same content is there already. Of any number of concurrent calls with the same
-    content exactly one stores it."""
+    """Store the manifest unless the same content exists. Of concurrent calls with the same content exactly one stores
+    it."""
     if manifest.name.namespace in RESERVED and registrar.peer not in MAY_USE_RESERVED:
         raise namespace_reserved(manifest.name.namespace)
-    # Before admission: what was admitted once stays registered, also after the conditions have become stricter.
+    # Before admission, because an admitted version stays registered even after the rules have become stricter.
     heads = await catalogue.heads([manifest.name])
-    head = _same(manifest, heads)
+    head = _find_registered(manifest, heads)
     if head is None:
-        examined = await examine(manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy)
-        if examined.violations:
-            raise manifest_invalid(examined.violations)
-        added, head = await _add(manifest, registrar, catalogue, clock, schemas, examined, draft=draft)
+        examination = await examine_candidate(
+            manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
+        )
+        if examination.violations:
+            raise manifest_invalid(examination.violations)
+        added, head = await _add(manifest, registrar, catalogue, clock, schemas, examination, draft=draft)
         if added is not None:
             wakeup.notify()
-            return Registration(added, True, examined.warnings)
+            return Registration(added, True, examination.warnings)
     [stored] = await catalogue.with_manifests([head])
     return Registration(stored, False, await catalogue.warnings(head))
 
 
 async def _add(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     catalogue: Catalogue,
     clock: Clock,
     schemas: SchemaChecker,
-    examined: Examined,
+    examination: Examination,
     *,
     draft: bool,
 ) -> tuple[ToolVersion | None, VersionHead]:
-    """Store the version unless another replica was faster; return what this call stored, and what is stored now."""
+    """Store the version unless another replica did. Return the version if this call stored it, and the stored head."""
     async with catalogue.writing() as ledger:
         heads = await ledger.heads(manifest.name)
-        head = _same(manifest, heads)
+        head = _find_registered(manifest, heads)
         if head is not None:
             return None, head
         await _refuse_taken_names(manifest, registrar, ledger)
-        await _refuse_new_neighbours(manifest, heads, examined, ledger, schemas)
+        await _refuse_new_neighbours(manifest, heads, examination, ledger, schemas)
         version = await _store(manifest, registrar, heads, ledger, clock, draft=draft)
-        await ledger.keep_warnings(version.head, examined.warnings)
+        await ledger.add_warnings(version.head, examination.warnings)
     return version, version.head
 
 
 async def _refuse_new_neighbours(
-    manifest: Manifest, heads: Sequence[VersionHead], examined: Examined, ledger: Ledger, schemas: SchemaChecker
+    manifest: Manifest, heads: Sequence[VersionHead], examination: Examination, ledger: Ledger, schemas: SchemaChecker
 ) -> None:
-    """What was registered since the examination may stand closer; then the number is held against that."""
+    """Check versions that were registered since the examination and are closer neighbours."""
     neighbours = neighbours_of(manifest, heads)
-    if neighbours.digests == examined.neighbours.digests:
+    if neighbours.digests == examination.neighbours.digests:
         return
-    found = await line_violations(manifest, neighbours, ledger.manifest, schemas)
-    if found:
-        raise manifest_invalid(found)
+    violations = await line_violations(manifest, neighbours, ledger.manifest, schemas)
+    if violations:
+        raise manifest_invalid(violations)
 
 
-def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:
-    """Return the stored version of this number. Versions that differ only in their build have the same number: a
-    caller who pins `1.0.0` could not tell them apart."""
+def _find_registered(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:
+    """Return the stored version with this number. Build metadata does not distinguish versions, because a constraint of
+    `1.0.0` could not tell them apart."""
     for head in heads:
         if head.version == manifest.version:
             if head.digest != manifest.digest:
@@ -116,16 +123,16 @@ def _same(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | Non
     return None
 
 
-async def _refuse_taken_names(manifest: Manifest, registrar: Registrar, ledger: Ledger) -> None:
-    """A provider is only what a manifest says; who registers is known. So the owner decides, and the provider must be
-    the same as before."""
+async def _refuse_taken_names(manifest: Manifest, registrar: Actor, ledger: Ledger) -> None:
+    """Check the names against the namespace owner, the provider and existing tools. The provider is only a claim of the
+    manifest, so the authenticated owner decides."""
     namespace = await ledger.namespace(manifest.name.namespace)
     wanted = [manifest.name, *manifest.aliases]
     if namespace is None:
-        # A reference without a namespace means `core`: there, a word is a tool or it is a namespace.
+        # A reference without a namespace means `core`, so a name in `core` is either a tool or a namespace.
         wanted.append(ToolName(DEFAULT_NAMESPACE, manifest.name.namespace))
-    elif namespace.namespace not in RESERVED and not namespace.lets_publish(registrar):
-        raise namespace_not_yours(namespace.namespace, namespace.owner)
+    elif namespace.namespace not in RESERVED and not namespace.may_publish(registrar):
+        raise namespace_not_owned(namespace.namespace, namespace.owner)
     elif namespace.provider != manifest.provider:
         raise namespace_taken(namespace.namespace, namespace.provider)
     if await ledger.revoked(manifest.name):
@@ -145,14 +152,14 @@ async def _refuse_namespaces(manifest: Manifest, ledger: Ledger) -> None:
 
 async def _store(
     manifest: Manifest,
-    registrar: Registrar,
+    registrar: Actor,
     heads: Sequence[VersionHead],
     ledger: Ledger,
     clock: Clock,
     *,
     draft: bool,
 ) -> ToolVersion:
-    # Read while the registry is held, so that later changes never carry earlier times on one machine.
+    # Read under the lock, so that later changes do not have earlier times on one machine.
     now = clock.now()
     *beneath, state = starting_states(manifest, draft=draft)
     head = VersionHead(
@@ -161,7 +168,7 @@ async def _store(
         digest=manifest.digest,
         size=len(manifest.payload),
         create_time=now,
-        registered_by=registrar.recorded,
+        registered_by=registrar.recorded_name,
         standing=Standing(state, now, await ledger.next_sequence(), beneath=tuple(beneath)),
     )
     version = ToolVersion(head, manifest)

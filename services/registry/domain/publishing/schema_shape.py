@@ -1,7 +1,7 @@
-"""How a JSON Schema 2020-12 is built: where its subschemas are, what its references mean, and what it declares.
+"""The structure of a JSON Schema 2020-12: subschemas, references and declared values.
 
-Only references within the schema are understood here, because only those are admitted. The schema need not be valid:
-what is not where a subschema belongs is passed over, and whoever asks about validity asks someone else.
+Only local references are resolved, because only those are admitted. The schema need not be valid: values that are not
+subschemas are skipped.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from libs.common.json.json_pointer import pointer_of, steps_of
+
 Schema: TypeAlias = Mapping[str, Any]
 
-# Keywords that apply their subschemas to the very value the schema is applied to.
+# Keywords that apply their subschemas to the same value as the schema itself.
 _IN_PLACE = ("if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas")
 _ONE = (
     "if", "then", "else", "not", "additionalProperties", "unevaluatedProperties", "propertyNames", "items",
@@ -23,30 +25,30 @@ _DEFINITIONS = ("$defs", "definitions")
 _NAMED = ("properties", "patternProperties", "dependentSchemas", *_DEFINITIONS)
 _REFERENCES = ("$ref", "$dynamicRef")
 _DEEPEST_CHAIN = 200
-# What the schemas `true` and `false` mean.
+# The schemas `true` and `false` as objects.
 _ANYTHING: Schema = {}
 _NOTHING: Schema = {"not": {}}
 
 
 class SchemaShape:
-    """A schema with every subschema it holds, each at its JSON Pointer."""
+    """A schema with all its subschemas by JSON Pointer."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
-        self.places: dict[str, Schema] = dict(_walk(root, ""))
-        anchored = ((s.get(k), s) for s in self.places.values() for k in ("$anchor", "$dynamicAnchor"))
+        self.subschemas: dict[str, Schema] = dict(_walk(root, ""))
+        anchored = ((s.get(k), s) for s in self.subschemas.values() for k in ("$anchor", "$dynamicAnchor"))
         self._anchors = {anchor: schema for anchor, schema in anchored if isinstance(anchor, str)}
 
     def target(self, reference: str) -> Schema | None:
-        """Return the subschema that `#`, `#/a/pointer` or `#anchor` means; None if it means none of this schema."""
+        """Return the target of `#`, `#/a/pointer` or `#anchor`; None if it is not in this schema."""
         if not reference.startswith("#"):
             return None
         fragment = unquote(reference[1:])
-        return self.places.get(fragment) if fragment[:1] in ("", "/") else self._anchors.get(fragment)
+        return self.subschemas.get(fragment) if fragment[:1] in ("", "/") else self._anchors.get(fragment)
 
     def in_place(self, *starts: Schema) -> Iterator[Schema]:
-        """Yield schemas, or else the root, and all that apply to the same value through combination or reference,
-        each once."""
+        """Yield the given schemas, or the root, and all that apply to the same value by combination or reference, each
+        once."""
         waiting, seen = list(starts or [self.root]), set[int]()
         while waiting:
             current = waiting.pop()
@@ -58,10 +60,10 @@ class SchemaShape:
             waiting.extend(self._referred(current))
 
     def declares(self, pointer: str) -> bool:
-        """Say whether the schema declares the value at a JSON Pointer: a property by its name, an array's element by
-        any index, `-` or `*`."""
+        """Return whether the schema declares the value at a JSON Pointer: a property by its name, an array item by any
+        index, `-` or `*`."""
         level = [self.root]
-        for token in pointer.split("/")[1:]:
+        for token in steps_of(pointer):
             wanted = [("properties", token)]
             if token in ("-", "*") or token.isdigit():
                 wanted += [("items", ""), ("prefixItems", token)]
@@ -72,20 +74,20 @@ class SchemaShape:
         return True
 
     def below(self, *starts: Schema) -> Mapping[tuple[str, str], list[Schema]]:
-        """Return what schemas, and all that apply to the same value, hold: by keyword and escaped key."""
-        found: dict[tuple[str, str], list[Schema]] = {}
+        """Return the subschemas of schemas and all that apply to the same value, by keyword and key."""
+        subschemas: dict[tuple[str, str], list[Schema]] = {}
         for schema in self.in_place(*starts):
             for keyword, key, child in _children(schema):
-                # A property of schema `false` is forbidden, not declared.
+                # A property with the schema `false` is forbidden, not declared.
                 if child is not _NOTHING:
-                    found.setdefault((keyword, key), []).append(child)
-        return found
+                    subschemas.setdefault((keyword, key), []).append(child)
+        return subschemas
 
     def evaluations(self, limit: int) -> int:
-        """Return how many subschemas one evaluation visits with every reference followed, or `limit` if it is more.
+        """Return how many subschemas one evaluation visits with all references followed, at most `limit`.
 
-        References that fan out double with every level: a small schema can keep a validator busy for years. A schema
-        that refers back to itself is counted once, because it goes on only as deep as the value does.
+        References that fan out double with every level, so a small schema can keep a validator busy for years. A
+        recursive schema is counted once, because its depth is that of the value.
         """
         known: dict[int, int] = {}
 
@@ -102,10 +104,10 @@ class SchemaShape:
         return cost(self.root, 0)
 
     def circular(self) -> bool:
-        """Say whether a subschema applies itself to the very value it is applied to, so that its evaluation has no end and
-        what it means is anyone's guess. Applying itself to a part of the value is fine."""
+        """Return whether a subschema applies itself to the same value, so that its evaluation does not end. Applying
+        itself to a part of the value is allowed."""
         settled, path = set[int](), set[int]()
-        for start in self.places.values():
+        for start in self.subschemas.values():
             waiting: list[tuple[Schema, bool]] = [(start, False)]
             while waiting:
                 schema, done = waiting.pop()
@@ -126,32 +128,27 @@ class SchemaShape:
 
     def _referred(self, schema: Schema) -> Iterator[Schema]:
         for reference in references(schema):
-            found = self.target(reference)
-            if found is not None:
-                yield found
+            target = self.target(reference)
+            if target is not None:
+                yield target
 
 
 def references(schema: Schema) -> Iterator[str]:
-    """Yield what a schema itself refers to."""
+    """Yield the references of one schema object."""
     for keyword in _REFERENCES:
         if isinstance(schema.get(keyword), str):
             yield schema[keyword]
 
 
-def escape(token: str) -> str:
-    """Write a key as a step of a JSON Pointer."""
-    return token.replace("~", "~0").replace("/", "~1")
-
-
 def _walk(schema: Schema, pointer: str) -> Iterator[tuple[str, Schema]]:
     yield pointer, schema
     for keyword, key, child in _children(schema):
-        step = f"/{keyword}/{key}" if key or keyword in _NAMED else f"/{keyword}"
-        yield from _walk(child, pointer + step)
+        steps = (keyword, key) if key or keyword in _NAMED else (keyword,)
+        yield from _walk(child, pointer + pointer_of(steps))
 
 
 def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
-    """Yield the subschemas directly below: keyword, escaped key or index where the keyword holds several, schema."""
+    """Yield the direct subschemas: keyword, key or index where the keyword holds several, and schema."""
     for keyword in _ONE:
         yield from _child(keyword, "", schema.get(keyword))
     for keyword in _MANY:
@@ -161,7 +158,7 @@ def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
     for keyword in _NAMED:
         named = schema.get(keyword)
         for key, child in (named if isinstance(named, dict) else {}).items():
-            yield from _child(keyword, escape(key), child)
+            yield from _child(keyword, key, child)
 
 
 def _child(keyword: str, key: str, value: Any) -> Iterator[tuple[str, str, Schema]]:

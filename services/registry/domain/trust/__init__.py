@@ -1,1 +1,1 @@
-"""How far a tool can be trusted: facts that are recorded, a score that follows from them, and stages with gates."""
+"""Trust: recorded facts, the score computed from them, and contribution stages with gates."""

@@ -1,4 +1,4 @@
-"""What is recorded about a tool, for and against it."""
+"""The recorded facts about a tool."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.trust.stages import Stage
 from services.registry.domain.trust.usage import Usage
 
 
 class AuditLevel(StrEnum):
-    """Who audited."""
+    """Who performed an audit."""
 
     SELF_ASSESSED = "self_assessed"
     THIRD_PARTY = "third_party"
@@ -31,7 +30,7 @@ class VerificationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """What one subject thinks of one version."""
+    """One subject's rating of one version."""
 
     tool: ToolName
     version: str
@@ -43,7 +42,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """What all subjects think of a tool; the newest rating of each counts."""
+    """The ratings of a tool; the newest rating of each subject counts."""
 
     count: int = 0
     average: float = 0.0
@@ -67,7 +66,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Something about one version that was looked at, and whether it held."""
+    """The result of one verification of one version."""
 
     tool: ToolName
     version: str
@@ -84,20 +83,8 @@ Fact = Audit | Verification
 
 
 @dataclass(frozen=True, slots=True)
-class StageChange:
-    """A step between stages, as it is kept for good."""
-
-    tool: ToolName
-    before: Stage
-    after: Stage
-    actor: str
-    reason: str
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class OtherTools:
-    """What a provider's other tools come to, each without its own provider signal: how many there are, and their mean."""
+    """The number and mean own score of a provider's other tools."""
 
     count: int = 0
     mean: float = 0.0
@@ -105,7 +92,7 @@ class OtherTools:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that a score is worked out from, as of one moment."""
+    """All inputs of a score at one time."""
 
     admitted: datetime
     """When the version was admitted, which verified its schemas and examples."""
@@ -121,5 +108,7 @@ class Facts:
 
     @property
     def last_verified(self) -> datetime | None:
-        """When something was last verified to hold."""
-        return max((each.time for each in self.verifications.values() if each.passed), default=None)
+        """The time of the last verification that passed."""
+        return max(
+            (verification.time for verification in self.verifications.values() if verification.passed), default=None
+        )

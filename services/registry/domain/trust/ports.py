@@ -1,4 +1,4 @@
-"""What trust needs from the world, and what the rest of the registry may ask it."""
+"""The ports of trust."""
 
 from __future__ import annotations
 
@@ -8,57 +8,55 @@ from typing import Protocol
 
 from libs.common.tool_names import ToolName
 from services.registry.domain.model import VersionHead
-from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings, StageChange
+from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings
 from services.registry.domain.trust.score import Score
-from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.stages import Stage, StageChange
 
 
 class TrustScores(Protocol):
-    """The score of every tool, from memory: cheap enough to ask for all of them on every search."""
+    """The scores of all tools, in memory."""
 
-    def of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
-        """Return a score from 0 to 1 for each of these tools. One that was not worked out yet has the score of a tool
-        of which nothing is known. Never waits; how old a score may be is the sweep's business."""
+    def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+        """Return the score, 0 to 1, of each tool; that of an unproven tool without one. Does not block."""
         ...
 
 
-class TrustBook(Protocol):
-    """The facts about tools, and the scores that were worked out from them."""
+class TrustStore(Protocol):
+    """Stores the facts about tools, and their scores."""
 
     async def ratings(self, tool: ToolName) -> Ratings:
-        """Return how a tool is rated: the newest rating of each subject, over all versions."""
+        """Return the ratings of a tool over all versions; the newest of each subject counts."""
         ...
 
     async def rate(self, rating: Rating) -> None:
-        """Store a rating in place of the same subject's earlier one of the same version."""
+        """Store a rating; it replaces the subject's earlier one of the same version."""
         ...
 
     async def facts(self, shown: Sequence[VersionHead]) -> Sequence[Facts]:
-        """Return all that is known of tools but their usage, each by the version that it shows, in the order given. The other
-        tools of one are those of its namespace: a namespace has one owner, whatever provider others write into theirs."""
+        """Return the facts of tools, without usage, by their default versions and in that order. Other tools of a
+        provider are those of the same namespace, which has one owner."""
         ...
 
     async def record(self, fact: Fact) -> str:
-        """Add a fact, and return its id; the same request of the same actor again returns the id it had."""
+        """Add a fact and return its id. A retry with the same request id returns the same fact id."""
         ...
 
     async def stage(self, tool: ToolName) -> Stage:
-        """Return where a tool stands; submitted until said otherwise."""
+        """Return the stage of a tool; SUBMITTED by default."""
         ...
 
     async def move_stage(self, change: StageChange) -> bool:
-        """Move a tool between stages and record it; False if it was not where the change begins."""
+        """Change the stage and record it; False if the tool was not in the stage that the change starts from."""
         ...
 
     async def revoked(self, tool: ToolName) -> bool:
-        """Say whether the tool is revoked."""
+        """Return whether the tool is revoked."""
         ...
 
     async def put_scores(self, scores: Mapping[ToolName, Score], now: datetime) -> None:
-        """Store scores, all of them or none."""
+        """Store scores in one transaction."""
         ...
 
     async def unscored(self, since: datetime, limit: int) -> Sequence[tuple[ToolName, bool]]:
-        """Return tools whose score is older than a moment, the oldest first, those without one before them; and whether
-        they have one."""
+        """Return tools whose score is missing or older than a time, missing first, and whether they have one."""
         ...

@@ -1,4 +1,4 @@
-"""RateTool, RecordSecurityAudit and RecordVerification: adding facts."""
+"""RateTool, RecordSecurityAudit and RecordVerification: add facts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime
 
 from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName, split_version_name
-from services.registry.domain.lifecycle.change_state import named
-from services.registry.domain.model import Registrar
+from services.registry.domain.lifecycle.change_state import find_version
+from services.registry.domain.model import Actor
 from services.registry.domain.namespaces.ownership import is_operator
 from services.registry.domain.ports import Histories
-from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.trust.compute_score import TrustScorer
 from services.registry.domain.trust.facts import Audit, AuditLevel, Fact, Rating, Ratings
 from services.registry.domain.trust.rescore import rescore
 
@@ -19,42 +19,42 @@ from services.registry.domain.trust.rescore import rescore
 def own_tool_not_ratable(tool: ToolName) -> MeshError:
     return MeshError(
         Reason.PERMISSION_DENIED,
-        message="whoever publishes a tool does not rate it",
+        message="publishers may not rate their own tools",
         metadata={"tool": tool.qualified},
     )
 
 
-def third_party_is_attested_by_the_operator() -> MeshError:
-    return MeshError(Reason.PERMISSION_DENIED, message="only the operator records the audit of a third party")
+def third_party_audit_needs_operator() -> MeshError:
+    return MeshError(Reason.PERMISSION_DENIED, message="only the operator may record a third-party audit")
 
 
 async def rate_tool(
-    version: str, stars: int, comment: str, by: Registrar, *, scales: Scales, histories: Histories
+    version: str, stars: int, comment: str, by: Actor, *, scorer: TrustScorer, histories: Histories
 ) -> Ratings:
-    """Keep one subject's rating of one version, and return how the tool is rated now."""
-    tool, number = await _existing(version, scales)
+    """Store one subject's rating of a version, and return the ratings of the tool."""
+    tool, number = await _existing(version, scorer)
     namespace = await histories.namespace(tool.namespace)
-    if namespace is not None and by.recorded in (namespace.owner, *namespace.delegates):
+    if namespace is not None and by.recorded_name in (namespace.owner, *namespace.delegates):
         raise own_tool_not_ratable(tool)
-    await scales.book.rate(Rating(tool, number, by.recorded, stars, comment, scales.clock.now()))
-    await rescore(tool, scales)
-    return await scales.book.ratings(tool)
+    await scorer.store.rate(Rating(tool, number, by.recorded_name, stars, comment, scorer.clock.now()))
+    await rescore(tool, scorer)
+    return await scorer.store.ratings(tool)
 
 
 async def record_fact(
-    version: str, by: Registrar, make: Callable[[ToolName, str, datetime], Fact], *, scales: Scales
+    version: str, by: Actor, make: Callable[[ToolName, str, datetime], Fact], *, scorer: TrustScorer
 ) -> str:
-    """Add a fact about a version and return its id. Only the operator speaks for third parties."""
-    tool, number = await _existing(version, scales)
-    fact = make(tool, number, scales.clock.now())
+    """Add a fact about a version and return its id. Only the operator may record third-party audits."""
+    tool, number = await _existing(version, scorer)
+    fact = make(tool, number, scorer.clock.now())
     if isinstance(fact, Audit) and fact.level is AuditLevel.THIRD_PARTY and not is_operator(by):
-        raise third_party_is_attested_by_the_operator()
-    fact_id = await scales.book.record(fact)
-    await rescore(tool, scales)
+        raise third_party_audit_needs_operator()
+    fact_id = await scorer.store.record(fact)
+    await rescore(tool, scorer)
     return fact_id
 
 
-async def _existing(version: str, scales: Scales) -> tuple[ToolName, str]:
+async def _existing(version: str, scorer: TrustScorer) -> tuple[ToolName, str]:
     tool, number = split_version_name(version)
-    named(tool, number, await scales.catalogue.heads([tool]))
+    find_version(tool, number, await scorer.catalogue.heads([tool]))
     return tool, number

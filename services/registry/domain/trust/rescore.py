@@ -1,30 +1,30 @@
-"""Keeping scores: worked out anew when a fact is added, and from time to time because calls and time go on."""
+"""Recomputes scores: when a fact is added, and periodically because usage and age change."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.trust.compute_score import Scales
+from services.registry.domain.trust.compute_score import TrustScorer
 
-# A score is worked out anew this often, by itself; a new fact about a tool does so at once.
+# The maximum age of a score before the sweep recomputes it.
 FRESH = timedelta(hours=1)
-# Of one sweep, which asks the log and the database about all of them at once. Few, so that sweeps are not felt by callers.
+# The batch of one sweep, read with one query each. Small, so that sweeps do not delay callers.
 BATCH = 25
 
 
-async def rescore(tool: ToolName, scales: Scales) -> None:
-    """Work the score of one tool out and store it."""
-    weighed = await scales.weigh(tool)
-    await scales.book.put_scores({weighed.tool: weighed.score}, scales.clock.now())
+async def rescore(tool: ToolName, scorer: TrustScorer) -> None:
+    """Compute the score of one tool and store it."""
+    trust_score = await scorer.score(tool)
+    await scorer.store.put_scores({trust_score.tool: trust_score.score}, scorer.clock.now())
 
 
-async def sweep_scores(scales: Scales) -> int:
-    """Work out the scores that are old or missing, a batch of them, and return how many. Where usage cannot be read, a
-    score that is there stays: a bad tool must not look neutral because the log is away."""
-    due = dict(await scales.book.unscored(scales.clock.now() - FRESH, BATCH))
-    weighed = await scales.weigh_all(list(due))
-    scores = {each.tool: each.score for each in weighed if each.facts.usage is not None or not due[each.tool]}
+async def sweep_scores(scorer: TrustScorer) -> int:
+    """Recompute a batch of old or missing scores and return their number. Without usage an existing score is kept: a
+    bad tool must not become neutral because the audit service is down."""
+    due = dict(await scorer.store.unscored(scorer.clock.now() - FRESH, BATCH))
+    results = await scorer.score_all(list(due))
+    scores = {result.tool: result.score for result in results if result.facts.usage is not None or not due[result.tool]}
     if scores:
-        await scales.book.put_scores(scores, scales.clock.now())
+        await scorer.store.put_scores(scores, scorer.clock.now())
     return len(scores)

@@ -1,4 +1,4 @@
-"""RevokeTool and ReinstateTool: out of use everywhere at once, and back only by the operator."""
+"""RevokeTool and ReinstateTool: quarantine all versions of a tool at once; only the operator can lift it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from libs.common.runtime.clock import Clock
 from libs.common.tool_names import ToolName
 from services.registry.domain.errors import tool_not_found
 from services.registry.domain.lifecycle.change_state import change_all
-from services.registry.domain.lifecycle.lifecycle import Verb, may
-from services.registry.domain.lifecycle.transitions import Order
+from services.registry.domain.lifecycle.lifecycle import Verb, is_applicable
+from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.model import Tool, VersionHead
 from services.registry.domain.ports import Catalogue, Wakeup
 
@@ -20,39 +20,45 @@ def tool_not_revoked(tool: ToolName) -> MeshError:
 
 
 async def revoke_tool(
-    reference: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+    reference: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Quarantine every version in one change and mark the tool, so that nothing but a reinstatement brings it back.
-    Return the versions that this call took out of use."""
-    tool = await _found(reference, catalogue)
+    """Quarantine every version in one transaction and mark the tool, so that only a reinstatement releases it. Return
+    the versions that this call quarantined."""
+    tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
-        await ledger.revoke(tool.name, order.actor.recorded, order.reason, clock.now(), await ledger.next_sequence())
+        await ledger.revoke(
+            tool.name,
+            change_request.actor.recorded_name,
+            change_request.reason,
+            clock.now(),
+            await ledger.next_sequence(),
+        )
         heads = await ledger.heads(tool.name)
-        running = [head for head in heads if may(Verb.QUARANTINE, head, clock.now())]
-        changed = await change_all(running, heads, Verb.QUARANTINE, order, ledger, clock) if running else []
+        running = [head for head in heads if is_applicable(Verb.QUARANTINE, head, clock.now())]
+        changed = await change_all(running, heads, Verb.QUARANTINE, change_request, ledger, clock) if running else []
     wakeup.notify()
     return changed
 
 
 async def reinstate_tool(
-    reference: str, order: Order, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
+    reference: str, change_request: ChangeRequest, *, catalogue: Catalogue, wakeup: Wakeup, clock: Clock
 ) -> Sequence[VersionHead]:
-    """Take the mark away and release every version that the revocation took out of use; return those. What was in quarantine before,
-    perhaps because it broke its word, is there still: nobody has looked at that."""
-    tool = await _found(reference, catalogue)
+    """Remove the mark and release the versions that the revocation quarantined; return them. Versions that were in
+    quarantine before stay there."""
+    tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
         since = await ledger.reinstate(tool.name)
         if since is None:
             raise tool_not_revoked(tool.name)
         heads = await ledger.heads(tool.name)
-        taken = await ledger.versions_moved(tool.name, Verb.QUARANTINE.value, since)
-        held = [head for head in heads if str(head.version) in taken and may(Verb.RELEASE, head, clock.now())]
-        changed = await change_all(held, heads, Verb.RELEASE, order, ledger, clock) if held else []
+        taken = await ledger.versions_changed_by(tool.name, Verb.QUARANTINE.value, since)
+        held = [head for head in heads if str(head.version) in taken and is_applicable(Verb.RELEASE, head, clock.now())]
+        changed = await change_all(held, heads, Verb.RELEASE, change_request, ledger, clock) if held else []
     wakeup.notify()
     return changed
 
 
-async def _found(reference: str, catalogue: Catalogue) -> Tool:
+async def _find_tool(reference: str, catalogue: Catalogue) -> Tool:
     name = ToolName.parse(reference)
     tool = await catalogue.tool(name)
     if tool is None:

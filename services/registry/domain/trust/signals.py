@@ -1,7 +1,7 @@
 """The eight signals: each a pure function from facts to a value between 0 and 1.
 
-A signal without facts says what is missing and takes a default. What only time and use can bring (calls, ratings, other
-tools of the provider) is neutral until it is there; what somebody has to do (audits, verifications) counts as not done.
+A signal without facts reports what is missing and has a default: neutral for facts that come with time and use (calls,
+ratings, other tools), 0 for facts that need an action (audits, verifications).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from enum import StrEnum
 from services.registry.domain.trust.facts import AuditLevel, Facts
 
 NEUTRAL, NOT_DONE = 0.5, 0.0
-# Chosen here, because the formulas of the source are lost: an audit by the provider is worth half of one by somebody else.
+# Chosen here, because the specification lost its formulas: a self-assessed audit counts half of a third-party one.
 AUDIT_VALUES = {AuditLevel.SELF_ASSESSED: 0.5, AuditLevel.THIRD_PARTY: 1.0}
-# A verification is worth half after a month.
+# The value of a verification halves after a month.
 FRESH_HALF_LIFE = timedelta(days=30)
-# Ten times what general availability asks for; more calls add nothing.
+# Ten times the calls that GA needs; more calls add nothing.
 FULL_VOLUME = 10_000
 _BEST, _WORST = 5.0, 1.0
 
 
 class Signal(StrEnum):
-    """What a score looks at."""
+    """A component of the score."""
 
     RELIABILITY = "reliability"
     SCHEMA_COMPLIANCE = "schema_compliance"
@@ -50,75 +50,77 @@ WEIGHTS: Mapping[Signal, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a signal came to, what it saw, and what it missed."""
+class SignalReading:
+    """The value of a signal, its evidence, and what is missing."""
 
     value: float
     seen: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
 
 
-def reliability(facts: Facts, now: datetime) -> Reading:
-    """The part of the calls that ran which succeeded."""
+def reliability(facts: Facts, now: datetime) -> SignalReading:
+    """The share of completed calls that succeeded."""
     return _rate(facts, facts.usage.success_rate if facts.usage else None)
 
 
-def schema_compliance(facts: Facts, now: datetime) -> Reading:
-    """The part of the calls that ran whose result kept to the output schema."""
+def schema_compliance(facts: Facts, now: datetime) -> SignalReading:
+    """The share of completed calls whose result matched the output schema."""
     return _rate(facts, facts.usage.valid_results if facts.usage else None)
 
 
-def latency_sla(facts: Facts, now: datetime) -> Reading:
-    """The part of the timed calls that ended within the tool's own limit."""
+def latency_sla(facts: Facts, now: datetime) -> SignalReading:
+    """The share of timed calls within the declared time limit."""
     return _rate(facts, facts.usage.within_latency if facts.usage else None)
 
 
-def security_audit(facts: Facts, now: datetime) -> Reading:
-    """The best audit; but one that failed, and was not followed by a better one of its level, counts against all."""
+def security_audit(facts: Facts, now: datetime) -> SignalReading:
+    """The best audit level; 0 while the newest audit of any level has failed."""
     if not facts.audits:
-        return Reading(NOT_DONE, missing="no security audit")
+        return SignalReading(NOT_DONE, missing="no security audit")
     seen = {level.value: "passed" if audit.passed else "failed" for level, audit in sorted(facts.audits.items())}
     if not all(audit.passed for audit in facts.audits.values()):
-        return Reading(NOT_DONE, seen)
-    return Reading(max(AUDIT_VALUES[level] for level in facts.audits), seen)
+        return SignalReading(NOT_DONE, seen)
+    return SignalReading(max(AUDIT_VALUES[level] for level in facts.audits), seen)
 
 
-def community_rating(facts: Facts, now: datetime) -> Reading:
-    """The average rating, from one star as 0 to five as 1."""
+def community_rating(facts: Facts, now: datetime) -> SignalReading:
+    """The average rating, mapped from 1 to 5 stars to 0 to 1."""
     if not facts.ratings.count:
-        return Reading(NEUTRAL, missing="no ratings")
+        return SignalReading(NEUTRAL, missing="no ratings")
     value = (facts.ratings.average - _WORST) / (_BEST - _WORST)
-    return Reading(_bounded(value), {"average": f"{facts.ratings.average:.2f}", "ratings": str(facts.ratings.count)})
+    return SignalReading(
+        _bounded(value), {"average": f"{facts.ratings.average:.2f}", "ratings": str(facts.ratings.count)}
+    )
 
 
-def provider_reputation(facts: Facts, now: datetime) -> Reading:
-    """The mean of the provider's other tools."""
+def provider_reputation(facts: Facts, now: datetime) -> SignalReading:
+    """The mean own score of the provider's other tools."""
     others = facts.others
     if not others.count:
-        return Reading(NEUTRAL, missing="no other tool of the provider")
-    return Reading(_bounded(others.mean), {"other_tools": str(others.count)})
+        return SignalReading(NEUTRAL, missing="no other tool of the provider")
+    return SignalReading(_bounded(others.mean), {"other_tools": str(others.count)})
 
 
-def freshness(facts: Facts, now: datetime) -> Reading:
-    """How recently something was verified to hold: 1 at once, half after a month."""
+def freshness(facts: Facts, now: datetime) -> SignalReading:
+    """The age of the last verification: 1 at once, 0.5 after a month."""
     verified = facts.last_verified
     if verified is None:
-        return Reading(NOT_DONE, missing="never verified")
+        return SignalReading(NOT_DONE, missing="never verified")
     age = max(now - verified, timedelta())
-    return Reading(_bounded(0.5 ** (age / FRESH_HALF_LIFE)), {"last_verified": verified.isoformat()})
+    return SignalReading(_bounded(0.5 ** (age / FRESH_HALF_LIFE)), {"last_verified": verified.isoformat()})
 
 
-def usage_volume(facts: Facts, now: datetime) -> Reading:
-    """How many calls ran, on a logarithmic scale that ends at ten thousand."""
+def usage_volume(facts: Facts, now: datetime) -> SignalReading:
+    """The number of completed calls on a logarithmic scale up to ten thousand."""
     if facts.usage is None:
-        return Reading(NOT_DONE, missing="usage cannot be read")
+        return SignalReading(NOT_DONE, missing="usage cannot be read")
     if not facts.usage.ran:
-        return Reading(NOT_DONE, missing="no calls")
+        return SignalReading(NOT_DONE, missing="no calls")
     value = math.log1p(facts.usage.ran) / math.log1p(FULL_VOLUME)
-    return Reading(_bounded(value), {"calls": str(facts.usage.ran)})
+    return SignalReading(_bounded(value), {"calls": str(facts.usage.ran)})
 
 
-SIGNALS: Mapping[Signal, Callable[[Facts, datetime], Reading]] = {
+SIGNALS: Mapping[Signal, Callable[[Facts, datetime], SignalReading]] = {
     Signal.RELIABILITY: reliability,
     Signal.SCHEMA_COMPLIANCE: schema_compliance,
     Signal.LATENCY_SLA: latency_sla,
@@ -130,12 +132,12 @@ SIGNALS: Mapping[Signal, Callable[[Facts, datetime], Reading]] = {
 }
 
 
-def _rate(facts: Facts, rate: float | None) -> Reading:
+def _rate(facts: Facts, rate: float | None) -> SignalReading:
     if facts.usage is None:
-        return Reading(NEUTRAL, missing="usage cannot be read")
+        return SignalReading(NEUTRAL, missing="usage cannot be read")
     if rate is None:
-        return Reading(NEUTRAL, missing="no calls")
-    return Reading(_bounded(rate), {"calls": str(facts.usage.ran), "rate": f"{rate:.4f}"})
+        return SignalReading(NEUTRAL, missing="no calls")
+    return SignalReading(_bounded(rate), {"calls": str(facts.usage.ran), "rate": f"{rate:.4f}"})
 
 
 def _bounded(value: float) -> float:

@@ -1,28 +1,27 @@
-"""The stages of a contribution and the gates between them. Pure.
+"""The contribution stages and the gates between them. Pure.
 
-The source names the invocations that Beta and GA ask for, and the figure that they have to achieve over them is lost.
-Here it is a success rate: 95 % over 100 calls for Beta, 99 % over 1000 for GA.
+The specification names the number of calls for Beta and GA but lost the figure they have to achieve. Here it is a
+success rate: 95 % over 100 calls for Beta, 99 % over 1000 for GA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.tool_names import ToolName
+from services.registry.domain.trust.facts import Facts
 from services.registry.domain.trust.usage import Usage
-
-if TYPE_CHECKING:
-    from services.registry.domain.trust.facts import Facts
 
 BETA_CALLS, BETA_RATE = 100, 0.95
 GA_CALLS, GA_RATE = 1000, 0.99
 
 
 class Stage(StrEnum):
-    """How far a contributed tool has come, in this order."""
+    """The stages of a contributed tool, in order."""
 
     SUBMITTED = "submitted"
     SANDBOX = "sandbox"
@@ -34,8 +33,8 @@ class Stage(StrEnum):
     def next(self) -> Stage | None:
         """The stage after this one; None after the last."""
         order = list(Stage)
-        place = order.index(self) + 1
-        return order[place] if place < len(order) else None
+        index = order.index(self) + 1
+        return order[index] if index < len(order) else None
 
     def is_before(self, other: Stage) -> bool:
         order = list(Stage)
@@ -43,42 +42,56 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StageChange:
+    """The permanent record of a stage change."""
+
+    tool: ToolName
+    before: Stage
+    after: Stage
+    actor: str
+    reason: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
-    """One condition of a stage, whether it is met, and what was found."""
+    """One condition of a stage, whether it is met, and the evidence."""
 
     gate: str
     met: bool
-    found: str
+    evidence: str
 
 
 def gates_of(stage: Stage, facts: Facts | None) -> tuple[Gate, ...]:
-    """Return every condition of entering a stage. Without facts, because nothing of the tool may run, none is met."""
+    """Return the gates of a stage. Without facts, because no version is offered, the only gate is not met."""
     if facts is None:
         return (Gate("schema_validation", False, "no version may be chosen for new work"),)
     return tuple(gate(facts) for gate in _GATES[stage])
 
 
-def unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
-    """The refusal that lists every gate that is not met."""
+def gates_unmet(stage: Stage, gates: tuple[Gate, ...]) -> MeshError:
+    """Return the error that lists every unmet gate."""
     return MeshError(
         Reason.FAILED_PRECONDITION,
         message=f"the tool does not meet every gate of {stage.value}",
-        violations=[Violation(gate.gate, f"stage.{stage.value}", gate.found) for gate in gates if not gate.met],
+        violations=[Violation(gate.gate, f"stage.{stage.value}", gate.evidence) for gate in gates if not gate.met],
         metadata={"stage": stage.value},
     )
 
 
 def _schema_validation(facts: Facts) -> Gate:
-    # Admission is the validation: what is registered has passed it.
+    # Registered versions have passed schema validation at admission.
     return Gate("schema_validation", True, f"passed at admission on {facts.admitted.date()}")
 
 
 def _verified(kind: str) -> Callable[[Facts], Gate]:
     def gate(facts: Facts) -> Gate:
-        found = next((each for name, each in facts.verifications.items() if name == kind), None)
-        if found is None:
+        verification = next((candidate for name, candidate in facts.verifications.items() if name == kind), None)
+        if verification is None:
             return Gate(kind, False, "not verified")
-        return Gate(kind, found.passed, f"{'passed' if found.passed else 'failed'} on {found.time.date()}")
+        return Gate(
+            kind, verification.passed, f"{'passed' if verification.passed else 'failed'} on {verification.time.date()}"
+        )
 
     return gate
 
@@ -102,8 +115,8 @@ def _used(calls: int, rate: float) -> Callable[[Facts], Gate]:
             return Gate("invocations", False, "usage cannot be read")
         achieved = usage.success_rate or 0.0
         met = usage.ran >= calls and achieved >= rate
-        found = f"{usage.ran} calls, {achieved:.2%} succeeded; needs {calls} calls with {rate:.0%}"
-        return Gate("invocations", met, found)
+        evidence = f"{usage.ran} calls, {achieved:.2%} succeeded; needs {calls} calls with {rate:.0%}"
+        return Gate("invocations", met, evidence)
 
     return gate
 

@@ -1,4 +1,4 @@
-"""How tools are used, as far as decisions about them need to know."""
+"""Usage statistics of tools."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The calls of a tool or a version in a stretch of time."""
+    """The calls of a tool or a version in a period."""
 
     ran: int = 0
-    """Calls that ran to an end of their own: succeeded, failed, or took too long."""
+    """Completed calls: succeeded, failed or timed out."""
     succeeded: int = 0
     valid_results: float | None = None
-    """Which part of them kept to the output schema; None when none ran."""
+    """The share with a valid result; None without completed calls."""
     within_latency: float | None = None
-    """Which part ended within the declared time; None when none was timed."""
+    """The share within the declared time; None without timed calls."""
     calls: int = 0
-    """All calls, refused ones included."""
+    """All calls, including refused ones."""
     last_call: datetime | None = None
-    """When it was last called, ever, refused calls included."""
+    """The time of the last call ever, including refused ones."""
 
     @property
     def success_rate(self) -> float | None:
@@ -30,14 +30,14 @@ class Usage:
 
 
 class UsageReader(Protocol):
-    """Knows how tools are used."""
+    """Reads usage statistics."""
 
     async def usages(self, declared: Mapping[str, timedelta | None], since: datetime) -> Mapping[str, Usage]:
-        """Return the usage of each tool or version that has an entry, by its resource name, as `usage` does for one; a hundred of
-        them at most."""
+        """Return the usage of up to a hundred tools or versions by resource name. Raises SERVICE_UNAVAILABLE when
+        unknown."""
         ...
 
     async def usage(self, name: str, since: datetime, declared: timedelta | None = None) -> Usage:
-        """Return the usage of a tool or a version by its resource name. `declared` is the time that it promised to
-        keep. Raises SERVICE_UNAVAILABLE when that cannot be known now: unknown is never zero."""
+        """Return the usage of a tool or a version. `declared` is its declared time limit. Raises SERVICE_UNAVAILABLE
+        when the usage is unknown: unknown is never zero."""
         ...

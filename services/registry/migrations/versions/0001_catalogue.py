@@ -1,4 +1,4 @@
-"""Tools, their versions, the names that lead to them, and the numbered log of changes."""
+"""Create tools, versions, names and the numbered change log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _counter() -> None:
         sa.Column("epoch", sa.Text, nullable=False),
         sa.Column("last", sa.BigInteger, nullable=False),
     )
-    # The epoch tells this history from every other: tokens of another database are recognised as foreign.
+    # The epoch identifies this database, so that resume tokens of another one are recognised.
     op.bulk_insert(counter, [{"single": True, "epoch": new_id(), "last": 0}])
 
 

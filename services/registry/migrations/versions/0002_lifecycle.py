@@ -1,4 +1,4 @@
-"""The life of versions, who owns a namespace, and the facts that trust is worked out from."""
+"""Add lifecycle transitions, namespace owners and trust facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def _standing() -> None:
-    # Where a version returns to when what covers its state is lifted, the next one last.
+    # The covered states of a version, the next one last.
     for table in ("tool_versions", "changes"):
         op.add_column(table, sa.Column("beneath", ARRAY(sa.Text), nullable=False, server_default="{}"))
     op.create_index(
@@ -62,8 +62,8 @@ def _transitions() -> None:
         postgresql_where=sa.text("request_id <> ''"),
     )
     op.execute(
-        "insert into transitions select sequence, tool, version, 'register', '', state, registered_by, registered_through,"
-        " '', '', create_time from tool_versions"
+        "insert into transitions select sequence, tool, version, 'register', '', state, registered_by,"
+        " registered_through, '', '', create_time from tool_versions"
     )
     _only_grows("transitions")
 
@@ -72,10 +72,11 @@ def _ownership() -> None:
     op.add_column("namespaces", sa.Column("owner", sa.Text))
     op.add_column("namespaces", sa.Column("update_time", MOMENT))
     op.add_column("namespaces", sa.Column("revision", sa.BigInteger, nullable=False, server_default="1"))
-    # Whoever registered its first version has owned it in fact, if not in writing.
+    # The registrant of the first version becomes the owner.
     op.execute(
         "update namespaces set update_time = create_time, owner = (select v.registered_by from tool_versions v"
-        " join tools t on t.name = v.tool where t.namespace = namespaces.namespace order by v.create_time, v.sequence limit 1)"
+        " join tools t on t.name = v.tool where t.namespace = namespaces.namespace"
+        " order by v.create_time, v.sequence limit 1)"
     )
     op.execute("update namespaces set owner = 'operator' where owner is null")
     op.alter_column("namespaces", "owner", nullable=False)
@@ -174,7 +175,7 @@ def _scores() -> None:
         "trust_scores",
         sa.Column("tool", NAME, sa.ForeignKey("tools.name"), primary_key=True),
         sa.Column("namespace", NAME, nullable=False),
-        # The score, and the part of it that does not look at the provider's other tools.
+        # The score, and the score without the provider signal.
         sa.Column("score", sa.Double, nullable=False),
         sa.Column("own", sa.Double, nullable=False),
         sa.Column("components", JSONB, nullable=False),
@@ -185,7 +186,7 @@ def _scores() -> None:
 
 
 def _only_grows(table: str) -> None:
-    """History that could be rewritten would prove nothing."""
+    """Refuse updates and deletes, because the table is evidence."""
     op.execute(
         f"create function {table}_only_grow() returns trigger language plpgsql as"
         f" $$ begin raise exception 'rows of {table} are never changed'; end $$"

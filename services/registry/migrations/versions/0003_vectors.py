@@ -1,4 +1,4 @@
-"""The vectors that tools are compared by in meaning, and who is working one out."""
+"""Add tool vectors with leases."""
 
 from __future__ import annotations
 

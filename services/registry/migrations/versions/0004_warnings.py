@@ -1,4 +1,4 @@
-"""What the scan let pass when a version was admitted, and a way to find names that are read alike."""
+"""Add scan warnings and an index for names that look alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the log a revocation began, so that taking it back releases what it took out of use and nothing else."""
+"""Add the first change of a revocation, so that a reinstatement releases only versions that it quarantined."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # Of those that were made before nothing is known; they are taken back with everything, as they were to be.
+    # Unknown for earlier revocations; reinstating those releases all versions, as before.
     op.add_column("revocations", sa.Column("sequence", sa.BigInteger, nullable=False, server_default="0"))

@@ -1,5 +1,4 @@
-"""Every name taken apart, and as it is read: a new one is compared with all of them, and working that out anew for each took longer the more
-there were. Aliases are among them."""
+"""Add generated columns for namespace, id and skeleton of names and aliases, so that similar names use an index."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ branch_labels = None
 depends_on = None
 
 TOOL_ID = "split_part(name, '.', 2)"
-# As the domain has it in `name_skeleton`.
+# The same as `name_skeleton` in the domain.
 SKELETON = f"translate(replace(replace({TOOL_ID}, 'rn', 'm'), 'vv', 'w'), '01', 'ol')"
 
 

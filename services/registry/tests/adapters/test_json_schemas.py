@@ -1,4 +1,4 @@
-"""JSON Schema as the registry uses it."""
+"""The JSON Schema checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweeper: one replica at a time, and no task for want of another."""
+"""The sweeper: one replica at a time, and independent tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests between message and document."""
+"""Conversions between manifest messages and documents."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_field_of_the_contract_survives() -> None:
     assert message_of(Manifest(parse_object(manifest.payload))) == message
 
 
-def test_the_document_has_the_form_it_is_described_in() -> None:
+def test_the_document_form() -> None:
     message = reader()
     message.execution.timeout_max.FromMilliseconds(2500)
     message.interface.SetInParent()
@@ -103,7 +103,7 @@ def test_the_document_has_the_form_it_is_described_in() -> None:
 
 
 def test_every_field_of_bytes_holds_json() -> None:
-    """The conversion relies on it; a field of other bytes would need a form of its own."""
+    """The conversion relies on it: other bytes would need a different form."""
     names = {f.full_name for f in _all_fields(pb.ToolManifest.DESCRIPTOR) if f.type == FieldDescriptor.TYPE_BYTES}
     prefix = "toolmesh.registry.v1."
     assert {name.removeprefix(prefix) for name in names} == {

@@ -1,4 +1,4 @@
-"""Between messages and the domain."""
+"""Conversions of the registry service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from libs.common.trace_context import continue_trace
 from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.catalog.watch_tools import Event, Heartbeat, Removed, SnapshotComplete, Upserted
+from services.registry.domain.catalog.watch_tools import (
+    Event,
+    Heartbeat,
+    SnapshotComplete,
+    VersionRemoved,
+    VersionUpserted,
+)
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.tests.manifests import reader
 
@@ -28,7 +34,7 @@ def version(state: LifecycleState = LifecycleState.AVAILABLE, deprecation: Depre
 
 
 @pytest.mark.parametrize("state", list(LifecycleState))
-def test_every_state_has_its_word_in_the_contract(state: LifecycleState) -> None:
+def test_every_state_has_an_enum_value_in_the_contract(state: LifecycleState) -> None:
     message = convert.tool_version(version(state))
     assert tool_version_pb2.LifecycleState.Name(message.state) == f"LIFECYCLE_STATE_{state.name}"
 
@@ -46,27 +52,27 @@ def test_a_version_is_written_whole() -> None:
     assert not message.deprecation.HasField("sunset_time")
 
 
-def test_who_calls_for_somebody_registers_as_that_somebody() -> None:
+def test_the_subject_of_the_token_is_the_actor() -> None:
     call = Call("method", continue_trace(None, "", sample_ratio=0.0), peer="edge")
-    assert convert.registrar_of(call).recorded == "edge"
+    assert convert.actor_of(call).recorded_name == "edge"
     call.identity = Identity("did:web:acme.example:users:bob", "token", 0.0)
-    assert convert.registrar_of(call).recorded == "did:web:acme.example:users:bob"
+    assert convert.actor_of(call).recorded_name == "did:web:acme.example:users:bob"
 
 
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
-        (Upserted(version(), Position("e", 1)), "upserted"),
-        (Removed("tools/acme.a/versions/1.0.0", Position("e", 1)), "removed"),
+        (VersionUpserted(version(), Position("e", 1)), "upserted"),
+        (VersionRemoved("tools/acme.a/versions/1.0.0", Position("e", 1)), "removed"),
         (SnapshotComplete(Position("e", 1)), "snapshot_complete"),
         (Heartbeat(Position("e", 1)), "heartbeat"),
     ],
 )
 def test_every_event_has_its_kind_and_its_token(event: Event, kind: str) -> None:
-    step = convert.watch_step(event)
+    step = convert.watch_response(event)
     assert step.WhichOneof("event") == kind
     assert Position.of_token(step.resume_token) == Position("e", 1)
 
 
 def test_inside_a_snapshot_there_is_no_token() -> None:
-    assert convert.watch_step(Upserted(version(), None)).resume_token == ""
+    assert convert.watch_response(VersionUpserted(version(), None)).resume_token == ""

@@ -1,4 +1,4 @@
-"""An answer is given again only while nothing that it depends on has changed."""
+"""The response cache returns a response only while nothing that it depends on has changed."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 from libs.common.testing.clock import ManualClock
 from services.registry.domain.catalog.changes import Change, Position
-from services.registry.handlers.response_cache import MAX_ANSWERS, Answers, CacheClearingWakeup
+from services.registry.handlers.response_cache import MAX_RESPONSES, CacheClearingWakeup, ResponseCache
 
 
 class Feed:
-    """A feed that says what it is told to."""
+    """A feed with a position that the test sets."""
 
     def __init__(self) -> None:
         self.at: Position | None = Position("epoch", 1)
 
-    def seen(self) -> Position | None:
+    def last_position(self) -> Position | None:
         return self.at
 
-    async def beyond(self, position: Position) -> Sequence[Change]:
+    async def changes_after(self, position: Position) -> Sequence[Change]:
         raise AssertionError(f"nobody follows {position} here")
 
 
-class Maker:
-    """Makes a new answer each time, and counts."""
+class CountingFactory:
+    """Creates a new response each time, and counts."""
 
     def __init__(self, until: float = math.inf) -> None:
         self.made, self.until = 0, until
@@ -38,7 +38,7 @@ class Maker:
         return pb.ListToolsResponse(next_page_token=f"answer {self.made}"), self.until
 
 
-class Rung:
+class CountingWakeup:
     def __init__(self) -> None:
         self.times = 0
 
@@ -57,122 +57,123 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def answers(feed: Feed, clock: ManualClock) -> Answers:
-    return Answers(feed, clock)
+def cache(feed: Feed, clock: ManualClock) -> ResponseCache:
+    return ResponseCache(feed, clock)
 
 
-async def recall(answers: Answers, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]) -> bytes:
-    """Ask as a handler does."""
-    return answers.known(key) or await answers.make(key, make)
+async def get_or_create(
+    cache: ResponseCache, key: Hashable, make: Callable[[], Awaitable[tuple[Message, float]]]
+) -> bytes:
+    """Use the cache as a handler does."""
+    return cache.get(key) or await cache.create(key, make)
 
 
-async def test_the_same_question_is_answered_again_from_memory(answers: Answers) -> None:
-    make = Maker()
-    first = await recall(answers, "a", make)
-    assert await recall(answers, "a", make) is first
-    assert (await recall(answers, "b", make)) is not first
+async def test_the_same_question_is_answered_again_from_memory(cache: ResponseCache) -> None:
+    make = CountingFactory()
+    first = await get_or_create(cache, "a", make)
+    assert await get_or_create(cache, "a", make) is first
+    assert (await get_or_create(cache, "b", make)) is not first
     assert make.made == 2
 
 
-async def test_an_answer_is_recalled_by_the_request_as_it_was_sent(answers: Answers) -> None:
-    make, request = Maker(), pb.ListToolsRequest(namespace="acme")
-    recall_listed, sent = answers.recall_of("ListTools"), request.SerializeToString()
-    assert recall_listed(sent) is None
-    given = await answers.give("ListTools", request, make)
-    assert await answers.give("ListTools", request, make) is given
-    assert recall_listed(sent) is given
-    assert answers.recall_of("ResolveTool")(sent) is None
-    assert make.made == 1
-    answers.forget()
-    assert recall_listed(sent) is None
+async def test_equal_requests_of_one_method_share_a_response(cache: ResponseCache) -> None:
+    create, request = CountingFactory(), pb.ListToolsRequest(namespace="acme")
+    first = await cache.get_or_create("ListTools", request, create)
+    assert await cache.get_or_create("ListTools", pb.ListToolsRequest(namespace="acme"), create) is first
+    assert create.made == 1
+    await cache.get_or_create("ResolveTool", request, create)
+    await cache.get_or_create("ListTools", pb.ListToolsRequest(namespace="other"), create)
+    assert create.made == 3
+    cache.clear()
+    assert await cache.get_or_create("ListTools", request, create) is not first
 
 
 @pytest.mark.parametrize("now", [Position("epoch", 2), Position("other", 1)])
-async def test_a_change_that_the_feed_saw_ends_every_answer(answers: Answers, feed: Feed, now: Position) -> None:
-    make = Maker()
-    await recall(answers, "a", make)
+async def test_a_change_that_the_feed_saw_ends_every_answer(cache: ResponseCache, feed: Feed, now: Position) -> None:
+    make = CountingFactory()
+    await get_or_create(cache, "a", make)
     feed.at = now
-    await recall(answers, "a", make)
+    await get_or_create(cache, "a", make)
     assert make.made == 2
 
 
-async def test_while_the_log_is_not_seen_nothing_is_remembered(answers: Answers, feed: Feed) -> None:
-    make, known = Maker(), Maker()
-    await recall(answers, "known", known)
+async def test_while_the_log_is_not_seen_nothing_is_remembered(cache: ResponseCache, feed: Feed) -> None:
+    make, known = CountingFactory(), CountingFactory()
+    await get_or_create(cache, "known", known)
     feed.at = None
-    await recall(answers, "known", known)
-    await recall(answers, "a", make)
-    await recall(answers, "a", make)
+    await get_or_create(cache, "known", known)
+    await get_or_create(cache, "a", make)
+    await get_or_create(cache, "a", make)
     assert (make.made, known.made) == (2, 2)
     feed.at = Position("epoch", 1)
-    await recall(answers, "known", known)
+    await get_or_create(cache, "known", known)
     assert known.made == 3
 
 
-async def test_an_answer_that_was_being_made_while_the_log_moved_is_not_kept(answers: Answers, feed: Feed) -> None:
-    make = Maker()
+async def test_an_answer_that_was_being_made_while_the_log_moved_is_not_kept(cache: ResponseCache, feed: Feed) -> None:
+    make = CountingFactory()
 
     async def overtaken() -> tuple[pb.ListToolsResponse, float]:
         feed.at = Position("epoch", 2)
         return await make()
 
-    await recall(answers, "a", overtaken)
-    await recall(answers, "a", make)
+    await get_or_create(cache, "a", overtaken)
+    await get_or_create(cache, "a", make)
     assert make.made == 2
 
 
-async def test_an_answer_that_was_being_made_while_this_process_wrote_is_not_kept(answers: Answers) -> None:
-    make = Maker()
+async def test_an_answer_that_was_being_made_while_this_process_wrote_is_not_kept(cache: ResponseCache) -> None:
+    make = CountingFactory()
 
     async def overtaken() -> tuple[pb.ListToolsResponse, float]:
         made = await make()
-        answers.forget()
+        cache.clear()
         return made
 
-    await recall(answers, "a", overtaken)
-    await recall(answers, "a", make)
+    await get_or_create(cache, "a", overtaken)
+    await get_or_create(cache, "a", make)
     assert make.made == 2
 
 
-async def test_the_bell_makes_this_process_forget_before_it_tells_the_others(answers: Answers) -> None:
-    make, rung = Maker(), Rung()
-    await recall(answers, "a", make)
-    CacheClearingWakeup(rung, answers).notify()
-    await recall(answers, "a", make)
-    assert (make.made, rung.times) == (2, 1)
+async def test_the_wakeup_clears_the_cache_before_it_notifies(cache: ResponseCache) -> None:
+    make, wakeup = CountingFactory(), CountingWakeup()
+    await get_or_create(cache, "a", make)
+    CacheClearingWakeup(wakeup, cache).notify()
+    await get_or_create(cache, "a", make)
+    assert (make.made, wakeup.times) == (2, 1)
 
 
-async def test_an_answer_ends_at_its_own_moment(answers: Answers, clock: ManualClock) -> None:
-    make = Maker(until=clock.now().timestamp() + 60)
-    await recall(answers, "a", make)
+async def test_an_answer_ends_at_its_own_moment(cache: ResponseCache, clock: ManualClock) -> None:
+    make = CountingFactory(until=clock.now().timestamp() + 60)
+    await get_or_create(cache, "a", make)
     clock.advance(59)
-    await recall(answers, "a", make)
+    await get_or_create(cache, "a", make)
     assert make.made == 1
     clock.advance(1)
-    await recall(answers, "a", make)
+    await get_or_create(cache, "a", make)
     assert make.made == 2
 
 
-async def test_a_failure_is_not_remembered(answers: Answers) -> None:
-    make = Maker()
+async def test_a_failure_is_not_remembered(cache: ResponseCache) -> None:
+    make = CountingFactory()
 
     async def fails() -> tuple[pb.ListToolsResponse, float]:
         raise LookupError
 
     with pytest.raises(LookupError):
-        await recall(answers, "a", fails)
-    assert pb.ListToolsResponse.FromString(await recall(answers, "a", make)).next_page_token == "answer 1"
+        await get_or_create(cache, "a", fails)
+    assert pb.ListToolsResponse.FromString(await get_or_create(cache, "a", make)).next_page_token == "answer 1"
 
 
 async def test_memory_is_bounded_in_number_and_size(feed: Feed, clock: ManualClock) -> None:
-    make = Maker()
-    answers = Answers(feed, clock)
-    for number in range(MAX_ANSWERS + 10):
-        await recall(answers, number, make)
-    assert len(answers._known) == MAX_ANSWERS
-    small = Answers(feed, clock, max_bytes=100)
+    make = CountingFactory()
+    cache = ResponseCache(feed, clock)
+    for number in range(MAX_RESPONSES + 10):
+        await get_or_create(cache, number, make)
+    assert len(cache._responses) == MAX_RESPONSES
+    small = ResponseCache(feed, clock, max_bytes=100)
     for number in range(50):
-        await recall(small, number, make)
-    assert small._bytes == sum(len(known.written) for known in small._known.values()) <= 100
-    await recall(small, 49, make)
-    assert make.made == MAX_ANSWERS + 60
+        await get_or_create(small, number, make)
+    assert small._bytes == sum(len(known.payload) for known in small._responses.values()) <= 100
+    await get_or_create(small, 49, make)
+    assert make.made == MAX_RESPONSES + 60

@@ -1,4 +1,4 @@
-"""Discovery through the real server: a real database, the real language process."""
+"""Discovery through the real server with a real database and language process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.registry.adapters.search import tool_directory
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
-from services.registry.tests.waiting import until
+from services.registry.tests.polling import until
 
 NESTED = {
     "type": "object",
@@ -66,17 +66,17 @@ async def test_words_find_a_tool_as_soon_as_it_is_registered_and_the_answer_says
     assert not found.HasField("no_match")
 
 
-async def test_discovery_goes_on_after_what_nobody_foresaw(registry: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_discovery_recovers_from_an_unexpected_error(registry: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     await register(registry, reader("acme.find_order", search_hint="order"))
     await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
-    usual, faults = tool_directory.card, [RuntimeError("unforeseen")]
+    usual, faults = tool_directory.index_entry, [RuntimeError("unforeseen")]
 
-    def card(*arguments: Any, **more: Any) -> Any:
+    def index_entry(*arguments: Any, **more: Any) -> Any:
         if faults:
             raise faults.pop()
         return usual(*arguments, **more)
 
-    monkeypatch.setattr(tool_directory, "card", card)
+    monkeypatch.setattr(tool_directory, "index_entry", index_entry)
     await register(registry, translator())
     found = await until(lambda: search(registry, "translation"), lambda answer: bool(answer.tools))
     assert names(found) == ["tools/acme.translate_text"]
@@ -122,7 +122,7 @@ async def test_nothing_found_says_why(registry: Replica) -> None:
     await register(registry, reader("acme.find_order"))
     await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
     other = await search(registry, "fnd_order", mode=pb.SEARCH_MODE_LEXICAL)
-    # The word `order` is in it; a misspelt one is not.
+    # The index has the term `order`, but not a misspelt one.
     assert names(other) == ["tools/acme.find_order"]
     none = await search(registry, "fnd_ordr", mode=pb.SEARCH_MODE_LEXICAL)
     assert none.no_match.reason == pb.NO_MATCH_REASON_NO_CANDIDATE

@@ -1,4 +1,4 @@
-"""The verbs through the real server: what changes, who is told, what is kept, and what is refused."""
+"""Lifecycle verbs through the real server: changes, notifications, history and refusals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from libs.common.errors import Reason
 from libs.common.runtime.clock import SystemClock
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.histories import PostgresHistories
-from services.registry.adapters.trust.usage_reader import UnknownUsage
+from services.registry.adapters.trust.usage_reader import UnavailableUsageReader
 from services.registry.domain.lifecycle.sweep_lifecycle import sweep_lifecycle
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader
-from services.registry.tests.stewards import ONE, TOOL, TWO, counting_audit, lifecycle, register, swept, word
-from services.registry.tests.views import View, complete
+from services.registry.tests.service_stubs import ONE, TOOL, TWO, counting_audit, lifecycle, register, sweep_once, word
+from services.registry.tests.watch_client import WatchClient, complete
 
 
 def ask(stub: Any, verb: str, name: str, *, token: str = "", **more: Any) -> Any:
@@ -90,7 +90,7 @@ async def test_a_deprecation_that_cannot_be_kept_names_everything_that_is_wrong(
     [Timestamp(seconds=253402300799), Timestamp(seconds=10**15), Timestamp(seconds=4 * 10**9, nanos=-5)],
     ids=["the last day there is", "beyond all years", "no moment at all"],
 )
-async def test_a_date_that_cannot_be_reckoned_with_is_refused_for_what_it_is(two: Replica, sunset: Timestamp) -> None:
+async def test_a_sunset_date_out_of_range_is_refused(two: Replica, sunset: Timestamp) -> None:
     error = await refusal(ask(lifecycle(two), "DeprecateVersion", ONE, sunset_time=sunset))
     assert error.reason is Reason.INVALID_REQUEST
     assert [violation.path for violation in error.violations] == ["sunset_time"]
@@ -185,13 +185,13 @@ async def test_a_repeated_request_is_answered_and_done_once(two: Replica, signer
     assert other_verb.reason is Reason.IDEMPOTENCY_CONFLICT
     whole = await ask(stub, "QuarantineTool", TOOL, request_id="r2")
     assert await ask(stub, "QuarantineTool", TOOL, request_id="r2") == whole
-    # The id is the subject's own: somebody else's same id is another request.
+    # Request ids are scoped to the subject: the same id of another subject is another request.
     token = signer.mint(scope="tools:admin")
     others = await refusal(ask(lifecycle(two, "edge"), "DisableTool", ONE, request_id="r1", token=token))
     assert others.reason is Reason.FAILED_PRECONDITION
 
 
-async def test_what_does_not_exist_cannot_be_changed(two: Replica) -> None:
+async def test_an_unknown_version_cannot_be_changed(two: Replica) -> None:
     stub = lifecycle(two)
     version = await refusal(ask(stub, "SunsetVersion", "tools/acme.find_order/versions/9.0.0"))
     tool = await refusal(ask(stub, "DisableTool", "acme.nothing"))
@@ -231,11 +231,11 @@ async def test_a_manifest_says_where_its_version_starts(registry: Replica) -> No
 
 
 async def test_every_change_reaches_a_watcher_of_another_replica(start: Start) -> None:
-    # Nobody looks by itself within this test: only the wakeup tells.
+    # No poll happens within this test: only the wakeup triggers one.
     here, there = await start(poll_seconds=3600), await start(poll_seconds=3600)
     await there.application.wakeup.subscribed.wait()
     await register(here, reader())
-    view = View()
+    view = WatchClient()
     watch = view.open(there.stub("executor"))
     await view.follow(watch, complete)
     for verb, name, state in (
@@ -311,7 +311,7 @@ async def test_past_its_sunset_a_version_is_refused_at_once_and_marked_by_one_re
     await register(replicas[0], reader())
     await ask(lifecycle(replicas[0]), "DeprecateVersion", ONE)
     async with engine.begin() as connection:
-        # Time passes: the date was announced long ago.
+        # Simulates elapsed time: the date was announced long ago.
         await connection.execute(
             text(
                 "update tool_versions set deprecation = jsonb_set(deprecation, '{sunset_time}', to_jsonb(:then ::text))"
@@ -330,7 +330,7 @@ async def test_past_its_sunset_a_version_is_refused_at_once_and_marked_by_one_re
     assert [(t.verb, t.actor) for t in found][:2] == [("expire", "registry"), ("deprecate", "operator")]
 
 
-async def test_a_version_ends_at_once_when_told_to(two: Replica) -> None:
+async def test_sunset_version_ends_a_version_at_once(two: Replica) -> None:
     stub = lifecycle(two)
     early = await refusal(ask(stub, "SunsetVersion", ONE))
     assert early.metadata["state"] == "available"
@@ -342,8 +342,8 @@ async def test_a_version_ends_at_once_when_told_to(two: Replica) -> None:
     assert (error.reason, error.metadata["successor"]) == (Reason.TOOL_DEPRECATED, TWO)
 
 
-async def test_what_was_ended_meanwhile_is_not_marked_again(two: Replica, engine: AsyncEngine) -> None:
-    """A sweep that found a version before somebody ended it by hand comes too late."""
+async def test_a_version_that_was_ended_by_hand_is_not_marked_again(two: Replica, engine: AsyncEngine) -> None:
+    """A sweep that read a version before it was ended by hand does not change it."""
 
     class Stale(PostgresHistories):
         async def past_sunset(self, now: datetime, limit: int) -> list[str]:
@@ -351,20 +351,20 @@ async def test_what_was_ended_meanwhile_is_not_marked_again(two: Replica, engine
 
     await ask(lifecycle(two), "DeprecateVersion", ONE)
     await ask(lifecycle(two), "SunsetVersion", ONE)
-    swept = await sweep_lifecycle(
+    sweep_once = await sweep_lifecycle(
         histories=Stale(engine),
         catalogue=PostgresCatalogue(engine),
-        usage=UnknownUsage(),
+        usage=UnavailableUsageReader(),
         wakeup=two.application.wakeup,
         clock=SystemClock(),
     )
-    assert swept.ended == ()
+    assert sweep_once.ended == ()
     found = (await lifecycle(two).ListTransitions(pb.ListTransitionsRequest(name=ONE))).transitions
     assert [t.verb for t in found] == ["sunset", "deprecate", "register"]
 
 
 class TestRemoval:
-    """A version is retired when it has ended, its grace period is over, and nobody calls it."""
+    """A version is retired when it is past its sunset and grace period, and unused."""
 
     @pytest.fixture
     async def ended(self, start: Start, signer: Any, process_environment: Callable[[str], dict[str, str]]) -> Any:
@@ -376,11 +376,12 @@ class TestRemoval:
             yield replica, audit
 
     async def over(self, engine: AsyncEngine) -> None:
-        """Time passes: the grace period ended a second ago."""
+        """Simulate elapsed time: the grace period ended a second ago."""
         async with engine.begin() as connection:
             await connection.execute(
                 text(
-                    "update tool_versions set deprecation = jsonb_set(deprecation, '{remove_time}', to_jsonb(:then ::text))"
+                    "update tool_versions set deprecation ="
+                    " jsonb_set(deprecation, '{remove_time}', to_jsonb(:then ::text))"
                     " where version = '1.0.0'"
                 ),
                 {"then": (datetime.now(UTC) - timedelta(seconds=1)).isoformat()},
@@ -398,7 +399,7 @@ class TestRemoval:
         assert error.metadata["remove_time"]
         assert ONE not in [request.name for request in audit.asked]
 
-    async def test_once_nobody_calls_it(self, ended: Any, engine: AsyncEngine) -> None:
+    async def test_an_unused_version_is_removed(self, ended: Any, engine: AsyncEngine) -> None:
         replica, audit = ended
         await self.over(engine)
         self.called(audit, datetime.now(UTC) - timedelta(hours=25), 3)
@@ -407,7 +408,7 @@ class TestRemoval:
         assert (await ask(lifecycle(replica), "RemoveVersion", ONE, request_id="r")).removed == answer.removed
         assert await states(replica) == ["available", "retired"]
 
-    async def test_while_it_is_called_it_stays_and_its_time_is_extended(self, ended: Any, engine: AsyncEngine) -> None:
+    async def test_removal_of_a_called_version_is_postponed(self, ended: Any, engine: AsyncEngine) -> None:
         replica, audit = ended
         await self.over(engine)
         self.called(audit, datetime.now(UTC) - timedelta(hours=23), 3)
@@ -435,7 +436,7 @@ class TestRemoval:
         running = await refusal(ask(lifecycle(replica), "RemoveVersion", TWO, force=True))
         assert running.metadata["state"] == "available"
 
-    async def test_what_is_quarantined_is_retired_by_force_only(self, ended: Any) -> None:
+    async def test_a_quarantined_version_is_retired_by_force_only(self, ended: Any) -> None:
         replica, _ = ended
         await ask(lifecycle(replica), "QuarantineTool", TWO)
         assert (await refusal(ask(lifecycle(replica), "RemoveVersion", TWO))).reason is Reason.FAILED_PRECONDITION
@@ -447,17 +448,17 @@ class TestRemoval:
         replica, audit = ended
         await self.over(engine)
         self.called(audit, datetime.now(UTC), 1)
-        await swept(replica)
+        await sweep_once(replica)
         assert await states(replica) == ["available", "sunset"]
         await self.over(engine)
         self.called(audit, datetime.now(UTC) - timedelta(days=2), 1)
-        await swept(replica)
+        await sweep_once(replica)
         assert await states(replica) == ["available", "retired"]
 
-    async def test_policy_may_say_that_the_sweep_removes_it_anyway(
+    async def test_the_force_policy_removes_a_called_version(
         self, ended: Any, engine: AsyncEngine, start: Start
     ) -> None:
         strict = await start(TOOLMESH_REMOVAL_POLICY="force")
         await self.over(engine)
-        await swept(strict)
+        await sweep_once(strict)
         assert await states(strict) == ["available", "retired"]

@@ -1,4 +1,4 @@
-"""Who may publish where, and what an alias leads to, through the real server."""
+"""Namespace ownership and aliases through the real server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from libs.common.errors import Reason
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader
-from services.registry.tests.stewards import lifecycle, namespaces, register
-from services.registry.tests.views import View, complete
+from services.registry.tests.service_stubs import lifecycle, namespaces, register
+from services.registry.tests.watch_client import WatchClient, complete
 
 ANN, BEN, EVE = (f"did:web:acme.example:users:{name}" for name in ("ann", "ben", "eve"))
 ACME = "namespaces/acme"
@@ -37,7 +37,7 @@ def call(stub: Any, verb: str, token: str = "", **fields: Any) -> Any:
     return getattr(stub, verb)(request, metadata=bearer(token) if token else None, timeout=PATIENCE)
 
 
-async def test_a_namespace_belongs_to_whoever_registers_first_whatever_provider_others_write(
+async def test_a_namespace_belongs_to_its_first_registrant_not_to_the_named_provider(
     registry: Replica, tokens: Any
 ) -> None:
     await publish(registry, reader(), tokens(ANN))
@@ -67,7 +67,7 @@ async def test_delegates_publish_and_nothing_more(registry: Replica, tokens: Any
     assert gone.reason is Reason.PERMISSION_DENIED
 
 
-async def test_a_transfer_takes_from_everybody_else(registry: Replica, tokens: Any) -> None:
+async def test_a_transfer_drops_the_old_owner_and_delegates(registry: Replica, tokens: Any) -> None:
     await publish(registry, reader(), tokens(ANN))
     edge, operator = namespaces(registry, "edge"), namespaces(registry)
     before = (await call(edge, "AddDelegate", tokens(ANN), name=ACME, subject=EVE)).namespace
@@ -141,7 +141,7 @@ async def test_an_alias_is_not_spelled_like_a_namespace_nor_a_namespace_like_a_n
 
 
 class TestMovingAnAlias:
-    """An alias leads to one tool, and moves only when its owner says so."""
+    """An alias belongs to one tool, and only its owner moves it."""
 
     @pytest.fixture
     async def tools(self, registry: Replica, tokens: Any) -> Replica:
@@ -156,8 +156,10 @@ class TestMovingAnAlias:
     async def led_to(self, replica: Replica, name: str = "acme.seek_order") -> str:
         return str((await replica.stub().GetTool(registry_pb.GetToolRequest(name=name))).tool.name)
 
-    async def test_it_leads_to_the_other_tool_at_once_and_watchers_know(self, tools: Replica, tokens: Any) -> None:
-        view = View()
+    async def test_a_moved_alias_points_to_the_other_tool_at_once_and_watchers_see_it(
+        self, tools: Replica, tokens: Any
+    ) -> None:
+        view = WatchClient()
         watch = view.open(tools.stub("executor"))
         await view.follow(watch, complete)
         old, new = "tools/acme.find_order/versions/1.0.0", "tools/acme.search_orders/versions/1.0.0"
@@ -169,14 +171,14 @@ class TestMovingAnAlias:
         watch.cancel()
         assert (await self.move(tools, tokens(ANN))).tool == answer.tool
 
-    async def test_a_new_version_does_not_take_it_back(self, tools: Replica, tokens: Any) -> None:
+    async def test_a_new_version_does_not_move_an_alias_back(self, tools: Replica, tokens: Any) -> None:
         await self.move(tools, tokens(ANN))
         error = await refusal(publish(tools, reader(version="1.1.0", aliases=["seek_order"]), tokens(ANN)))
         assert (error.reason, error.metadata["tool"]) == (Reason.ALREADY_EXISTS, "acme.search_orders")
         assert (await publish(tools, reader(version="1.1.0"), tokens(ANN))).created
         assert await self.led_to(tools) == "tools/acme.search_orders"
 
-    async def test_what_is_refused(self, tools: Replica, tokens: Any) -> None:
+    async def test_alias_moves_that_are_refused(self, tools: Replica, tokens: Any) -> None:
         await register(tools, reader("beta.find_order"))
         stranger = await refusal(self.move(tools, tokens(EVE)))
         own_name = await refusal(self.move(tools, alias="acme.find_order"))

@@ -1,4 +1,4 @@
-"""Two real processes that register the same version at once, and one that is killed in the middle of registering."""
+"""Concurrent registrations of two processes, and a process that is killed while registering."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.settings import Address
 from services.registry.tests.calls import PATIENCE
-from services.registry.tests.halves import halves
+from services.registry.tests.consistency import find_inconsistencies
 from services.registry.tests.manifests import reader
 from services.registry.tests.processes import RegistryProcess
 
@@ -51,7 +51,7 @@ async def launch(
 
 
 async def register(process: RegistryProcess, name: str, changelog: str, version: str = "1.0.0") -> Any:
-    """Register, and return the answer or the error."""
+    """Register, and return the response or the error."""
     request = pb.RegisterToolRequest(manifest=reader(name, version, changelog=changelog))
     try:
         return await process.stub.RegisterTool(request, timeout=PATIENCE)
@@ -60,7 +60,7 @@ async def register(process: RegistryProcess, name: str, changelog: str, version:
 
 
 async def race(processes: list[RegistryProcess], rounds: int) -> None:
-    """Let every process register the same number with content of its own, round after round."""
+    """Let every process register the same version with its own content, round after round."""
     for number in range(rounds):
         name = f"acme.raced_{number}"
         answers = await asyncio.gather(*(register(p, name, f"by {i}") for i, p in enumerate(processes)))
@@ -77,8 +77,8 @@ async def race(processes: list[RegistryProcess], rounds: int) -> None:
 
 
 async def killed_while_registering(launch: Launch, engine: AsyncEngine, kills: int, seed: int) -> int:
-    """Kill processes at random moments of a stream of registrations; return how many were acknowledged. Every one of
-    those is there afterwards, and nothing is there by half."""
+    """Kill processes at random moments of a stream of registrations, and return the number of acknowledged ones. All
+    acknowledged ones exist afterwards, and the database is consistent."""
     rng, acknowledged, number = Random(seed), 0, 0
     for _ in range(kills):
         process = await launch()
@@ -102,13 +102,13 @@ async def killed_while_registering(launch: Launch, engine: AsyncEngine, kills: i
             for i in range(3)
         ]
         await enough.wait()
-        # A moment within a registration: they take a few milliseconds each, and three are under way.
+        # A moment within a registration: each takes a few milliseconds, and three are in flight.
         await asyncio.sleep(rng.random() * 0.02)
         await process.kill()
         await asyncio.gather(*streams)
         number += 20_000
         acknowledged += len(answered)
-        assert await halves(engine) == {}
+        assert await find_inconsistencies(engine) == {}
         await _all_there(launch, answered)
     return acknowledged
 
@@ -127,7 +127,7 @@ async def _all_there(launch: Launch, names: list[str]) -> None:
 async def test_of_two_processes_exactly_one_wins(launch: Launch, engine: AsyncEngine) -> None:
     processes = [await launch(), await launch()]
     await race(processes, ROUNDS)
-    assert await halves(engine) == {}
+    assert await find_inconsistencies(engine) == {}
 
 
 async def test_a_process_that_is_killed_leaves_nothing_by_half(launch: Launch, engine: AsyncEngine) -> None:

@@ -1,4 +1,4 @@
-"""Trust through the real server: facts in, scores out, stages, and what is taken out of use everywhere."""
+"""Trust through the real server: facts, scores, stages and revocation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.registry.domain.trust.score import UNPROVEN
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import QUIET, Replica, Start
 from services.registry.tests.manifests import reader
-from services.registry.tests.stewards import (
+from services.registry.tests.service_stubs import (
     ONE,
     TOOL,
     TWO,
@@ -30,11 +30,11 @@ from services.registry.tests.stewards import (
     counting_audit,
     lifecycle,
     register,
-    swept,
+    sweep_once,
     trust,
     word,
 )
-from services.registry.tests.views import View, complete
+from services.registry.tests.watch_client import WatchClient, complete
 
 ANN, BEN = (f"did:web:acme.example:users:{name}" for name in ("ann", "ben"))
 
@@ -98,7 +98,7 @@ async def test_a_score_shows_every_signal_with_its_facts(counted: Any, signer: A
     assert audit.asked[-1].declared_latency.seconds == 5
 
 
-async def test_what_the_log_cannot_say_is_missing_and_not_zero(one: Replica) -> None:
+async def test_unknown_usage_is_missing_and_not_zero(one: Replica) -> None:
     found = await components(one)
     assert {name for name, each in found.items() if each.missing == "usage cannot be read"} == {
         "RELIABILITY",
@@ -140,7 +140,7 @@ async def test_a_subject_has_one_rating_of_a_version_and_may_change_it(one: Repl
         assert (await refusal(ask(edge, "RateTool", ann, version=ONE, stars=stars))).reason is Reason.INVALID_REQUEST
 
 
-async def test_nobody_rates_their_own_tool(registry: Replica, signer: Any) -> None:
+async def test_owners_and_delegates_may_not_rate_their_tools(registry: Replica, signer: Any) -> None:
     token = signer.mint(ANN, scope="tools:call tools:register")
     await register(registry, reader(), peer="edge", token=token)
     own = await refusal(ask(trust(registry, "edge"), "RateTool", token, version=ONE, stars=5))
@@ -229,7 +229,7 @@ async def test_a_revoked_tool_is_gone_everywhere_until_the_operator_says_otherwi
     await there.application.wakeup.subscribed.wait()
     await register(here, reader(), reader(version="2.0.0"))
     await lifecycle(here).DisableTool(lifecycle_pb.DisableToolRequest(name=ONE, reason="off"))
-    view = View()
+    view = WatchClient()
     watch = view.open(there.stub("executor"))
     await view.follow(watch, complete)
     admin = signer.mint(scope="tools:admin tools:register tools:read")
@@ -264,13 +264,13 @@ async def test_a_reinstatement_releases_what_the_revocation_took_and_nothing_els
     assert list((await ask(trust(registry), "ReinstateTool", name=TOOL, reason="fine")).versions) == [TWO]
     found = await registry.stub().GetTool(registry_pb.GetToolRequest(name=TOOL))
     assert [word(version.state) for version in found.versions] == ["available", "quarantined"]
-    # Once somebody has looked at it, the next revocation takes it like the other.
+    # After a review, the next revocation quarantines it like the other.
     await lifecycle(registry).ReleaseTool(lifecycle_pb.ReleaseToolRequest(name=ONE, reason="looked at"))
     await ask(trust(registry), "RevokeTool", name=TOOL, reason="again")
     assert set((await ask(trust(registry), "ReinstateTool", name=TOOL, reason="fine")).versions) == {ONE, TWO}
 
 
-async def test_scores_are_kept_for_whoever_searches(counted: Any, engine: AsyncEngine) -> None:
+async def test_searches_use_stored_scores(counted: Any, engine: AsyncEngine) -> None:
     replica, audit = counted
     tool, unknown = ToolName.parse(TOOL), ToolName("acme", "unknown")
     scores = CachedTrustScores(engine, QUIET, interval=3600)
@@ -279,7 +279,7 @@ async def test_scores_are_kept_for_whoever_searches(counted: Any, engine: AsyncE
     await ask(trust(replica), "RecordVerification", version=ONE, kind=pb.VERIFICATION_KIND_REGRESSION, passed=True)
     await scores.refresh()
     exact = (await ask(trust(replica), "GetTrustScore", name=TOOL)).score.score
-    assert scores.of([tool, unknown]) == {tool: pytest.approx(exact, abs=1e-4), unknown: UNPROVEN}
+    assert scores.scores_of([tool, unknown]) == {tool: pytest.approx(exact, abs=1e-4), unknown: UNPROVEN}
     await scores.stop()
 
 
@@ -290,7 +290,7 @@ async def test_the_sweep_scores_what_has_none_and_leaves_it_while_the_log_is_awa
     used(audit, 1000, 0, valid=0.0, timely=0.0)
     async with engine.begin() as connection:
         await connection.execute(text("delete from trust_scores"))
-    await swept(replica)
+    await sweep_once(replica)
     async with engine.begin() as connection:
         first = await connection.scalar(text("select score from trust_scores"))
         await connection.execute(
@@ -299,7 +299,7 @@ async def test_the_sweep_scores_what_has_none_and_leaves_it_while_the_log_is_awa
     assert first is not None
     assert first < UNPROVEN
     deaf = await start()
-    await swept(deaf)
+    await sweep_once(deaf)
     async with engine.begin() as connection:
         assert await connection.scalar(text("select score from trust_scores")) == first
 
@@ -313,11 +313,11 @@ async def test_a_sweep_weighs_every_tool_by_its_own_facts(counted: Any, engine: 
     await ask(trust(replica), "RecordSecurityAudit", version=beta, **third_party)
     await ask(trust(replica, "edge"), "RateTool", signer.mint(BEN, scope="tools:call"), version=ONE, stars=1)
     old = text("update trust_scores set compute_time = :then")
-    # The second time, every tool finds what the others came to in the first.
+    # The second sweep uses the scores of other tools from the first.
     for _ in range(2):
         async with engine.begin() as connection:
             await connection.execute(old, {"then": datetime(2026, 1, 1, tzinfo=UTC)})
-        await swept(replica)
+        await sweep_once(replica)
     async with engine.begin() as connection:
         stored: dict[str, float] = {
             row[0]: row[1] for row in await connection.execute(text("select tool, score from trust_scores"))

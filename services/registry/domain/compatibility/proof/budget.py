@@ -1,31 +1,31 @@
-"""Bounded work: a proof that would take too long is no proof."""
+"""Bounds the work of a proof."""
 
 from __future__ import annotations
 
-# What one comparison of two schemas may cost. Real contracts take a few hundred steps; hostile ones end here, after a
-# fraction of a second.
+# Steps for one comparison of two schemas. Real contracts take a few hundred; hostile ones stop here within a fraction
+# of a second.
 MAX_STEPS = 10_000
-# How deep a proof may go; well within what the interpreter's stack holds.
+# The maximum depth of a proof; well within the limits of the interpreter's stack.
 MAX_DEPTH = 48
 
 
 class OverBudgetError(Exception):
-    """The work that was allowed is used up."""
+    """The budget of steps or depth is exhausted."""
 
 
 class Budget:
-    """Counts steps and depth, and ends a proof that takes too much of either."""
+    """Counts steps and depth, and stops a proof that exceeds either."""
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
 
     def spend(self, steps: int = 1) -> None:
-        """Use up steps; raise when none are left."""
+        """Spend steps. Raises OverBudgetError when none are left."""
         self.left -= steps
         if self.left < 0:
             raise OverBudgetError
 
     def check_depth(self, depth: int) -> None:
-        """Raise when a proof is deeper than allowed."""
+        """Raise OverBudgetError when a proof is too deep."""
         if depth > MAX_DEPTH:
             raise OverBudgetError

@@ -1,8 +1,8 @@
-"""Proofs that every value which satisfies some schemas satisfies another one.
+"""Proves that every value which satisfies some schemas satisfies another one.
 
-A proof is found or it is not; when it is not, nothing is known but where it stopped. Each claim is about all values, and
-is proven by induction on their size: while a claim is being proven for a value, it may be assumed for the parts of it.
-That is what lets schemas refer to themselves.
+If no proof is found, only the place where it stopped is known. Each claim is about all values and is proven by
+induction on their size: while a claim is being proven for a value, it may be assumed for parts of the value. This
+allows recursive schemas.
 """
 
 from __future__ import annotations
@@ -14,278 +14,293 @@ from typing import Any
 
 from services.registry.domain.compatibility.proof import arrays, objects, scalars
 from services.registry.domain.compatibility.proof.budget import Budget
-from services.registry.domain.compatibility.proof.emptiness import Emptiness
-from services.registry.domain.compatibility.proof.evaluation import Evaluation
+from services.registry.domain.compatibility.proof.emptiness import EmptinessProver
+from services.registry.domain.compatibility.proof.evaluation import ValueEvaluator
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.compatibility.proof.schema_equality import Sameness
-from services.registry.domain.compatibility.proof.subschema import Document, Place
-from services.registry.domain.compatibility.proof.value_constraints import Facts, taken_apart, weight_of
+from services.registry.domain.compatibility.proof.prover import INDEPENDENT
+from services.registry.domain.compatibility.proof.schema_equality import SchemaEquality
+from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
+from services.registry.domain.compatibility.proof.value_constraints import Constraints, constraints_of, keyword_weight
 from services.registry.domain.compatibility.proof.values import KINDS, kind_of, kinds_of
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.schema_shape import Schema
 
-_INDEPENDENT = 1 << 30
-# A whole number between close bounds is one of a few values, and those can be tried.
+# Integers between close bounds are few enough to be tried one by one.
 _FEW = 32
 _MOST_BRANCHES = 16
 _CONDITION = ("if", "then", "else")
 
 
 def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
-    """Return where the proof stops that whatever one whole schema accepts another one does; nothing when it is proven.
+    """Return where the proof stops that one schema accepts only values which the other accepts; empty when proven.
     Raises OverBudgetError when the search takes too long."""
-    # Before they are read: whoever asks again and again about parts of one schema has it read as often.
+    # Charged before the schemas are read, because callers may repeat this for many parts of one schema.
     budget.spend()
-    given, goal = Document(narrower), Document(wider)
+    given, goal = SchemaDocument(narrower), SchemaDocument(wider)
     budget.spend((given.size + goal.size) // 16)
     if given.circular or goal.circular:
         return (Gap("", "$ref"),)
-    return Proof(checker, budget).gaps((given.whole,), goal.whole)
+    return ContainmentProver(checker, budget).gaps((given.root_subschema,), goal.root_subschema)
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """One way to tell cases apart: the value satisfies at least one of the branches."""
+class CaseSplit:
+    """A case distinction: the value satisfies at least one of the branches."""
 
     key: tuple[int, int, str]
-    branches: tuple[tuple[Place, ...], ...]
+    branches: tuple[tuple[Subschema, ...], ...]
 
 
-class Proof:
-    """Searches for proofs within one budget, and remembers what it found."""
+class ContainmentProver:
+    """Searches for proofs within one budget, and caches the results."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self.budget = budget
-        self.evaluation = Evaluation(checker, budget)
-        self.sameness = Sameness(budget)
-        self.emptiness = Emptiness(self)
-        self._facts: dict[tuple[tuple[int, int], ...], Facts] = {}
+        self.evaluation = ValueEvaluator(checker, budget)
+        self.equality = SchemaEquality(budget)
+        self._emptiness = EmptinessProver(self)
+        self._constraints: dict[tuple[tuple[int, int], ...], Constraints] = {}
         self._found: dict[Any, tuple[Gap, ...]] = {}
         self._open: dict[Any, tuple[int, int]] = {}
         self._made: dict[Any, dict[str, Any]] = {}
         self._depth = self._level = 0
-        # The outermost claim that the proof at hand assumes; what rests on an unproven claim is not remembered.
-        self.assumed = _INDEPENDENT
+        # The outermost claim that the current proof assumes. Results that depend on an open claim are not cached.
+        self.assumed = INDEPENDENT
 
     def gaps(
         self,
-        given: tuple[Place, ...],
-        goal: Place,
+        given: tuple[Subschema, ...],
+        goal: Subschema,
         kinds: frozenset[str] = KINDS,
         spent: frozenset[tuple[int, int, str]] = frozenset(),
     ) -> tuple[Gap, ...]:
-        """Return where the proof stops that what satisfies all of `given` satisfies the goal; nothing when it is proven."""
+        """Return where the proof stops that values which satisfy all of `given` satisfy the goal; empty when proven."""
         self.budget.spend()
         if goal.trivial:
             return ()
-        facts = self.facts(given)
-        kinds &= facts.kinds
-        if not kinds or any(self.sameness.same(atom, goal) for atom in facts.atoms):
+        constraints = self.constraints(given)
+        kinds &= constraints.kinds
+        if not kinds or any(self.equality.equal(atom, goal) for atom in constraints.atoms):
             return ()
-        key = (facts.key, goal.key, kinds, spent)
+        key = (constraints.key, goal.key, kinds, spent)
         if key in self._found:
             return self._found[key]
         if key in self._open:
             return self._assume(key, goal)
-        return self._prove(key, facts, goal, kinds, spent)
+        return self._prove(key, constraints, goal, kinds, spent)
 
-    def proven(self, given: tuple[Place, ...], goal: Place, kinds: frozenset[str] = KINDS) -> bool:
-        """True if what satisfies all of `given` satisfies the goal."""
+    def proven(self, given: tuple[Subschema, ...], goal: Subschema, kinds: frozenset[str] = KINDS) -> bool:
+        """Return whether it is proven that values which satisfy all of `given` satisfy the goal."""
         return not self.gaps(given, goal, kinds)
 
-    def facts(self, given: tuple[Place, ...]) -> Facts:
-        """Return what is known of values that satisfy all of `given`."""
-        key = tuple(place.key for place in given)
-        if key not in self._facts:
-            self._facts[key] = taken_apart(given)
-            # A listing of thousands is not looked through for the price of one step.
-            self.budget.spend(1 + sum(weight_of(atom) for atom in self._facts[key].atoms) // 16)
-        return self._facts[key]
+    def is_empty(self, given: tuple[Subschema, ...], kinds: frozenset[str] = KINDS) -> bool:
+        """Return whether it is proven that no value of these kinds satisfies all of `given`."""
+        return self._emptiness.is_empty(given, kinds)
 
-    def opposite(self, place: Place) -> Place:
-        """Return the schema that refuses what a schema accepts, always the same one."""
-        return place.beside(self._made.setdefault((place.key, "not"), {"not": place.schema}))
+    def constraints(self, given: tuple[Subschema, ...]) -> Constraints:
+        """Return the constraints on values that satisfy all of `given`."""
+        key = tuple(subschema.key for subschema in given)
+        if key not in self._constraints:
+            self._constraints[key] = constraints_of(given)
+            # Large lists cost more than one step.
+            self.budget.spend(1 + sum(keyword_weight(atom) for atom in self._constraints[key].atoms) // 16)
+        return self._constraints[key]
 
-    def having(self, place: Place, name: str) -> Place:
-        """Return the schema of objects that have a property, always the same one."""
+    def negation_of(self, subschema: Subschema) -> Subschema:
+        """Return the negation of a subschema; the same object for the same subschema."""
+        return subschema.sibling(self._made.setdefault((subschema.key, "not"), {"not": subschema.schema}))
+
+    def requiring(self, subschema: Subschema, name: str) -> Subschema:
+        """Return the subschema of objects that have a property; the same object for the same name."""
         schema = {"type": "object", "required": [name]}
-        return place.beside(self._made.setdefault((place.key, "has", name), schema))
+        return subschema.sibling(self._made.setdefault((subschema.key, "has", name), schema))
 
     @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Go on about a part of the value, for which open claims may be assumed."""
+    def descend(self) -> Iterator[None]:
+        """Continue with a part of the value, for which open claims may be assumed."""
         self._level += 1
         try:
             yield
         finally:
             self._level -= 1
 
-    def _assume(self, key: Any, goal: Place) -> tuple[Gap, ...]:
+    def _assume(self, key: Any, goal: Subschema) -> tuple[Gap, ...]:
         level, index = self._open[key]
         if self._level == level:
-            # The same claim about the same value would prove itself.
+            # Assuming the same claim for the same value would be circular.
             return (Gap(goal.pointer, "$ref"),)
         self.assumed = min(self.assumed, index)
         return ()
 
     def _prove(
-        self, key: Any, facts: Facts, goal: Place, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
+        self,
+        key: Any,
+        constraints: Constraints,
+        goal: Subschema,
+        kinds: frozenset[str],
+        spent: frozenset[tuple[int, int, str]],
     ) -> tuple[Gap, ...]:
         index = len(self._open)
         self._open[key] = (self._level, index)
-        outer, self.assumed = self.assumed, _INDEPENDENT
+        outer, self.assumed = self.assumed, INDEPENDENT
         self._depth += 1
         self.budget.check_depth(self._depth)
         try:
-            found = self._search(facts, goal, kinds, spent)
+            gaps = self._search(constraints, goal, kinds, spent)
         finally:
             self._depth -= 1
             del self._open[key]
-        if found or self.assumed >= index:
-            self._found[key] = found
-        self.assumed = min(outer, self.assumed if self.assumed < index else _INDEPENDENT)
-        return found
+        if gaps or self.assumed >= index:
+            self._found[key] = gaps
+        self.assumed = min(outer, self.assumed if self.assumed < index else INDEPENDENT)
+        return gaps
 
     def _search(
-        self, facts: Facts, goal: Place, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
+        self, constraints: Constraints, goal: Subschema, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
     ) -> tuple[Gap, ...]:
-        if facts.values is not None:
-            return self._value_gaps(facts, facts.values, goal, kinds)
-        found: dict[Gap, None] = {}
+        if constraints.values is not None:
+            return self._value_gaps(constraints, constraints.values, goal, kinds)
+        unproven: dict[Gap, None] = {}
         for kind in sorted(kinds):
-            gaps = self._kind_gaps(facts, goal, kind, spent)
-            if gaps and not self._otherwise(facts, goal, kind, spent):
-                found.update(dict.fromkeys(gaps))
-        return tuple(found)
+            gaps = self._kind_gaps(constraints, goal, kind, spent)
+            if gaps and not self._proven_by_cases(constraints, goal, kind, spent):
+                unproven.update(dict.fromkeys(gaps))
+        return tuple(unproven)
 
-    def _otherwise(self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]) -> bool:
-        """Prove what the direct way did not: nothing satisfies the facts, or each of the cases they leave is fine."""
+    def _proven_by_cases(
+        self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
+    ) -> bool:
+        """Try indirect proofs: no value satisfies the constraints, or the goal holds in every case."""
         only = frozenset({kind})
-        if self.emptiness.empty(facts.atoms, only):
+        if self.is_empty(constraints.atoms, only):
             return True
-        few = _few_integers(facts) if kind == "integer" else None
+        few = _few_integers(constraints) if kind == "integer" else None
         if few is not None:
-            return not self._value_gaps(facts, few, goal, only)
-        split = next((s for s in self.splits(facts) if s.key not in spent), None)
+            return not self._value_gaps(constraints, few, goal, only)
+        split = next((s for s in self.splits(constraints) if s.key not in spent), None)
         if split is None:
             return False
         taken = spent | {split.key}
-        return all(not self.gaps((*facts.atoms, *branch), goal, only, taken) for branch in split.branches)
+        return all(not self.gaps((*constraints.atoms, *branch), goal, only, taken) for branch in split.branches)
 
-    def _value_gaps(self, facts: Facts, values: Iterable[Any], goal: Place, kinds: frozenset[str]) -> tuple[Gap, ...]:
+    def _value_gaps(
+        self, constraints: Constraints, values: Iterable[Any], goal: Subschema, kinds: frozenset[str]
+    ) -> tuple[Gap, ...]:
         for value in values:
-            if kind_of(value) not in kinds or self.emptiness.excluded(facts, value):
+            if kind_of(value) not in kinds or self._emptiness.excluded(constraints, value):
                 continue
-            if self.evaluation.holds(goal, value) is not True:
+            if self.evaluation.is_valid(goal, value) is not True:
                 return (_listing(goal),)
         return ()
 
     def _kind_gaps(
-        self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]
+        self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
     ) -> tuple[Gap, ...]:
         schema = goal.schema
         if "type" in schema and kind not in kinds_of(schema["type"]):
             return (Gap(goal.pointer, "type"),)
         if kind in ("null", "boolean"):
-            return self._value_gaps(facts, (None,) if kind == "null" else (True, False), goal, frozenset({kind}))
-        gaps = [*self._plain_gaps(facts, goal), *self._combined_gaps(facts, goal, kind, spent)]
+            return self._value_gaps(constraints, (None,) if kind == "null" else (True, False), goal, frozenset({kind}))
+        gaps = [*self._plain_gaps(constraints, goal), *self._combined_gaps(constraints, goal, kind, spent)]
         if kind == "object":
-            gaps += objects.gaps(self, facts, goal)
+            gaps += objects.gaps(self, constraints, goal)
         elif kind == "array":
-            gaps += arrays.gaps(self, facts, goal)
+            gaps += arrays.gaps(self, constraints, goal)
         elif kind == "string":
-            gaps += scalars.string_gaps(facts, goal)
+            gaps += scalars.string_gaps(constraints, goal)
         else:
-            gaps += scalars.number_gaps(facts, goal, kind)
+            gaps += scalars.number_gaps(constraints, goal, kind)
         return tuple(gaps)
 
-    def _plain_gaps(self, facts: Facts, goal: Place) -> Iterator[Gap]:
+    def _plain_gaps(self, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
         for keyword in ("enum", "const"):
             if goal.has(keyword):
-                # Facts that list their values never come here.
+                # Constraints that list their values never reach this code.
                 yield Gap(goal.pointer, keyword)
         for keyword in ("$dynamicRef", "dependencies"):
             if goal.has(keyword):
                 yield Gap(goal.pointer, keyword)
 
     def _combined_gaps(
-        self, facts: Facts, goal: Place, kind: str, spent: frozenset[tuple[int, int, str]]
+        self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
     ) -> Iterator[Gap]:
-        only, given = frozenset({kind}), facts.atoms
+        only, given = frozenset({kind}), constraints.atoms
         parts = list(goal.children("allOf"))
         if goal.has("$ref"):
-            target = goal.referred()
+            target = goal.ref_target()
             if target is None:
                 yield Gap(goal.pointer, "$ref")
             else:
                 parts.append(target)
         for part in parts:
             yield from self.gaps(given, part, only, spent)
-        if self._changed(facts, goal, "anyOf") and all(
+        if self._changed(constraints, goal, "anyOf") and all(
             self.gaps(given, child, only, spent) for child in goal.children("anyOf")
         ):
             yield Gap(goal.pointer, "anyOf")
-        if self._changed(facts, goal, "oneOf") and not self._exactly_one(given, goal, only):
+        if self._changed(constraints, goal, "oneOf") and not self._exactly_one(given, goal, only):
             yield Gap(goal.pointer, "oneOf")
-        if self._changed(facts, goal, "not") and not self.emptiness.empty((*given, goal.child("not")), only):
+        if self._changed(constraints, goal, "not") and not self.is_empty((*given, goal.child("not")), only):
             yield Gap(goal.pointer, "not")
-        if self._changed(facts, goal, *_CONDITION) and not self._conditional(given, goal, only):
+        if self._changed(constraints, goal, *_CONDITION) and not self._conditional(given, goal, only):
             yield Gap(goal.pointer, "if")
 
-    def _changed(self, facts: Facts, goal: Place, *keywords: str) -> bool:
-        """True if the goal has the first of these keywords and no fact says the same with all of them."""
+    def _changed(self, constraints: Constraints, goal: Subschema, *keywords: str) -> bool:
+        """Return whether the goal has the first keyword and no constraint has equal values for all keywords."""
         if not goal.has(keywords[0]):
             return False
-        return not any(all(self.sameness.same_keyword(atom, goal, word) for word in keywords) for atom in facts.atoms)
+        return not any(
+            all(self.equality.equal_keyword(atom, goal, word) for word in keywords) for atom in constraints.atoms
+        )
 
-    def _exactly_one(self, given: tuple[Place, ...], goal: Place, only: frozenset[str]) -> bool:
+    def _exactly_one(self, given: tuple[Subschema, ...], goal: Subschema, only: frozenset[str]) -> bool:
         children = goal.children("oneOf")
         chosen = next((child for child in children if self.proven(given, child, only)), None)
         if chosen is None:
             return False
-        return all(self.emptiness.empty((*given, other), only) for other in children if other.pointer != chosen.pointer)
+        return all(self.is_empty((*given, other), only) for other in children if other.pointer != chosen.pointer)
 
-    def _conditional(self, given: tuple[Place, ...], goal: Place, only: frozenset[str]) -> bool:
+    def _conditional(self, given: tuple[Subschema, ...], goal: Subschema, only: frozenset[str]) -> bool:
         condition = goal.child("if")
-        unless = self.opposite(condition)
+        unless = self.negation_of(condition)
         return (not goal.has("then") or self.proven((*given, condition), goal.child("then"), only)) and (
             not goal.has("else") or self.proven((*given, unless), goal.child("else"), only)
         )
 
-    def splits(self, facts: Facts) -> Iterator[Split]:
-        """Yield the cases that the facts tell apart."""
-        for atom in facts.atoms:
+    def splits(self, constraints: Constraints) -> Iterator[CaseSplit]:
+        """Yield the case distinctions that the constraints allow."""
+        for atom in constraints.atoms:
             if len(atom.schema.get("anyOf", ())) in range(1, _MOST_BRANCHES):
-                yield Split((*atom.key, "anyOf"), tuple((child,) for child in atom.children("anyOf")))
+                yield CaseSplit((*atom.key, "anyOf"), tuple((child,) for child in atom.children("anyOf")))
             if len(atom.schema.get("oneOf", ())) in range(1, _MOST_BRANCHES):
-                yield Split((*atom.key, "oneOf"), tuple(self._one_of(atom)))
+                yield CaseSplit((*atom.key, "oneOf"), tuple(self._one_of(atom)))
             if atom.has("if"):
-                yield Split((*atom.key, "if"), self._cases(atom))
+                yield CaseSplit((*atom.key, "if"), self._cases(atom))
 
-    def _one_of(self, atom: Place) -> Iterator[tuple[Place, ...]]:
+    def _one_of(self, atom: Subschema) -> Iterator[tuple[Subschema, ...]]:
         children = atom.children("oneOf")
         for child in children:
             others = (other for other in children if other.pointer != child.pointer)
-            yield (child, *(self.opposite(other) for other in others))
+            yield (child, *(self.negation_of(other) for other in others))
 
-    def _cases(self, atom: Place) -> tuple[tuple[Place, ...], ...]:
+    def _cases(self, atom: Subschema) -> tuple[tuple[Subschema, ...], ...]:
         condition = atom.child("if")
         then = (atom.child("then"),) if atom.has("then") else ()
         otherwise = (atom.child("else"),) if atom.has("else") else ()
-        return ((condition, *then), (self.opposite(condition), *otherwise))
+        return ((condition, *then), (self.negation_of(condition), *otherwise))
 
 
-def _few_integers(facts: Facts) -> range | None:
-    low, high = facts.lower("integer"), facts.upper("integer")
+def _few_integers(constraints: Constraints) -> range | None:
+    low, high = constraints.lower("integer"), constraints.upper("integer")
     if low is None or high is None or high.at - low.at > _FEW:
         return None
     return range(low.at, high.at + 1)
 
 
-def _listing(goal: Place) -> Gap:
-    """Name what refused a value as closely as can be seen at a glance."""
-    place, followed = goal, 0
-    while (target := place.referred()) is not None and followed < _FEW:
-        place, followed = target, followed + 1
+def _listing(goal: Subschema) -> Gap:
+    """Return the gap for a rejected value, as precise as a local look at the goal allows."""
+    subschema, followed = goal, 0
+    while (target := subschema.ref_target()) is not None and followed < _FEW:
+        subschema, followed = target, followed + 1
     words = ("enum", "const", "type", "not", "oneOf", "anyOf")
-    return Gap(place.pointer, next((word for word in words if place.has(word)), "value"))
+    return Gap(subschema.pointer, next((word for word in words if subschema.has(word)), "value"))

@@ -1,4 +1,4 @@
-"""Whether one value is valid, answered as yes, no, or unknown. An unknown proves nothing."""
+"""Evaluates one value against a schema with the results true, false and unknown (None)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from services.registry.domain.compatibility.proof.budget import Budget
-from services.registry.domain.compatibility.proof.subschema import Place
+from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.values import identity, kind_of, kinds_of
 from services.registry.domain.ports import SchemaChecker
 
-Answer: TypeAlias = bool | None
-# What a leaf costs that is asked of the checker, which compiles it first.
+Ternary: TypeAlias = bool | None
+# The cost of a leaf check, for which the checker compiles a schema.
 _LEAF_STEPS = 10
 _MOST_ITEMS = 200
 
 
-def every(answers: Iterable[Answer]) -> Answer:
-    """Return no if any is no, else unknown if any is unknown."""
-    result: Answer = True
+def all_of(answers: Iterable[Ternary]) -> Ternary:
+    """Return False if any is False, else None if any is None, else True."""
+    result: Ternary = True
     for answer in answers:
         if answer is False:
             return False
@@ -27,37 +27,37 @@ def every(answers: Iterable[Answer]) -> Answer:
     return result
 
 
-def some(answers: Iterable[Answer]) -> Answer:
-    """Return yes if any is yes, else unknown if any is unknown."""
-    flipped = every(None if answer is None else not answer for answer in answers)
+def any_of(answers: Iterable[Ternary]) -> Ternary:
+    """Return True if any is True, else None if any is None, else False."""
+    flipped = all_of(None if answer is None else not answer for answer in answers)
     return None if flipped is None else not flipped
 
 
-class Evaluation:
-    """Evaluates values. Regular expressions, formats and fractions are left to the checker that calls will use."""
+class ValueEvaluator:
+    """Evaluates values. Regular expressions, formats and `multipleOf` are delegated to the checker that calls use."""
 
     def __init__(self, checker: SchemaChecker, budget: Budget) -> None:
         self._checker, self._budget = checker, budget
         self._leaves: dict[Any, bool] = {}
         self._enums: dict[int, tuple[list[Any], frozenset[Any]]] = {}
 
-    def holds(self, place: Place, value: Any, depth: int = 0) -> Answer:
-        """Say whether a value is valid."""
+    def is_valid(self, subschema: Subschema, value: Any, depth: int = 0) -> Ternary:
+        """Return whether a value is valid; None when unknown."""
         self._budget.spend()
         self._budget.check_depth(depth)
-        if place.has("$dynamicRef") or place.has("dependencies"):
+        if subschema.has("$dynamicRef") or subschema.has("dependencies"):
             return None
         kind = kind_of(value)
         answers = (
-            self._plain(place, value, kind),
-            self._combined(place, value, depth),
-            self._object(place, value, depth) if kind == "object" else True,
-            self._array(place, value, depth) if kind == "array" else True,
+            self._plain(subschema, value, kind),
+            self._combined(subschema, value, depth),
+            self._object(subschema, value, depth) if kind == "object" else True,
+            self._array(subschema, value, depth) if kind == "array" else True,
         )
-        return every(answers)
+        return all_of(answers)
 
     def leaf(self, keyword: str, argument: Any, value: Any) -> bool:
-        """Ask the checker about one keyword and one plain value."""
+        """Check one keyword against one plain value with the checker."""
         key = (keyword, identity(argument), identity(value))
         if key not in self._leaves:
             self._budget.spend(_LEAF_STEPS)
@@ -65,11 +65,11 @@ class Evaluation:
         return self._leaves[key]
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Say whether a property's name matches a pattern."""
+        """Return whether a property name matches a pattern."""
         return self.leaf("pattern", pattern, name)
 
-    def _plain(self, place: Place, value: Any, kind: str) -> Answer:
-        schema = place.schema
+    def _plain(self, subschema: Subschema, value: Any, kind: str) -> Ternary:
+        schema = subschema.schema
         if "type" in schema and kind not in kinds_of(schema["type"]):
             return False
         if "const" in schema and identity(schema["const"]) != identity(value):
@@ -81,13 +81,13 @@ class Evaluation:
         return self._string(schema, value) if kind == "string" else True
 
     def _listed(self, values: list[Any]) -> frozenset[Any]:
-        # Kept with the list itself, so that its place in memory is nobody else's.
+        # The entry holds the list itself, so that its id is not reused.
         known = self._enums.get(id(values))
         if known is None:
             known = self._enums[id(values)] = (values, frozenset(identity(item) for item in values))
         return known[1]
 
-    def _number(self, schema: Mapping[str, Any], value: Any) -> Answer:
+    def _number(self, schema: Mapping[str, Any], value: Any) -> Ternary:
         tests: dict[str, Callable[[Any], bool]] = {
             "minimum": lambda bound: value >= bound,
             "maximum": lambda bound: value <= bound,
@@ -97,41 +97,41 @@ class Evaluation:
         }
         return all(test(schema[keyword]) for keyword, test in tests.items() if keyword in schema)
 
-    def _string(self, schema: Mapping[str, Any], value: str) -> Answer:
+    def _string(self, schema: Mapping[str, Any], value: str) -> Ternary:
         if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
             return False
         return all(self.leaf(word, schema[word], value) for word in ("pattern", "format") if word in schema)
 
-    def _combined(self, place: Place, value: Any, depth: int) -> Answer:
-        def inner(child: Place) -> Answer:
-            return self.holds(child, value, depth + 1)
+    def _combined(self, subschema: Subschema, value: Any, depth: int) -> Ternary:
+        def inner(child: Subschema) -> Ternary:
+            return self.is_valid(child, value, depth + 1)
 
-        answers: list[Answer] = [inner(child) for child in place.children("allOf")]
-        if place.has("$ref"):
-            target = place.referred()
+        answers: list[Ternary] = [inner(child) for child in subschema.children("allOf")]
+        if subschema.has("$ref"):
+            target = subschema.ref_target()
             answers.append(inner(target) if target else None)
-        if place.has("anyOf"):
-            answers.append(some(inner(child) for child in place.children("anyOf")))
-        if place.has("oneOf"):
-            found = [inner(child) for child in place.children("oneOf")]
-            answers.append(None if None in found else found.count(True) == 1)
-        if place.has("not"):
-            found_not = inner(place.child("not"))
-            answers.append(None if found_not is None else not found_not)
-        if place.has("if"):
-            answers.append(self._conditional(place, inner))
-        return every(answers)
+        if subschema.has("anyOf"):
+            answers.append(any_of(inner(child) for child in subschema.children("anyOf")))
+        if subschema.has("oneOf"):
+            results = [inner(child) for child in subschema.children("oneOf")]
+            answers.append(None if None in results else results.count(True) == 1)
+        if subschema.has("not"):
+            negated = inner(subschema.child("not"))
+            answers.append(None if negated is None else not negated)
+        if subschema.has("if"):
+            answers.append(self._conditional(subschema, inner))
+        return all_of(answers)
 
-    def _conditional(self, place: Place, inner: Callable[[Place], Answer]) -> Answer:
-        condition = inner(place.child("if"))
+    def _conditional(self, subschema: Subschema, inner: Callable[[Subschema], Ternary]) -> Ternary:
+        condition = inner(subschema.child("if"))
         if condition is None:
             return None
         branch = "then" if condition else "else"
-        return inner(place.child(branch)) if place.has(branch) else True
+        return inner(subschema.child(branch)) if subschema.has(branch) else True
 
-    def _object(self, place: Place, value: Mapping[str, Any], depth: int) -> Answer:
-        schema = place.schema
-        if place.has("unevaluatedProperties"):
+    def _object(self, subschema: Subschema, value: Mapping[str, Any], depth: int) -> Ternary:
+        schema = subschema.schema
+        if subschema.has("unevaluatedProperties"):
             return None
         if any(name not in value for name in schema.get("required", ())):
             return False
@@ -140,55 +140,55 @@ class Evaluation:
         for name, needed in schema.get("dependentRequired", {}).items():
             if name in value and any(other not in value for other in needed):
                 return False
-        return every(self._members(place, value, depth))
+        return all_of(self._members(subschema, value, depth))
 
-    def _members(self, place: Place, value: Mapping[str, Any], depth: int) -> Iterable[Answer]:
+    def _members(self, subschema: Subschema, value: Mapping[str, Any], depth: int) -> Iterable[Ternary]:
         for name, item in value.items():
-            for child in applied(place, name, self.matches):
-                yield self.holds(child, item, depth + 1)
-            if place.has("propertyNames"):
-                yield self.holds(place.child("propertyNames"), name, depth + 1)
-        for name, child in place.named("dependentSchemas").items():
+            for child in applicable(subschema, name, self.matches):
+                yield self.is_valid(child, item, depth + 1)
+            if subschema.has("propertyNames"):
+                yield self.is_valid(subschema.child("propertyNames"), name, depth + 1)
+        for name, child in subschema.children_by_name("dependentSchemas").items():
             if name in value:
-                yield self.holds(child, value, depth + 1)
+                yield self.is_valid(child, value, depth + 1)
 
-    def _array(self, place: Place, value: list[Any], depth: int) -> Answer:
-        schema = place.schema
-        if place.has("unevaluatedItems") or len(value) > _MOST_ITEMS:
+    def _array(self, subschema: Subschema, value: list[Any], depth: int) -> Ternary:
+        schema = subschema.schema
+        if subschema.has("unevaluatedItems") or len(value) > _MOST_ITEMS:
             return None
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             return False
         if schema.get("uniqueItems") and len({identity(item) for item in value}) < len(value):
             return False
-        return every((*self._items(place, value, depth), self._contains(place, value, depth)))
+        return all_of((*self._items(subschema, value, depth), self._contains(subschema, value, depth)))
 
-    def _items(self, place: Place, value: list[Any], depth: int) -> Iterable[Answer]:
-        prefix = place.children("prefixItems")
+    def _items(self, subschema: Subschema, value: list[Any], depth: int) -> Iterable[Ternary]:
+        prefix = subschema.children("prefixItems")
         for index, item in enumerate(value):
             if index < len(prefix):
-                yield self.holds(prefix[index], item, depth + 1)
-            elif place.has("items"):
-                yield self.holds(place.child("items"), item, depth + 1)
+                yield self.is_valid(prefix[index], item, depth + 1)
+            elif subschema.has("items"):
+                yield self.is_valid(subschema.child("items"), item, depth + 1)
 
-    def _contains(self, place: Place, value: list[Any], depth: int) -> Answer:
-        if not place.has("contains"):
+    def _contains(self, subschema: Subschema, value: list[Any], depth: int) -> Ternary:
+        if not subschema.has("contains"):
             return True
-        wanted = place.child("contains")
-        found = [self.holds(wanted, item, depth + 1) for item in value]
-        if None in found:
+        wanted = subschema.child("contains")
+        results = [self.is_valid(wanted, item, depth + 1) for item in value]
+        if None in results:
             return None
-        least, most = place.schema.get("minContains", 1), place.schema.get("maxContains", len(value))
-        return bool(least <= found.count(True) <= most)
+        least, most = subschema.schema.get("minContains", 1), subschema.schema.get("maxContains", len(value))
+        return bool(least <= results.count(True) <= most)
 
 
-def applied(place: Place, name: str, matches: Callable[[str, str], bool]) -> tuple[Place, ...]:
-    """Return what a schema itself asks of a property of this name; what it asks of unevaluated ones is left out."""
-    found = []
-    if name in place.schema.get("properties", {}):
-        found.append(place.child("properties", name))
-    for pattern in place.schema.get("patternProperties", {}):
+def applicable(subschema: Subschema, name: str, matches: Callable[[str, str], bool]) -> tuple[Subschema, ...]:
+    """Return the subschemas that a schema applies to a property of this name, without `unevaluatedProperties`."""
+    subschemas = []
+    if name in subschema.schema.get("properties", {}):
+        subschemas.append(subschema.child("properties", name))
+    for pattern in subschema.schema.get("patternProperties", {}):
         if matches(pattern, name):
-            found.append(place.child("patternProperties", pattern))
-    if not found and place.has("additionalProperties"):
-        found.append(place.child("additionalProperties"))
-    return tuple(found)
+            subschemas.append(subschema.child("patternProperties", pattern))
+    if not subschemas and subschema.has("additionalProperties"):
+        subschemas.append(subschema.child("additionalProperties"))
+    return tuple(subschemas)

@@ -1,4 +1,4 @@
-"""Where a proof stopped."""
+"""A point where a proof stopped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A keyword of the goal that could not be shown to hold: at which schema, and for which property where it is about
-    one."""
+    """A keyword of the goal that is not proven: the pointer of its schema and, where it is about one, the property."""
 
     pointer: str
     keyword: str

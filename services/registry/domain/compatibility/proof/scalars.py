@@ -1,4 +1,4 @@
-"""What a goal asks of strings and numbers."""
+"""Proves the string and number keywords of a goal."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from fractions import Fraction
 from typing import Any
 
 from services.registry.domain.compatibility.proof.gap import Gap
-from services.registry.domain.compatibility.proof.subschema import Place
-from services.registry.domain.compatibility.proof.value_constraints import Facts
+from services.registry.domain.compatibility.proof.subschema import Subschema
+from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
-# Searched for anywhere in a text, these are found in every one.
+# Unanchored patterns that match every string.
 _ALWAYS_FOUND = frozenset({"", "^", "$", ".*", "^.*"})
 
 
-def string_gaps(facts: Facts, goal: Place) -> Iterator[Gap]:
-    """Yield what is not shown of a string."""
-    if goal.schema.get("minLength", 0) > facts.least("minLength"):
+def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
+    """Yield the string keywords of the goal that are not proven."""
+    if goal.schema.get("minLength", 0) > constraints.least("minLength"):
         yield Gap(goal.pointer, "minLength")
-    if goal.has("maxLength") and not _at_most(facts.most("maxLength"), goal.get("maxLength")):
+    if goal.has("maxLength") and not _at_most(constraints.most("maxLength"), goal.get("maxLength")):
         yield Gap(goal.pointer, "maxLength")
-    if goal.has("pattern") and goal.get("pattern") not in _ALWAYS_FOUND | _said(facts, "pattern"):
+    if goal.has("pattern") and goal.get("pattern") not in _ALWAYS_FOUND | _values_of(constraints, "pattern"):
         yield Gap(goal.pointer, "pattern")
-    if goal.has("format") and goal.get("format") not in _said(facts, "format"):
+    if goal.has("format") and goal.get("format") not in _values_of(constraints, "format"):
         yield Gap(goal.pointer, "format")
 
 
-def number_gaps(facts: Facts, goal: Place, kind: str) -> Iterator[Gap]:
-    """Yield what is not shown of a number."""
-    low, high = facts.lower(kind), facts.upper(kind)
+def number_gaps(constraints: Constraints, goal: Subschema, kind: str) -> Iterator[Gap]:
+    """Yield the number keywords of the goal that are not proven."""
+    low, high = constraints.lower(kind), constraints.upper(kind)
     if goal.has("minimum") and (low is None or low.at < goal.get("minimum")):
         yield Gap(goal.pointer, "minimum")
     if goal.has("maximum") and (high is None or high.at > goal.get("maximum")):
@@ -41,7 +41,7 @@ def number_gaps(facts: Facts, goal: Place, kind: str) -> Iterator[Gap]:
         bound = goal.get("exclusiveMaximum")
         if high is None or high.at > bound or (high.at == bound and not high.exclusive):
             yield Gap(goal.pointer, "exclusiveMaximum")
-    if goal.has("multipleOf") and not _steps_fit(facts, goal.get("multipleOf"), kind):
+    if goal.has("multipleOf") and not _steps_fit(constraints, goal.get("multipleOf"), kind):
         yield Gap(goal.pointer, "multipleOf")
 
 
@@ -49,16 +49,16 @@ def _at_most(known: Any, limit: Any) -> bool:
     return known is not None and known <= limit
 
 
-def _said(facts: Facts, keyword: str) -> frozenset[str]:
-    return frozenset(atom.get(keyword) for atom in facts.atoms if atom.has(keyword))
+def _values_of(constraints: Constraints, keyword: str) -> frozenset[str]:
+    return frozenset(atom.get(keyword) for atom in constraints.atoms if atom.has(keyword))
 
 
-def _steps_fit(facts: Facts, step: Any, kind: str) -> bool:
-    known = [exactly(atom.get("multipleOf")) for atom in facts.atoms if atom.has("multipleOf")]
+def _steps_fit(constraints: Constraints, step: Any, kind: str) -> bool:
+    known = [as_fraction(atom.get("multipleOf")) for atom in constraints.atoms if atom.has("multipleOf")]
     known += [Fraction(1)] if kind == "integer" else []
-    return any((each / exactly(step)).denominator == 1 for each in known)
+    return any((known_step / as_fraction(step)).denominator == 1 for known_step in known)
 
 
-def exactly(step: Any) -> Fraction:
+def as_fraction(step: Any) -> Fraction:
     """Return a step as the validator reads it: by its decimal digits, not by the nearest binary fraction."""
     return Fraction(str(step)) if isinstance(step, float) else Fraction(step)

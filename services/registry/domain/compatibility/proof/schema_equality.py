@@ -1,4 +1,4 @@
-"""Whether two schemas say the same, word for word, annotations aside."""
+"""Compares two schemas for equality, ignoring annotations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from services.registry.domain.compatibility.proof.budget import Budget
-from services.registry.domain.compatibility.proof.subschema import ASSERTIONS, Place
+from services.registry.domain.compatibility.proof.subschema import ASSERTIONS, Subschema
 from services.registry.domain.compatibility.proof.values import identity
 
 _ONE = frozenset(
@@ -19,28 +19,28 @@ _MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SETS = frozenset({"required", "enum", "type"})
 Pair: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-Parts: TypeAlias = list[tuple[Place, Place]]
+Parts: TypeAlias = list[tuple[Subschema, Subschema]]
 
 
-class Sameness:
-    """Compares schemas of two documents; what was found the same once need not be looked at again."""
+class SchemaEquality:
+    """Compares schemas of two documents and caches the results."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._known: dict[Pair, bool] = {}
 
-    def same(self, a: Place, b: Place) -> bool:
-        """True if both accept the same values because they are the same text."""
-        # Pair by pair, because references lead deeper than the interpreter's stack goes. A schema that refers back to itself is
-        # the same as another if all else is, so a pair that was met before is not asked about again.
+    def equal(self, a: Subschema, b: Subschema) -> bool:
+        """Return whether both schemas have the same keywords with the same values."""
+        # Iterative, because references can lead deeper than the interpreter's stack. A recursive schema equals another
+        # if all other parts are equal, so a visited pair is not compared again.
         met: dict[Pair, Pair | None] = {}
-        waiting: list[tuple[Place, Place, Pair | None]] = [(a, b, None)]
+        waiting: list[tuple[Subschema, Subschema, Pair | None]] = [(a, b, None)]
         while waiting:
-            a, b, whole = waiting.pop()
+            a, b, root_subschema = waiting.pop()
             pair = (a.key, b.key)
             if a.key == b.key or pair in met or self._known.get(pair):
                 continue
-            met[pair] = whole
+            met[pair] = root_subschema
             parts = None if pair in self._known else self._parts(a, b)
             if parts is None:
                 self._differ(pair, met)
@@ -49,31 +49,31 @@ class Sameness:
         self._known.update(dict.fromkeys(met, True))
         return True
 
-    def same_keyword(self, a: Place, b: Place, keyword: str) -> bool:
-        """True if both have the keyword, or neither has it, with the same meaning."""
+    def equal_keyword(self, a: Subschema, b: Subschema, keyword: str) -> bool:
+        """Return whether both have an equal keyword, or neither has it."""
         parts = _parts(a, b, keyword)
-        return parts is not None and all(self.same(*part) for part in parts)
+        return parts is not None and all(self.equal(*part) for part in parts)
 
-    def _parts(self, a: Place, b: Place) -> Parts | None:
-        """Return which schemas below two have to be the same for these to be; None if these already differ."""
+    def _parts(self, a: Subschema, b: Subschema) -> Parts | None:
+        """Return the pairs of subschemas that must be equal; None if the schemas already differ."""
         self._budget.spend()
-        found: Parts = []
+        pairs: Parts = []
         for keyword in sorted({word for word in (*a.schema, *b.schema) if word in ASSERTIONS}):
             parts = _parts(a, b, keyword)
             if parts is None:
                 return None
-            found.extend(parts)
-        return found
+            pairs.extend(parts)
+        return pairs
 
     def _differ(self, pair: Pair | None, met: dict[Pair, Pair | None]) -> None:
-        """Keep that a pair differs, and so all that it is a part of."""
+        """Record that a pair differs, and so does every pair that contains it."""
         while pair is not None:
             self._known[pair] = False
             pair = met[pair]
 
 
-def _parts(a: Place, b: Place, keyword: str) -> Parts | None:
-    """Return which schemas have to be the same for a keyword of both to mean the same; None if it does not."""
+def _parts(a: Subschema, b: Subschema, keyword: str) -> Parts | None:
+    """Return the pairs of subschemas that must be equal for a keyword to be equal; None if it differs."""
     if a.has(keyword) != b.has(keyword):
         return None
     if not a.has(keyword):
@@ -83,17 +83,17 @@ def _parts(a: Place, b: Place, keyword: str) -> Parts | None:
     if keyword in _MANY:
         return _paired(dict(enumerate(a.children(keyword))), dict(enumerate(b.children(keyword))))
     if keyword in _NAMED:
-        return _paired(a.named(keyword), b.named(keyword))
+        return _paired(a.children_by_name(keyword), b.children_by_name(keyword))
     if keyword == "$ref":
-        left, right = a.referred(), b.referred()
+        left, right = a.ref_target(), b.ref_target()
         return None if left is None or right is None else [(left, right)]
     if keyword in _SETS:
         return [] if _as_set(a.get(keyword)) == _as_set(b.get(keyword)) else None
-    # What a dynamic reference means depends on who refers, so equal words prove nothing.
+    # The target of a dynamic reference depends on the referrer, so equal text proves nothing.
     return [] if keyword != "$dynamicRef" and identity(a.get(keyword)) == identity(b.get(keyword)) else None
 
 
-def _paired(a: Mapping[Any, Place], b: Mapping[Any, Place]) -> Parts | None:
+def _paired(a: Mapping[Any, Subschema], b: Mapping[Any, Subschema]) -> Parts | None:
     return [(a[key], b[key]) for key in a] if a.keys() == b.keys() else None
 
 

@@ -1,6 +1,6 @@
-"""What is known of a value that satisfies several schemas at once.
+"""The combined constraints of several schemas on one value.
 
-Every fact here may be weaker than the truth and is never stronger: whoever proves something from it has proven it.
+Constraints may be weaker than the schemas but never stronger, so proofs from them are sound.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from services.registry.domain.compatibility.proof.subschema import Place
+from services.registry.domain.compatibility.proof.subschema import Subschema
 from services.registry.domain.compatibility.proof.values import KINDS, identity, kind_of, kinds_of
 
-# How often a required property may bring in another schema that requires another one. Fewer facts are still facts.
+# How often a required property may add another schema that requires another one. Fewer constraints are still sound.
 _MOST_ROUNDS = 16
 
 
@@ -27,10 +27,10 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
-    """Schemas that all hold, with `allOf` and `$ref` already taken apart into further schemas."""
+class Constraints:
+    """Schemas that all apply, with `allOf` and `$ref` expanded into separate schemas."""
 
-    atoms: tuple[Place, ...]
+    atoms: tuple[Subschema, ...]
 
     @cached_property
     def key(self) -> frozenset[tuple[int, int]]:
@@ -38,22 +38,22 @@ class Facts:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds that the value may be of."""
-        found = KINDS
+        """The kinds that the value may have."""
+        kinds = KINDS
         for atom in self.atoms:
             if atom.has("type"):
-                found &= kinds_of(atom.get("type"))
-        return found
+                kinds &= kinds_of(atom.get("type"))
+        return kinds
 
     @cached_property
     def values(self) -> tuple[Any, ...] | None:
-        """All values that are possible, where schemas list them; None where they do not."""
+        """All possible values, where schemas list them; None otherwise."""
         listed = [_listed(atom) for atom in self.atoms if atom.has("enum") or atom.has("const")]
         if not listed:
             return None
         shared = set.intersection(*({identity(value) for value in values} for values in listed))
-        found = {identity(value): value for value in listed[0] if identity(value) in shared}
-        return tuple(value for value in found.values() if kind_of(value) in self.kinds)
+        possible = {identity(value): value for value in listed[0] if identity(value) in shared}
+        return tuple(value for value in possible.values() if kind_of(value) in self.kinds)
 
     @cached_property
     def required(self) -> frozenset[str]:
@@ -61,19 +61,19 @@ class Facts:
         return self.required_with(())
 
     def required_with(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the properties that an object must have when it has these."""
-        found = set[str]()
+        """Return the properties that an object must have if it has these."""
+        names_required = set[str]()
         waiting = [*names, *(name for atom in self.atoms for name in atom.schema.get("required", ()))]
         chains = [chain for atom in self.atoms if (chain := atom.schema.get("dependentRequired"))]
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names_required:
+                names_required.add(name)
                 waiting.extend(needed for chain in chains for needed in chain.get(name, ()))
-        return frozenset(found)
+        return frozenset(names_required)
 
     def lower(self, kind: str) -> Bound | None:
-        """Return the lowest number that is possible; None without a bound."""
+        """Return the lowest possible number; None without a bound."""
         ends = [
             *(Bound(atom.get("minimum"), False) for atom in self.atoms if atom.has("minimum")),
             *(Bound(atom.get("exclusiveMinimum"), True) for atom in self.atoms if atom.has("exclusiveMinimum")),
@@ -87,7 +87,7 @@ class Facts:
         return Bound(least + 1 if end.exclusive and least == end.at else least, False)
 
     def upper(self, kind: str) -> Bound | None:
-        """Return the highest number that is possible; None without a bound."""
+        """Return the highest possible number; None without a bound."""
         ends = [
             *(Bound(atom.get("maximum"), False) for atom in self.atoms if atom.has("maximum")),
             *(Bound(atom.get("exclusiveMaximum"), True) for atom in self.atoms if atom.has("exclusiveMaximum")),
@@ -101,45 +101,47 @@ class Facts:
         return Bound(most - 1 if end.exclusive and most == end.at else most, False)
 
     def least(self, keyword: str) -> Any:
-        """Return the largest of the lower limits that a keyword sets; 0 without one."""
+        """Return the largest lower limit that a keyword sets; 0 without one."""
         return max((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=0)
 
     def most(self, keyword: str) -> Any:
-        """Return the smallest of the upper limits that a keyword sets; None without one."""
+        """Return the smallest upper limit that a keyword sets; None without one."""
         return min((atom.get(keyword) for atom in self.atoms if atom.has(keyword)), default=None)
 
 
-def weight_of(place: Place) -> int:
-    """Return how much there is to look at in one schema, its subschemas aside."""
-    return sum(len(held) for held in place.schema.values() if isinstance(held, list | dict))
+def keyword_weight(subschema: Subschema) -> int:
+    """Return the number of entries in the lists and objects of one schema, to charge for reading it."""
+    return sum(len(held) for held in subschema.schema.values() if isinstance(held, list | dict))
 
 
-def taken_apart(places: Iterable[Place]) -> Facts:
-    """Return the facts of schemas that all hold. A reference that leads nowhere adds nothing."""
-    found: dict[tuple[int, int], Place] = {}
-    waiting, rounds = list(places), 0
+def constraints_of(subschemas: Iterable[Subschema]) -> Constraints:
+    """Combine schemas that all apply. Unresolvable references add nothing."""
+    expanded: dict[tuple[int, int], Subschema] = {}
+    waiting, rounds = list(subschemas), 0
     while waiting:
-        place = waiting.pop()
-        if place.key in found or place.trivial:
+        subschema = waiting.pop()
+        if subschema.key in expanded or subschema.trivial:
             continue
-        found[place.key] = place
-        waiting.extend(place.children("allOf"))
-        target = place.referred()
+        expanded[subschema.key] = subschema
+        waiting.extend(subschema.children("allOf"))
+        target = subschema.ref_target()
         if target is not None:
             waiting.append(target)
         if not waiting and rounds < _MOST_ROUNDS:
             rounds += 1
-            waiting.extend(_dependent(Facts(tuple(found.values()))))
-    return Facts(tuple(found.values()))
+            waiting.extend(_dependent(Constraints(tuple(expanded.values()))))
+    return Constraints(tuple(expanded.values()))
 
 
-def _dependent(facts: Facts) -> Iterable[Place]:
-    if facts.kinds != frozenset({"object"}):
+def _dependent(constraints: Constraints) -> Iterable[Subschema]:
+    if constraints.kinds != frozenset({"object"}):
         return ()
-    pairs = [(name, child) for atom in facts.atoms for name, child in atom.named("dependentSchemas").items()]
-    return [child for name, child in pairs if name in facts.required and child.key not in facts.key]
+    pairs = [
+        (name, child) for atom in constraints.atoms for name, child in atom.children_by_name("dependentSchemas").items()
+    ]
+    return [child for name, child in pairs if name in constraints.required and child.key not in constraints.key]
 
 
-def _listed(atom: Place) -> list[Any]:
+def _listed(atom: Subschema) -> list[Any]:
     listed: list[Any] = atom.get("enum") if atom.has("enum") else [atom.get("const")]
     return listed

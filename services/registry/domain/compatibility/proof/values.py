@@ -1,4 +1,4 @@
-"""JSON values as JSON Schema compares them: 1 and 1.0 are the same, 1 and true are not."""
+"""Compares JSON values as JSON Schema does: 1 equals 1.0, and 1 does not equal true."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from typing import Any
 
 KINDS = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
-"""The types, with `number` taken apart into integers and what is no integer, so that no two overlap."""
+"""The JSON types with `number` split into integers and fractions, so that no two overlap."""
 
 
 def kinds_of(types: Any) -> frozenset[str]:
-    """Return the kinds that a `type` keyword lets through."""
+    """Return the kinds that a `type` keyword allows."""
     named = [types] if isinstance(types, str) else types
-    found = {kind for kind in named if kind != "number"}
-    return frozenset(found | ({"integer", "fraction"} if "number" in named else set()))
+    kinds = {kind for kind in named if kind != "number"}
+    return frozenset(kinds | ({"integer", "fraction"} if "number" in named else set()))
 
 
 def kind_of(value: Any) -> str:
@@ -28,7 +28,7 @@ def kind_of(value: Any) -> str:
 
 
 def identity(value: Any) -> Hashable:
-    """Return something that equal values have in common, and no others."""
+    """Return a hashable key that is equal for equal values only."""
     if isinstance(value, list):
         return ("array", tuple(identity(item) for item in value))
     if isinstance(value, dict):

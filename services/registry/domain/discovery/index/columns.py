@@ -1,4 +1,4 @@
-"""Facts about tools, a column for each and a row for each tool."""
+"""The columns of the index: one array per attribute, one row per tool."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _FIRST_ROWS = 64
 Mask = npt.NDArray[np.bool_]
 
 
-class Interned:
-    """Gives equal values the same small number, so that a question about a value is asked once and not once a row."""
+class InternTable:
+    """Maps equal values to the same small integer, so that a filter tests each value once, not each row."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self.values: list[Any] = []
 
     def number(self, key: Hashable, value: Any = None) -> int:
-        """Return the number of a key; `value` is what `values` keeps for it, the key itself when there is none."""
+        """Return the number of a key. `values` stores `value` for it, or the key itself."""
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(key if value is None else value)
         return self._numbers[key]
 
-    def among(self, wanted: Iterable[int]) -> Mask:
+    def mask_of(self, wanted: Iterable[int]) -> Mask:
         """Return a mask over the numbers."""
         mask = np.zeros(len(self.values), dtype=np.bool_)
         mask[list(wanted)] = True
@@ -36,7 +36,7 @@ class Interned:
 
 
 class Columns:
-    """Arrays that grow together. A row that is gone stays, not alive, until the owner builds anew."""
+    """Arrays that grow together. Rows of removed tools stay, marked as not alive, until the index is rebuilt."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -74,5 +74,5 @@ class Columns:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the arrays hold."""
+        """The memory that the arrays hold."""
         return sum(column.nbytes for column in vars(self).values() if isinstance(column, np.ndarray))

@@ -1,4 +1,4 @@
-"""Where every tool stands for one task: usable, blocked, excluded or filtered, and in which category."""
+"""Determines for one task which tools are usable, blocked, excluded or filtered, and their categories."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from services.registry.domain.discovery.environment import (
     BLOCKING,
     BY_STATE,
     Category,
-    Place,
+    Eligibility,
+    SurfaceEnvironment,
     SurfaceReason,
-    Survey,
-    Withheld,
+    WithheldTool,
 )
 from services.registry.domain.discovery.index.columns import Mask
-from services.registry.domain.discovery.index.ranking import fitting, relevance
+from services.registry.domain.discovery.index.ranking import matching_rows, relevance
 from services.registry.domain.discovery.index.tools import Search, ToolIndex
 from services.registry.domain.discovery.query import CALLABLE, Query
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.model import LifecycleState, VersionHead
 
-# More tools than this are listed by category first.
+# With more tools than this, the index lists categories first.
 LIST_TOOLS = 50
 USEFUL = 160
 WITHHELD = 100
@@ -33,22 +33,24 @@ _LEADERS = 3
 EVERY_STATE = frozenset(LifecycleState)
 
 
-def survey(index: ToolIndex, query: Query, place: Place, now: datetime) -> Survey:
-    """Return where every tool stands."""
-    return _Survey(index, query, place, now).result()
+def assess_eligibility(index: ToolIndex, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
+    """Return the eligibility of every tool."""
+    return _EligibilitySearch(index, query, environment, now).result()
 
 
-class _Survey(Search):
-    def __init__(self, index: ToolIndex, query: Query, place: Place, now: datetime) -> None:
+class _EligibilitySearch(Search):
+    def __init__(self, index: ToolIndex, query: Query, environment: SurfaceEnvironment, now: datetime) -> None:
         super().__init__(index, replace(query, filters=replace(query.filters, states=EVERY_STATE)), now)
-        self._place = place
+        self._environment = environment
 
-    def result(self) -> Survey:
+    def result(self) -> Eligibility:
         columns, query = self._index.columns, self._query
         signals = self._signals()
         text, wanted = bool(query.text), bool(query.capabilities)
         fits = np.where(
-            fitting(signals, text=text, capabilities=wanted), relevance(signals, text=text, capabilities=wanted), 0
+            matching_rows(signals, text=text, capabilities=wanted),
+            relevance(signals, text=text, capabilities=wanted),
+            0,
         ).astype(np.float32)
         chosen, verdicts = self._chosen_versions()
         there, reasons = self._reasons(chosen)
@@ -56,52 +58,52 @@ class _Survey(Search):
         rows = np.flatnonzero(passed)
         parts = self._components(rows, fits)
         utility = fits * parts["score"]
-        # Equals in the order of their rank: a task that says nothing still gets the best tools.
+        # Ties are sorted by rank, so that an empty task still gets the best tools.
         best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
         members, categories, listed = self._members(best, utility)
-        against = np.flatnonzero(there & (reasons >= 0))
+        missing_for = np.flatnonzero(there & (reasons >= 0))
         blocking = np.array([reason in BLOCKING for reason in _REASONS])
-        blocked = int(blocking[reasons[against]].sum())
-        foremost = against[np.argsort(-utility[against], kind="stable")][:WITHHELD]
-        return Survey(
+        blocked = int(blocking[reasons[missing_for]].sum())
+        top_withheld = missing_for[np.argsort(-utility[missing_for], kind="stable")][:WITHHELD]
+        return Eligibility(
             usable=len(rows),
             useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
             members=members,
             categories=categories,
             listed=listed,
             withheld=[
-                self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in foremost
+                self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in top_withheld
             ],
             blocked=blocked,
-            excluded=len(against) - blocked,
+            excluded=len(missing_for) - blocked,
             filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
         )
 
     def _reasons(self, chosen: Sequence[VersionHead | None]) -> tuple[Mask, np.ndarray]:
-        """Return which rows belong to any surface, and what stands against each; -1 where nothing does."""
+        """Return which rows belong on a surface, and the reason against each; -1 without a reason."""
         index, columns, size = self._index, self._index.columns, self._size
         states = [effective_state(head, self._now) if head else None for head in chosen]
         belongs = np.array([state is None or state in CALLABLE or state in BY_STATE for state in states] or [True])
         by_state = np.array([_number(BY_STATE.get(state)) if state else -1 for state in states] or [-1])
         sets = columns.versions[:size]
         reasons, there = by_state[sets], belongs[sets]
-        # A version that is narrowed to can be called.
+        # The version that a grant narrows to can be called.
         reasons[list(self._narrowed)], there[list(self._narrowed)] = -1, True
-        reader = self._query.filters.reader
-        if reader is not None:
-            granted, held = self._granted(reader, chosen), self._held(reader)
+        caller = self._query.filters.caller
+        if caller is not None:
+            granted, held = self._granted(caller, chosen), self._held(caller)
             _set(reasons, ~granted, SurfaceReason.POLICY_BLOCKED)
             _set(reasons, ~held, SurfaceReason.ROLE_NOT_ALLOWED)
-        needs = [self._place.against(listing) for listing in index.needs.values]
-        lacking = np.array([_number(found[0]) if found else -1 for found in needs] or [-1])[columns.needs[:size]]
+        needs = [self._environment.missing_for(listing) for listing in index.needs.values]
+        lacking = np.array([_number(missing[0]) if missing else -1 for missing in needs] or [-1])[columns.needs[:size]]
         reasons = np.where(reasons < 0, lacking, reasons)
         chain = np.zeros(size, dtype=np.bool_)
-        chain[[index.row_of[name] for name in self._place.call_chain if name in index.row_of]] = True
+        chain[[index.row_of[name] for name in self._environment.call_chain if name in index.row_of]] = True
         _set(reasons, chain, SurfaceReason.RECURSIVE_TOOL_FORBIDDEN)
         return self._alive & there, reasons
 
     def _members(self, best: np.ndarray, utility: np.ndarray) -> tuple[list[Listing], list[Category], frozenset[str]]:
-        """Return the tools to list. Past the limit: those of the best categories, the most useful of each."""
+        """Return the tools to list. Above the limit: the most useful tools of the best categories."""
         if len(best) <= LIST_TOOLS:
             return [self._index.listing_at(int(row)) for row in best], [], frozenset()
         categories = self._categories(best, utility)
@@ -117,35 +119,35 @@ class _Survey(Search):
         return [self._index.listing_at(row) for row in rows], categories, frozenset(listed)
 
     def _categories(self, best: np.ndarray, utility: np.ndarray) -> list[Category]:
-        """Return the categories by what their best tools are worth: a large one is not better for being large."""
+        """Return the categories by the mean utility of their best tools, independent of their size."""
         numbers = self._index.columns.category[best]
         counts = np.bincount(numbers, minlength=len(self._index.categories.values))
-        # Rows come best first, so the first of each category are its leaders.
+        # Rows are sorted best first, so the first rows of each category are its leaders.
         order = np.argsort(numbers, kind="stable")
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         places = np.arange(len(best)) - starts[numbers[order]]
         leading = places < _LEADERS
         totals = np.bincount(numbers[order][leading], weights=utility[best[order][leading]], minlength=len(counts))
-        worth = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
-        found = [
-            Category(str(self._index.categories.values[at]), int(counts[at]), float(worth[at]))
+        mean_utility = totals / np.maximum(np.minimum(counts, _LEADERS), 1)
+        categories = [
+            Category(str(self._index.categories.values[at]), int(counts[at]), float(mean_utility[at]))
             for at in np.flatnonzero(counts)
         ]
-        return sorted(found, key=lambda category: (-category.utility, -category.tools, category.name))
+        return sorted(categories, key=lambda category: (-category.utility, -category.tools, category.name))
 
-    def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> Withheld:
+    def _withheld(self, row: int, reason: SurfaceReason, head: VersionHead | None) -> WithheldTool:
         listing = self._index.listing_at(row)
         state = effective_state(head, self._now) if head else None
         if state in BY_STATE:
-            return Withheld(listing, reason, f"state:{state.value}" if state else "")
-        if reason is SurfaceReason.ROLE_NOT_ALLOWED and self._query.filters.reader:
-            return Withheld(
-                listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.reader.scopes))
+            return WithheldTool(listing, reason, f"state:{state.value}" if state else "")
+        if reason is SurfaceReason.ROLE_NOT_ALLOWED and self._query.filters.caller:
+            return WithheldTool(
+                listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.caller.scopes))
             )
         if reason is SurfaceReason.POLICY_BLOCKED:
-            return Withheld(listing, reason, "token_grants")
-        found = self._place.against(listing)
-        return Withheld(listing, reason, found[1] if found else "")
+            return WithheldTool(listing, reason, "token_grants")
+        missing = self._environment.missing_for(listing)
+        return WithheldTool(listing, reason, missing[1] if missing else "")
 
 
 _REASONS = tuple(SurfaceReason)
@@ -156,5 +158,5 @@ def _number(reason: SurfaceReason | None) -> int:
 
 
 def _set(reasons: np.ndarray, where: Mask, reason: SurfaceReason) -> None:
-    """Let a reason stand where none does yet: the first one found is the one that is told."""
+    """Set a reason where none is set yet: the first reason is reported."""
     reasons[where & (reasons < 0)] = _number(reason)

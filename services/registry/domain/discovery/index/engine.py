@@ -1,24 +1,24 @@
-"""The index with everything that is asked of it."""
+"""The search index with eligibility and budget selection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from services.registry.domain.discovery.environment import Place, Survey
-from services.registry.domain.discovery.index.eligibility import survey
+from services.registry.domain.discovery.environment import Eligibility, SurfaceEnvironment
+from services.registry.domain.discovery.index.eligibility import assess_eligibility
 from services.registry.domain.discovery.index.knapsack import choose
 from services.registry.domain.discovery.index.tools import ToolIndex
 from services.registry.domain.discovery.query import Query
 
 
-class Engine(ToolIndex):
-    """Answers searches and surveys, and chooses what is worth its tokens."""
+class SearchEngine(ToolIndex):
+    """Searches tools, assesses their eligibility, and selects pieces within a token budget."""
 
-    def survey(self, query: Query, place: Place, now: datetime) -> Survey:
-        """Return where every tool stands for a task in a place."""
-        return survey(self, query, place, now)
+    def assess_eligibility(self, query: Query, environment: SurfaceEnvironment, now: datetime) -> Eligibility:
+        """Return the eligibility of every tool for a task in an environment."""
+        return assess_eligibility(self, query, environment, now)
 
-    def worth(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
+    def select_within_budget(self, utilities: Sequence[float], tokens: Sequence[int], budget: int) -> Sequence[int]:
         """Return the positions of the pieces to take."""
         return choose(utilities, tokens, budget)

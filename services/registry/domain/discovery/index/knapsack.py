@@ -1,4 +1,4 @@
-"""Which pieces are worth their tokens."""
+"""Selects the most valuable pieces within a token budget (0/1 knapsack)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# How much work the exact answer may take: cells of its table. Beyond it, the greedy one must do.
+# The largest table of the exact solution, in cells. Larger problems use the greedy one.
 EXACT_CELLS = 2_000_000
 
 
 def choose(utilities: Sequence[float], tokens: Sequence[int], budget: int) -> list[int]:
-    """Return the positions of the pieces to take: the best choice where that is cheap to find, else a good one."""
+    """Return the positions of the pieces to take: the optimum where it is cheap to compute, else an approximation."""
     if len(tokens) * (budget + 1) <= EXACT_CELLS:
         return exact(utilities, tokens, budget)
     return greedy(utilities, tokens, budget)
 
 
 def greedy(utilities: Sequence[float], tokens: Sequence[int], budget: int) -> list[int]:
-    """Take pieces by utility per token while they fit; or the one best piece, if that alone is worth more. Never worth
-    less than half of the best choice."""
+    """Take pieces by utility per token while they fit, or the single best piece if that alone is worth more. The result
+    is worth at least half of the optimum."""
     order = sorted(range(len(tokens)), key=lambda at: -utilities[at] / max(tokens[at], 1))
     taken, left = [], budget
     for at in order:
@@ -33,7 +33,7 @@ def greedy(utilities: Sequence[float], tokens: Sequence[int], budget: int) -> li
 
 
 def exact(utilities: Sequence[float], tokens: Sequence[int], budget: int) -> list[int]:
-    """Return the choice that nothing beats, by dynamic programming over the budget."""
+    """Return the optimum by dynamic programming over the budget."""
     best = np.zeros(budget + 1)
     takes = np.zeros((len(tokens), budget + 1), dtype=np.bool_)
     for at, (utility, cost) in enumerate(zip(utilities, tokens, strict=True)):

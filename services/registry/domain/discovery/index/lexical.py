@@ -1,4 +1,4 @@
-"""Words and where they stand: BM25 over weighted fields, by arrays."""
+"""BM25 over weighted fields, with array arithmetic."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Rows = npt.NDArray[np.int32]
 
 
 class Postings:
-    """For each key, the rows that have it and how much it counts there. Rows are only ever added; the owner masks those
-    that are gone and builds anew when they are many."""
+    """For each key, the rows that have it and its weight there. Rows are only added; the owner masks removed rows and
+    rebuilds the postings when they are many."""
 
     def __init__(self) -> None:
         self._rows: dict[str, array[int]] = {}
         self._counts: dict[str, array[float]] = {}
 
     def add(self, row: int, counted: Mapping[str, float]) -> None:
-        """Let a row have these keys."""
+        """Add a row with these keys."""
         for key, count in counted.items():
             if key not in self._rows:
                 self._rows[key], self._counts[key] = array("i"), array("f")
@@ -32,15 +32,15 @@ class Postings:
             self._counts[key].append(count)
 
     def of(self, key: str) -> tuple[Rows, Floats]:
-        """Return the rows of a key and how much it counts in each. Valid until the next `add`."""
+        """Return the rows of a key and its weight in each. Valid until the next `add`."""
         if key not in self._rows:
             return np.empty(0, np.int32), np.empty(0, np.float32)
-        # Copies: an array that is looked into cannot grow.
+        # Copies, because an array with an exported buffer cannot grow.
         rows = np.array(self._rows[key], dtype=np.int32)
         return rows, np.array(self._counts[key], dtype=np.float32)
 
     def having(self, key: str, size: int) -> npt.NDArray[np.bool_]:
-        """Return which rows have a key."""
+        """Return a mask of the rows that have a key."""
         mask = np.zeros(size, dtype=np.bool_)
         mask[self.of(key)[0]] = True
         return mask
@@ -49,10 +49,10 @@ class Postings:
 def bm25(
     postings: Postings, wanted: Sequence[str], lengths: Floats, alive: npt.NDArray[np.bool_]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return how well each row has the wanted words, 0 to 1, and which rows have all of them.
+    """Return the BM25 score of each row, 0 to 1, and the rows that have all wanted words.
 
-    A row that has every word many times nears 1. A word that no row has still counts towards what could be reached, so
-    that matching two words of two is better than two of five.
+    A row that has every word many times approaches 1. A word that no row has still counts towards the maximum, so that
+    matching two words of two is better than two of five.
     """
     scores = np.zeros(len(lengths), dtype=np.float32)
     matched = np.zeros(len(lengths), dtype=np.int32)
@@ -72,6 +72,6 @@ def bm25(
 
 
 def trigrams(text: str) -> Iterable[str]:
-    """Return the overlapping pieces of three characters, ends marked."""
+    """Return the character trigrams of a text, with its ends marked."""
     padded = f"  {text} "
     return {padded[at : at + 3] for at in range(len(padded) - 2)}

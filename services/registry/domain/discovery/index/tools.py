@@ -1,4 +1,4 @@
-"""The index: every tool in columns, and the answer to a question by arithmetic over them."""
+"""The search index: all tools in columns, and the search over them."""
 
 from __future__ import annotations
 
@@ -11,126 +11,132 @@ import numpy as np
 from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, grant_covers
 from services.registry.domain.catalog.resolve import CHOSEN_FIRST, effective_state, matches
-from services.registry.domain.discovery.index.columns import WIDTH, Columns, Interned, Mask
+from services.registry.domain.discovery.index.columns import WIDTH, Columns, InternTable, Mask
 from services.registry.domain.discovery.index.lexical import Postings, bm25, trigrams
 from services.registry.domain.discovery.index.ranking import (
     NEUTRAL,
     Signals,
     composite,
     cost_component,
-    fitting,
-    foremost,
     latency_component,
+    matching_rows,
     nearness,
     relevance,
+    top_rows,
 )
-from services.registry.domain.discovery.listing import Card
-from services.registry.domain.discovery.query import CALLABLE, Filters, Grant, Query, Reader
-from services.registry.domain.discovery.results import Hit, Hits, Listing, Score
+from services.registry.domain.discovery.listing import IndexEntry
+from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
+from services.registry.domain.discovery.results import Hit, Hits, HitScore, Listing
 from services.registry.domain.discovery.text import query_terms
 from services.registry.domain.model import LifecycleState, VersionHead
 from services.registry.domain.publishing.manifest import MutationClass
 
 _MUTATIONS = tuple(MutationClass)
 _NEAREST = 5
-# Rebuilt when this many rows are gone and they are more than those alive.
+# The index is rebuilt when more than this many rows are dead and they outnumber those alive.
 _FORGET = 256
 _KEPT_PATTERNS = 256
 
 
 class ToolIndex:
-    """Holds tools by name. Not safe for threads: one event loop owns it."""
+    """Holds tools by name. Not thread-safe: owned by one event loop."""
 
     def __init__(self) -> None:
-        self.cards: dict[ToolName, Card] = {}
+        self.entries: dict[ToolName, IndexEntry] = {}
         self.row_of: dict[ToolName, int] = {}
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self.columns = Columns()
         self.tool_names: list[ToolName] = []
         self.words, self.tags, self.capabilities, self.pieces = Postings(), Postings(), Postings(), Postings()
-        self.namespaces, self.scope_sets, self.version_sets = Interned(), Interned(), Interned()
-        self.categories, self.needs = Interned(), Interned()
+        self.namespaces, self.scope_sets, self.version_sets = InternTable(), InternTable(), InternTable()
+        self.categories, self.needs = InternTable(), InternTable()
         self.granted: dict[str, Mask] = {}
 
     def __len__(self) -> int:
-        return len(self.cards)
+        return len(self.entries)
 
     def __contains__(self, name: ToolName) -> bool:
-        return name in self.cards
+        return name in self.entries
 
     def listing(self, name: ToolName) -> Listing | None:
-        """Return what is kept of a tool."""
-        card = self.cards.get(name)
-        return card.listing if card else None
+        """Return the listing of a tool."""
+        entry = self.entries.get(name)
+        return entry.listing if entry else None
 
     def listing_at(self, row: int) -> Listing:
-        """Return what is kept of the tool in a row."""
-        return self.cards[self.tool_names[row]].listing
+        """Return the listing of the tool in a row."""
+        return self.entries[self.tool_names[row]].listing
 
     def names(self) -> Iterable[ToolName]:
         """Return the names of all tools."""
-        return self.cards.keys()
+        return self.entries.keys()
 
     @property
     def column_bytes(self) -> int:
-        """How much memory the columns hold."""
+        """The memory that the columns hold."""
         return self.columns.held_bytes
 
-    def put(self, card: Card) -> None:
-        """Hold a tool as it now is. Its vector stays if the version that it is shown by is the same."""
-        name = card.listing.name
-        old = self.cards.get(name)
+    def put(self, entry: IndexEntry) -> None:
+        """Add or replace a tool. Its vector stays if its default version is the same."""
+        name = entry.listing.name
+        old = self.entries.get(name)
         vector, trust = None, NEUTRAL
         if old is not None:
             row = self.row_of[name]
             trust = float(self.columns.trust[row])
-            if old.listing.face.digest == card.listing.face.digest and self.columns.embedded[row]:
+            if (
+                old.listing.default_version.digest == entry.listing.default_version.digest
+                and self.columns.embedded[row]
+            ):
                 vector = self.columns.vectors[row].copy()
             self.drop(name)
-        self.cards[name] = card
-        row = self.row_of[name] = self._add(card)
+        self.entries[name] = entry
+        row = self.row_of[name] = self._add(entry)
         self.columns.trust[row] = trust
         if vector is not None:
             self.columns.vectors[row], self.columns.embedded[row] = vector, True
 
     def drop(self, name: ToolName) -> None:
-        """Forget a tool."""
-        if self.cards.pop(name, None) is None:
+        """Remove a tool."""
+        if self.entries.pop(name, None) is None:
             return
         self.columns.alive[self.row_of.pop(name)] = False
-        gone = self.columns.size - len(self.cards)
-        if gone > _FORGET and gone > len(self.cards):
+        gone = self.columns.size - len(self.entries)
+        if gone > _FORGET and gone > len(self.entries):
             self._rebuild()
 
-    def unembedded(self) -> list[tuple[ToolName, str]]:
-        """Return the tools without a vector, each with the digest that its vector is kept under."""
+    def tools_without_vector(self) -> list[tuple[ToolName, str]]:
+        """Return the tools without a vector, each with the digest of its default version."""
         missing = np.flatnonzero(self.columns.alive & ~self.columns.embedded)
-        return [(name, self.cards[name].listing.face.digest) for name in (self.tool_names[row] for row in missing)]
+        return [
+            (name, self.entries[name].listing.default_version.digest)
+            for name in (self.tool_names[row] for row in missing)
+        ]
 
     def embed(self, name: ToolName, digest: str, vector: bytes) -> None:
-        """Give a tool its vector, unless it is shown by another version by now."""
-        card = self.cards.get(name)
-        if card is not None and card.listing.face.digest == digest:
+        """Set the vector of a tool, unless its default version has changed."""
+        entry = self.entries.get(name)
+        if entry is not None and entry.listing.default_version.digest == digest:
             row = self.row_of[name]
             self.columns.vectors[row] = _floats(vector)
             self.columns.embedded[row] = True
 
     def trust(self, scores: Mapping[ToolName, float]) -> None:
-        """Take over what tools are trusted now."""
+        """Update the trust scores."""
         rows = [self.row_of[name] for name in scores if name in self.row_of]
         self.columns.trust[rows] = [scores[name] for name in scores if name in self.row_of]
 
     def search(self, query: Query, now: datetime) -> Hits:
-        """Return what fits, ranked."""
+        """Return the matching tools, ranked."""
         return Search(self, query, now).hits()
 
-    def _add(self, card: Card) -> int:
-        listing, columns = card.listing, self.columns
+    def _add(self, entry: IndexEntry) -> int:
+        listing, columns = entry.listing, self.columns
         row = columns.add()
         self.tool_names.append(listing.name)
-        columns.latency[row], columns.cost[row], columns.length[row] = card.latency, np.nan, card.length
+        columns.latency[row], columns.cost[row], columns.length[row] = entry.latency, np.nan, entry.length
         columns.mutation[row] = _MUTATIONS.index(listing.mutation_class)
         columns.namespace[row] = self.namespaces.number(listing.name.namespace)
         columns.scopes[row] = self.scope_sets.number(listing.required_scopes)
@@ -138,31 +144,31 @@ class ToolIndex:
         columns.versions[row] = self.version_sets.number(_version_key(listing.heads), listing.heads)
         needs = (listing.feature_gates, listing.credentials, listing.model_support)
         columns.needs[row] = self.needs.number(needs, listing)
-        self.words.add(row, card.counted)
-        self.tags.add(row, dict.fromkeys(card.tags, 1.0))
-        self.capabilities.add(row, dict.fromkeys(card.capabilities, 1.0))
+        self.words.add(row, entry.counted)
+        self.tags.add(row, dict.fromkeys(entry.tags, 1.0))
+        self.capabilities.add(row, dict.fromkeys(entry.capabilities, 1.0))
         self.pieces.add(row, dict.fromkeys(trigrams(listing.name.tool_id), 1.0))
         return row
 
     def _rebuild(self) -> None:
         old, rows = self.columns, dict(self.row_of)
-        self._begin()
-        for name, card in self.cards.items():
-            row = self.row_of[name] = self._add(card)
+        self._reset()
+        for name, entry in self.entries.items():
+            row = self.row_of[name] = self._add(entry)
             was = rows[name]
             for column in ("trust", "embedded", "vectors"):
                 getattr(self.columns, column)[row] = getattr(old, column)[was]
 
 
 class Search:
-    """One question over the rows of one moment."""
+    """One search over the rows of the index."""
 
     def __init__(self, index: ToolIndex, query: Query, now: datetime) -> None:
         self._index, self._query, self._now = index, query, now
         self._size = index.columns.size
         self._alive = index.columns.alive[: self._size]
         self._narrowed: dict[int, VersionHead] = {}
-        """The version that a token may call, by row, where it is not the one that everybody else would get."""
+        """The version that the caller's grants cover, by row, where it is not the one that other callers get."""
 
     def hits(self) -> Hits:
         query, columns = self._query, self._index.columns
@@ -172,12 +178,12 @@ class Search:
             fits, candidate = signals.exact.astype(np.float32), signals.exact & self._alive
         else:
             fits = relevance(signals, text=text, capabilities=wanted)
-            candidate = fitting(signals, text=text, capabilities=wanted) & self._alive
+            candidate = matching_rows(signals, text=text, capabilities=wanted) & self._alive
         chosen, verdicts = self._chosen_versions()
         passed, removed = self._filtered(candidate, chosen, verdicts)
         rows = np.flatnonzero(passed)
         parts = self._components(rows, fits)
-        best = rows[foremost(signals.exact[rows], fits[rows], parts["score"][rows], query.limit)]
+        best = rows[top_rows(signals.exact[rows], fits[rows], parts["score"][rows], query.limit)]
         return Hits(
             hits=self._hits(best, signals, fits, parts, chosen),
             tools=len(self._index),
@@ -205,28 +211,28 @@ class Search:
         return Signals(exact, lexical, all_words, cosine, embedded, capability)
 
     def _chosen_versions(self) -> tuple[list[VersionHead | None], list[str]]:
-        """Return, for each distinct set of versions, which one is meant, or which filter leaves none. Where the reader's grants name
-        other versions, also find what is meant among those."""
+        """Return the chosen version of each distinct set of versions, or the filter that excludes all of them. Also
+        narrow versions to the caller's grants."""
         filters = self._query.filters
         chosen: list[VersionHead | None] = []
         verdicts: list[str] = []
         for heads in self._index.version_sets.values:
-            head, verdict = choose(heads, filters, self._now)
+            head, verdict = choose_version(heads, filters, self._now)
             chosen.append(head)
             verdicts.append(verdict)
-        if filters.reader is not None:
-            self._narrowed = self._within_grants(filters.reader, chosen)
+        if filters.caller is not None:
+            self._narrowed = self._within_grants(filters.caller, chosen)
         return chosen, verdicts
 
-    def _within_grants(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
-        """Return what to show of tools whose chosen version no grant covers while grants do cover others: who holds a token for `^1` of a
-        tool still calls it after 2.0.0 came out."""
-        confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in reader.grants if g.version_constraint]
+    def _within_grants(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> dict[int, VersionHead]:
+        """Return the versions to show where no grant covers the chosen version but grants cover others: a token for
+        `^1` of a tool still finds it after 2.0.0 was published."""
+        confined = [(Constraint.parse(g.version_constraint).accepts, g) for g in caller.grants if g.version_constraint]
         if not confined:
             return {}
-        uncovered = self._alive & ~self._granted(reader, chosen)
+        uncovered = self._alive & ~self._granted(caller, chosen)
         named = [(accepts, self._matching(grant.pattern)) for accepts, grant in confined]
-        found: dict[int, VersionHead] = {}
+        narrowed: dict[int, VersionHead] = {}
         known: dict[tuple[int, ...], VersionHead | None] = {}
         for row in np.flatnonzero(uncovered & np.logical_or.reduce([mask for _, mask in named])).tolist():
             versions = int(self._index.columns.versions[row])
@@ -234,11 +240,11 @@ class Search:
             if key not in known:
                 heads = self._index.version_sets.values[versions]
                 own = [head for head in heads if any(named[at][0](head.version) for at in key[1:])]
-                known[key] = choose(own, self._query.filters, self._now)[0]
+                known[key] = choose_version(own, self._query.filters, self._now)[0]
             head = known[key]
             if head is not None and effective_state(head, self._now) in CALLABLE:
-                found[row] = head
-        return found
+                narrowed[row] = head
+        return narrowed
 
     def _filtered(
         self, candidate: Mask, chosen: Sequence[VersionHead | None], verdicts: Sequence[str]
@@ -259,10 +265,10 @@ class Search:
         for tag in filters.tags:
             yield "tags", self._index.tags.having(tag.lower(), size)
         if filters.mutation_classes:
-            wanted = [_MUTATIONS.index(each) for each in filters.mutation_classes]
+            wanted = [_MUTATIONS.index(mutation_class) for mutation_class in filters.mutation_classes]
             yield "mutation_classes", np.isin(columns.mutation[:size], wanted)
-        if filters.reader is not None:
-            yield "permission", self._permitted(filters.reader, chosen)
+        if filters.caller is not None:
+            yield "permission", self._permitted(filters.caller, chosen)
         if filters.min_trust:
             yield "min_trust", columns.trust[:size] >= np.float32(filters.min_trust)
         if filters.max_latency is not None:
@@ -271,24 +277,25 @@ class Search:
             yield "max_cost", columns.cost[:size] <= np.float32(filters.max_cost)
 
     @staticmethod
-    def _in(interned: Interned, wanted: Iterable[str]) -> Mask:
+    def _in(table: InternTable, wanted: Iterable[str]) -> Mask:
         held = frozenset(wanted)
-        return interned.among(number for number, value in enumerate(interned.values) if value in held)
+        return table.mask_of(number for number, value in enumerate(table.values) if value in held)
 
-    def _permitted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
-        """Return which rows a token covers: a grant for the tool at that version, and every scope it requires."""
-        return self._granted(reader, chosen) & self._held(reader)
+    def _permitted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
+        """Return a mask of the rows that a token covers: a grant for the tool at that version, and every required
+        scope."""
+        return self._granted(caller, chosen) & self._held(caller)
 
-    def _granted(self, reader: Reader, chosen: Sequence[VersionHead | None]) -> Mask:
+    def _granted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
         granted = np.zeros(self._size, dtype=np.bool_)
-        for grant in reader.grants:
+        for grant in caller.grants:
             granted |= self._covered(grant, chosen)
         granted[list(self._narrowed)] = True
         return granted
 
-    def _held(self, reader: Reader) -> Mask:
+    def _held(self, caller: Caller) -> Mask:
         scopes = self._index.scope_sets
-        held = scopes.among(number for number, required in enumerate(scopes.values) if required <= reader.scopes)
+        held = scopes.mask_of(number for number, required in enumerate(scopes.values) if required <= caller.scopes)
         return held[self._index.columns.scopes[: self._size]] if len(held) else np.zeros(0, dtype=np.bool_)
 
     def _covered(self, grant: Grant, chosen: Sequence[VersionHead | None]) -> Mask:
@@ -300,7 +307,7 @@ class Search:
         return mask & allowed[self._index.columns.versions[: self._size]]
 
     def _matching(self, pattern: str) -> Mask:
-        """Return which rows a pattern names. Rows never change their names, so only new ones are looked at."""
+        """Return a mask of the rows that a pattern matches. Row names never change, so only new rows are evaluated."""
         index, known = self._index, self._index.granted.get(pattern)
         done = len(known) if known is not None else 0
         if known is None or done < self._size:
@@ -316,7 +323,7 @@ class Search:
     def _components(self, rows: np.ndarray, fits: np.ndarray) -> dict[str, np.ndarray]:
         filters, columns, size = self._query.filters, self._index.columns, self._size
         latency = latency_component(columns.latency[:size], filters.max_latency)
-        # Against what was found, not against tools that nobody asked about.
+        # Relative to the matching tools only.
         cost = np.full(size, NEUTRAL, dtype=np.float32)
         cost[rows] = cost_component(columns.cost[rows], filters.max_cost)
         score = composite(columns.trust[:size], fits, latency, cost)
@@ -330,7 +337,7 @@ class Search:
         parts: Mapping[str, np.ndarray],
         chosen: Sequence[VersionHead | None],
     ) -> list[Hit]:
-        """Return the tools of some rows as they are answered. Taken from the columns together: number by number costs ten times as much."""
+        """Return the hits of some rows. Reading whole columns is ten times faster than reading single cells."""
         columns = self._index.columns
         taken = (
             parts["score"][rows],
@@ -346,27 +353,28 @@ class Search:
             columns.latency[rows],
         )
         costs = [None if math.isnan(cost) else cost for cost in columns.cost[rows].tolist()]
-        scores = map(Score, *(column.tolist() for column in taken), costs)
+        scores = map(HitScore, *(column.tolist() for column in taken), costs)
         return [self._hit(row, score, chosen) for row, score in zip(rows.tolist(), scores, strict=True)]
 
-    def _hit(self, row: int, score: Score, chosen: Sequence[VersionHead | None]) -> Hit:
+    def _hit(self, row: int, score: HitScore, chosen: Sequence[VersionHead | None]) -> Hit:
         versions = self._index.columns.versions[row]
         listing, meant = (
-            self._index.cards[self._index.tool_names[row]].listing,
+            self._index.entries[self._index.tool_names[row]].listing,
             self._narrowed.get(row, chosen[versions]),
         )
-        own = listing.face
+        own = listing.default_version
         if meant is not None:
-            # The chosen one stands for every tool with the same versions; the tool's own is at the same place.
+            # The chosen version is shared by all tools with the same set of versions; the tool's own is at the same
+            # position.
             heads = self._index.version_sets.values[versions]
-            own = listing.heads[next(place for place, head in enumerate(heads) if head is meant)]
+            own = listing.heads[next(position for position, head in enumerate(heads) if head is meant)]
         return Hit(listing, own, effective_state(own, self._now), score)
 
     def _nearest(self, signals: Signals) -> list[str]:
-        """Return the names most like the question, among tools that the asker may call."""
+        """Return the names most similar to the query, among tools that the caller may call."""
         seen = self._alive.copy()
-        if self._query.filters.reader is not None:
-            seen &= self._permitted(self._query.filters.reader, self._chosen_versions()[0])
+        if self._query.filters.caller is not None:
+            seen &= self._permitted(self._query.filters.caller, self._chosen_versions()[0])
         shared = np.zeros(self._size, dtype=np.float32)
         pieces = list(
             trigrams("_".join(self._query.text.lower().split()) or " ".join(n.tool_id for n in self._query.names))
@@ -379,9 +387,9 @@ class Search:
         return [self._index.tool_names[row].qualified for row in best if likeness[row] > 0.1]
 
 
-def choose(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
-    """Return the version that is meant: the highest in a state that may be chosen for new work, else the highest that
-    the filter allows. Without one, the filter that left none."""
+def choose_version(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:
+    """Return the highest version that may be chosen for new work, else the highest that the filters allow. If there is
+    none, return the filter that excludes all."""
     matching = matches(heads, filters.version_constraint)
     if not matching:
         return None, "version_constraint"

@@ -1,4 +1,4 @@
-"""Conditions on who may call a tool and whose code it runs."""
+"""Admission rules for access and reserved runners."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from libs.common.tool_names import DEFAULT_NAMESPACE
 from services.registry.domain.publishing.manifest import Manifest
 
 
-def scopes_are_required(manifest: Manifest) -> Iterator[Violation]:
-    """A tool that asks for no scope could be called by anyone with any token."""
+def require_scopes(manifest: Manifest) -> Iterator[Violation]:
+    """Require a scope: without one, any token could call the tool."""
     if not manifest.part("permission").get("required_scopes"):
         yield Violation(
             "manifest.permission.required_scopes", "authorization.scope", "names no scope that a caller must hold"
         )
 
 
-def mesh_code_is_the_meshs(manifest: Manifest) -> Iterator[Violation]:
-    """Code that ships with the mesh is declared by the mesh alone: under another name it would come with another
-    author's claims about what it does and what it takes to call it."""
+def reserve_builtin_code(manifest: Manifest) -> Iterator[Violation]:
+    """Reserve built-in code for the core namespace: elsewhere it could be registered with false claims about its
+    effects."""
     if manifest.name.namespace == DEFAULT_NAMESPACE:
         return
     if manifest.execution.get("runner") == "builtin":

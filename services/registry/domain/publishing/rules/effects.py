@@ -1,4 +1,4 @@
-"""Conditions on what a tool does to the world, and on what keeps that in bounds."""
+"""Admission rules for side effects, idempotency, previews and compensation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from libs.common.tool_names import ToolName
 from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
 
-def side_effects_match_the_class(manifest: Manifest) -> Iterator[Violation]:
-    """What writes says what it changes; what only reads has nothing to say."""
+def check_side_effects(manifest: Manifest) -> Iterator[Violation]:
+    """Require side effects of writing tools and forbid them for read-only tools."""
     declared = bool(manifest.items("side_effects"))
     if manifest.mutates and not declared:
-        yield Violation("manifest.side_effects", "side_effects.required", "is needed of a tool that writes")
+        yield Violation("manifest.side_effects", "side_effects.required", "is required for a tool that writes")
     if not manifest.mutates and declared:
         yield Violation("manifest.side_effects", "side_effects.forbidden", "a read-only tool changes nothing")
 
 
-def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
-    """No claim of safety contradicts what the tool declares to do. Saying nothing claims nothing."""
+def check_safety_claims(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse safety claims that contradict the mutation class. Unset fields claim nothing."""
     safety = manifest.safety
     if manifest.mutates and safety.get("read_only"):
         yield Violation(
@@ -34,28 +34,26 @@ def safety_claims_match_the_class(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.execution.cache_ttl", "cache.read_only", "only a read-only tool's results are reused")
 
 
-def repetition_is_governed(manifest: Manifest) -> Iterator[Violation]:
-    """What writes says how a repeated call is kept from repeating its effect."""
+def require_idempotency(manifest: Manifest) -> Iterator[Violation]:
+    """Require writing tools to declare how repeated calls are handled."""
     idempotency = manifest.part("idempotency")
     if manifest.mutates and "mode" not in idempotency:
-        yield Violation("manifest.idempotency", "idempotency.required", "is needed of a tool that writes")
+        yield Violation("manifest.idempotency", "idempotency.required", "is required for a tool that writes")
     if idempotency.get("uncertain_outcome") == "query_status" and not _is_tool(idempotency.get("status_tool", "")):
-        yield Violation(
-            "manifest.idempotency.status_tool", "idempotency.status_tool", "must name the tool that is to be asked"
-        )
+        yield Violation("manifest.idempotency.status_tool", "idempotency.status_tool", "must name the status tool")
 
 
-def irreversible_can_be_previewed(manifest: Manifest) -> Iterator[Violation]:
-    """Nobody decides about an irreversible act without seeing what it would do."""
+def require_dry_run(manifest: Manifest) -> Iterator[Violation]:
+    """Require dry-run support of irreversible tools, so that a call can be previewed."""
     if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
-        yield Violation("manifest.dry_run_supported", "dry_run.required", "is needed of an irreversible tool")
+        yield Violation("manifest.dry_run_supported", "dry_run.required", "is required for an irreversible tool")
 
 
-def reversible_can_be_undone(manifest: Manifest) -> Iterator[Violation]:
-    """What claims to be reversible names what reverses it."""
+def require_compensation(manifest: Manifest) -> Iterator[Violation]:
+    """Require reversible tools to name their compensation tool."""
     tool = manifest.text("compensation_tool")
     if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:
-        yield Violation("manifest.compensation_tool", "compensation.required", "is needed of a reversible tool")
+        yield Violation("manifest.compensation_tool", "compensation.required", "is required for a reversible tool")
     if tool and not _is_tool(tool):
         yield Violation("manifest.compensation_tool", "compensation.name", "is not the name of a tool")
 

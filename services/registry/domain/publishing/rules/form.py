@@ -1,4 +1,4 @@
-"""Conditions on the manifest as a whole: its size, its text, its names, its pointers, and what it lets be seen."""
+"""Admission rules for the manifest as a whole: size, text, names, JSON Pointers and audit detail."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from libs.common.errors import MeshError, Violation
+from libs.common.json.json_pointer import pointer_of
 from libs.common.semver import MAX_DIGITS
 from services.registry.domain.catalog.page_size import MANIFEST_BYTES
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.schema_shape import escape
 
-# As deep as a value can be nested.
+# Limited to the maximum nesting of values.
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*){1,64}")
 _TAIL = re.compile(r"[-+]")
 _SHORTEST_NAME = 3
 
 
-def fits_into_an_answer(manifest: Manifest) -> Iterator[Violation]:
-    """Every version must fit into one message beside others."""
+def check_size(manifest: Manifest) -> Iterator[Violation]:
+    """Limit the size, so that every version fits into one message with others."""
     if len(manifest.payload) > MANIFEST_BYTES:
         yield Violation("manifest", "manifest.size", f"has more than {MANIFEST_BYTES} bytes as a document")
 
 
-def text_can_be_stored(manifest: Manifest) -> Iterator[Violation]:
-    """The null character ends strings in too many places to be kept anywhere."""
+def forbid_null_characters(manifest: Manifest) -> Iterator[Violation]:
+    """Forbid the null character, which databases and tools do not store."""
     for path in _nulls(manifest.document, "manifest"):
         yield Violation(path, "text.no_null", "holds the null character")
 
 
-def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
-    """Numbers are bounded, and identifiers neither empty nor numbers with leading zeros: otherwise two texts would be the same version."""
+def check_version(manifest: Manifest) -> Iterator[Violation]:
+    """Require bounded numbers and valid identifiers, so that no two texts mean the same version."""
     core = _TAIL.split(manifest.text("version"), maxsplit=1)[0]
     if any(len(number) > MAX_DIGITS for number in core.split(".")):
         yield Violation("manifest.version", "version.numbers", "has a number of more than ten digits")
@@ -43,15 +43,15 @@ def version_is_unambiguous(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.version", "version.identifier", message)
 
 
-def aliases_can_be_called(manifest: Manifest) -> Iterator[Violation]:
-    """An alias has the form of a tool's id, or no reference could ever use it."""
+def check_aliases(manifest: Manifest) -> Iterator[Violation]:
+    """Require aliases to have the form of a tool id, so that references can use them."""
     for index, alias in enumerate(manifest.items("aliases")):
         if len(alias) < _SHORTEST_NAME:
             yield Violation(f"manifest.aliases[{index}]", "alias.length", "has less than three characters")
 
 
-def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
-    """A pointer that is none matches nothing, so what it should redact or guard would be left open in silence."""
+def check_json_pointers(manifest: Manifest) -> Iterator[Violation]:
+    """Require valid JSON Pointers: an invalid one matches nothing, and the field would stay unprotected."""
     lists = {
         "manifest.input.sensitive_fields": manifest.input.get("sensitive_fields", ()),
         "manifest.input.internal_only_fields": manifest.input.get("internal_only_fields", ()),
@@ -68,10 +68,10 @@ def pointers_are_pointers(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(path, "pointer.form", "is not a JSON Pointer to a field")
 
 
-def calls_are_observed(manifest: Manifest) -> Iterator[Violation]:
-    """What is recorded of a call is said, never assumed."""
+def require_audit_detail(manifest: Manifest) -> Iterator[Violation]:
+    """Require an explicit audit detail."""
     if "audit_detail" not in manifest.part("observability"):
-        yield Violation("manifest.observability.audit_detail", "observability.required", "is needed of every tool")
+        yield Violation("manifest.observability.audit_detail", "observability.required", "is required for every tool")
 
 
 def _nulls(value: Any, path: str) -> Iterator[str]:
@@ -84,4 +84,4 @@ def _nulls(value: Any, path: str) -> Iterator[str]:
         if any("\0" in key for key in value):
             yield path
         for key, item in value.items():
-            yield from _nulls(item, f"{path}.{escape(key)}")
+            yield from _nulls(item, f"{path}.{pointer_of([key])[1:]}")

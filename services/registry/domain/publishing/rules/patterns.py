@@ -1,26 +1,26 @@
-"""What a regular expression can cost before it is ever compiled."""
+"""Estimates the cost of a regular expression before it is compiled."""
 
 from __future__ import annotations
 
 import re
 
-# Counted repetitions taken apart, so that `(a{100}){100}` weighs ten thousand. Matching takes at most about this many
-# steps for every character, and honest patterns weigh less than a hundred.
+# The weight with counted repetitions expanded: `(a{100}){100}` weighs ten thousand. Matching takes about this many
+# steps per character; ordinary patterns weigh less than a hundred.
 MAX_WEIGHT = 2_000
 _REPEATED = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
 _BACKTRACKING = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _CLASS = re.compile(r"\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
-# Classes of Unicode are automata of their own.
+# Unicode classes are automata of their own.
 _UNICODE, _WORD = 20, 4
 
 
 def weight(pattern: str) -> int | None:
-    """Return how much automaton a pattern asks for; None when it looks around or back, which no automaton does."""
-    return _Weighing(pattern).total()
+    """Return the size of the automaton of a pattern; None for lookaround and backreferences."""
+    return _PatternWeight(pattern).total()
 
 
-class _Weighing:
-    """One pass over a pattern. It need not be valid: whoever compiles it decides that."""
+class _PatternWeight:
+    """One pass over a pattern. The pattern need not be valid; compilation checks that."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -42,8 +42,8 @@ class _Weighing:
         if character == "\\":
             return self._escape(at)
         if character == "[":
-            found = _CLASS.match(self._pattern, at)
-            length = found.end() - at if found else 1
+            character_class = _CLASS.match(self._pattern, at)
+            length = character_class.end() - at if character_class else 1
             return self._take(at, length, 1 + length // 8)
         if character == "(":
             self._sums.append(0)
@@ -52,11 +52,11 @@ class _Weighing:
             self._last = self._sums.pop() if len(self._sums) > 1 else 0
             self._sums[-1] += self._last
             return at + 1
-        repeated = _REPEATED.match(self._pattern, at) if character == "{" else None
-        if repeated:
-            times = max(int(repeated.group(1)), int(repeated.group(2) or 0), 1)
+        is_repeated = _REPEATED.match(self._pattern, at) if character == "{" else None
+        if is_repeated:
+            times = max(int(is_repeated.group(1)), int(is_repeated.group(2) or 0), 1)
             self._sums[-1] += self._last * (times - 1)
-            return repeated.end()
+            return is_repeated.end()
         return at + 1 if character in "*+?|^$" else self._take(at, 1, 1)
 
     def _escape(self, at: int) -> int:

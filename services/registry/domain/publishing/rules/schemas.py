@@ -1,4 +1,4 @@
-"""Conditions on the schemas: that they are schemas, strict ones, bounded ones, and that the tool's own examples hold."""
+"""Admission rules for schemas: valid, strict and bounded schemas, and examples that match them."""
 
 from __future__ import annotations
 
@@ -7,72 +7,72 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
-from services.registry.domain.compatibility.comparison import called_with
+from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weight
 from services.registry.domain.publishing.schema_shape import SchemaShape, references
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Both bound what one schema can cost: those who admit it, and the executor at every call.
+# Bounds the cost of a schema at admission and at every call.
 MAX_SUBSCHEMAS = 5_000
 MAX_EVALUATIONS = 100_000
 _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
 _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
 
-def schemas_are_valid(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
-    """Every schema is a JSON Schema 2020-12 that refers to nothing outside itself and ends in bounded work."""
+def check_schemas(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+    """Require every schema to be a self-contained JSON Schema 2020-12 with bounded evaluation."""
     for path, schema in _schemas(manifest).items():
         yield from schema_violations(path, schema, checker)
 
 
 def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> Iterator[Violation]:
-    """Yield why a value is no schema that stands alone and ends in bounded work."""
+    """Yield why a value is not a self-contained schema with bounded evaluation."""
     if isinstance(schema, dict):
         shape = SchemaShape(schema)
-        costly = [*_bounded(path, shape), *_matched_in_bounded_work(path, shape)]
+        costly = [*_bounded(path, shape), *_expensive_patterns(path, shape)]
         yield from costly
         if costly:
-            # Whatever else is wrong with it is not worth the work of finding out.
+            # Further checks of an oversized schema are not worth their cost.
             return
         yield from _self_contained(path, shape)
     elif isinstance(schema, bool):
-        yield Violation(path, "schema.object", "promises nothing; a JSON object is needed here")
+        yield Violation(path, "schema.object", "must be a JSON object")
     for finding in checker.schema_findings(schema):
         yield _inside(path, "schema", finding)
 
 
-def input_takes_an_object(manifest: Manifest) -> Iterator[Violation]:
-    """Arguments are named, so the input schema is that of an object."""
+def require_object_input(manifest: Manifest) -> Iterator[Violation]:
+    """Require input schemas of type object, because arguments are named."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path, {"type": "object"})
         if isinstance(schema, dict) and schema.get("type") != "object":
             yield Violation(path, "schema.type", 'must say "type": "object"')
 
 
-def input_is_strict(manifest: Manifest) -> Iterator[Violation]:
-    """Nothing undeclared gets in, so a schema that explicitly lets it in contradicts the mesh. Saying nothing is fine."""
+def require_strict_input(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse schemas that explicitly allow undeclared arguments, which the mesh rejects. Unset keywords are fine."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path)
         for part in SchemaShape(schema).in_place() if isinstance(schema, dict) else ():
             for keyword in ("additionalProperties", "unevaluatedProperties"):
                 if part.get(keyword) in (True, {}):
-                    yield Violation(path, "schema.strict", f"{keyword} lets undeclared arguments in")
+                    yield Violation(path, "schema.strict", f"{keyword} allows undeclared arguments")
 
 
-def internal_fields_stay_internal(manifest: Manifest) -> Iterator[Violation]:
-    """What only the mesh may set is never shown to a model."""
+def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse internal fields in the schema that models see."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
     shape = SchemaShape(schema if isinstance(schema, dict) else {})
-    for index, pointer in enumerate(pointers if len(shape.places) <= MAX_SUBSCHEMAS else ()):
+    for index, pointer in enumerate(pointers if len(shape.subschemas) <= MAX_SUBSCHEMAS else ()):
         if shape.declares(pointer):
             path = f"manifest.input.internal_only_fields[{index}]"
             yield Violation(path, "input.internal", "appears in the model-facing schema")
 
 
-def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
-    """A paginated result says in its schema how to go on."""
+def check_pagination(manifest: Manifest) -> Iterator[Violation]:
+    """Require a paginated result to declare its cursor fields."""
     schema = manifest.output.get("schema")
     if not manifest.output.get("paginated") or not isinstance(schema, dict):
         return
@@ -81,11 +81,11 @@ def pages_are_declared(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(_OUTPUT, "output.pages", f"a paginated result declares `{field}`")
 
 
-def examples_hold(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
-    """Every example passes the tool's own contract, as strictly as a call would. Without valid schemas none is tried."""
-    if any(schemas_are_valid(manifest, checker)):
+def check_examples(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+    """Check every example against the contract, as strictly as a call. Skipped while the schemas are invalid."""
+    if any(check_schemas(manifest, checker)):
         return
-    strict = called_with(manifest, checker)
+    strict = caller_schema(manifest, checker)
     for index, example in enumerate(manifest.examples):
         path = f"manifest.input.examples[{index}]"
         for finding in checker.value_findings(strict, example.arguments):
@@ -108,18 +108,18 @@ def _schemas(manifest: Manifest) -> Mapping[str, JsonValue]:
 def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
     if shape.root.get("$schema", DIALECT) not in (DIALECT, DIALECT + "#"):
         yield Violation(path, "schema.dialect", "is not of JSON Schema 2020-12")
-    for pointer, schema in shape.places.items():
+    for pointer, schema in shape.subschemas.items():
         if pointer and "$id" in schema:
-            yield Violation(f"{path}#{pointer}", "schema.identity", "a part of a schema has no `$id` of its own")
+            yield Violation(f"{path}#{pointer}", "schema.identity", "a subschema may not have `$id`")
         for reference in references(schema):
             if not reference.startswith("#"):
-                yield Violation(f"{path}#{pointer}", "schema.reference", "refers to something outside the schema")
+                yield Violation(f"{path}#{pointer}", "schema.reference", "refers outside the schema")
             elif shape.target(reference) is None:
                 yield Violation(f"{path}#{pointer}", "schema.reference", "refers to no subschema of the schema")
 
 
 def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    if len(shape.places) > MAX_SUBSCHEMAS:
+    if len(shape.subschemas) > MAX_SUBSCHEMAS:
         yield Violation(path, "schema.size", f"has more than {MAX_SUBSCHEMAS} subschemas")
     elif shape.circular():
         yield Violation(path, "schema.circular", "a subschema applies itself to the same value, without end")
@@ -127,14 +127,16 @@ def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
         yield Violation(path, "schema.size", f"takes {MAX_EVALUATIONS} or more steps to evaluate")
 
 
-def _matched_in_bounded_work(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    for pointer, schema in shape.places.items():
+def _expensive_patterns(path: str, shape: SchemaShape) -> Iterator[Violation]:
+    for pointer, schema in shape.subschemas.items():
         for place, pattern in _patterns(pointer, schema):
             cost = weight(pattern)
             if cost is None:
-                yield Violation(f"{path}#{place}", "schema.pattern", "looks around or back, which has no bound")
+                yield Violation(
+                    f"{path}#{place}", "schema.pattern", "uses lookaround or backreferences, which are unbounded"
+                )
             elif cost > MAX_WEIGHT:
-                yield Violation(f"{path}#{place}", "schema.pattern", "repeats more than can be matched in bounded work")
+                yield Violation(f"{path}#{place}", "schema.pattern", "is too expensive to match")
 
 
 def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Conditions on how long a tool may take and how long its calls are remembered."""
+"""Admission rules for timeouts and idempotency windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from libs.common.errors import Violation
 from services.registry.domain.publishing.manifest import Manifest, seconds
 
-# What each class lets a caller expect. The contract's own field rules bound `async`, which has no limit of its own.
+# The time limit of each class. `async` is bounded only by the field rules of the contract.
 CLASS_SECONDS = {
     "interactive": Decimal("0.5"),
     "standard": Decimal(5),
@@ -18,8 +18,8 @@ CLASS_SECONDS = {
 _SHORTEST_WINDOW = Decimal(3600)
 
 
-def timeouts_fit_their_class(manifest: Manifest) -> Iterator[Violation]:
-    """A timeout beyond the class would break what callers plan with."""
+def check_timeouts(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse timeouts above the limit of their class."""
     execution = manifest.execution
     limit = CLASS_SECONDS[execution["timeout_class"]]
     given = {field: seconds(execution[field]) for field in ("timeout_default", "timeout_max") if field in execution}
@@ -30,8 +30,8 @@ def timeouts_fit_their_class(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.execution.timeout_default", "timeout.order", "is more than timeout_max")
 
 
-def keys_are_remembered_long_enough(manifest: Manifest) -> Iterator[Violation]:
-    """A key that is forgotten while its call may still run would let the effect happen twice."""
+def check_idempotency_window(manifest: Manifest) -> Iterator[Violation]:
+    """Require a window that outlives the call: a forgotten key would allow the effect to happen twice."""
     window = manifest.part("idempotency").get("window")
     if window is None:
         return

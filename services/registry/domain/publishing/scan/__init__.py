@@ -1,1 +1,1 @@
-"""The scan of a manifest's texts and names for what a person would not see and a model might obey. Pure."""
+"""Scans the texts and names of a manifest for prompt injection and deceptive characters. Pure."""

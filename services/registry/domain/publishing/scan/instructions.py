@@ -1,4 +1,4 @@
-"""Sentences that command a model, markup that hides them, and blobs that carry them."""
+"""Detects instructions to a model, hidden markup and encoded blobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import base64
 import binascii
 import re
 
-from services.registry.domain.publishing.scan.confusables import folded
-from services.registry.domain.publishing.scan.invisible import without_hidden
+from services.registry.domain.publishing.scan.confusables import fold_confusables
+from services.registry.domain.publishing.scan.invisible import without_invisible
 
 _GAP = r"[\s\W]{1,8}"
 _ANY = r"(?:\w+[\s\W]{1,4}){0,4}?"
@@ -15,7 +15,7 @@ _EARLIER = r"(?:previous|prior|above|earlier|preceding|existing|foregoing|system
 _ORDERS = r"(?:instructions?|prompts?|rules?|messages?|directions?|directives?|guidelines?|context|commands?|tools?)"
 _USER = r"(?:the[\s\W]{1,4})?(?:user|human|operator|customer|person|client|anyone|anybody)"
 
-# Each is tried only on texts that hold its first word, so that honest manifests cost next to nothing.
+# Each pattern is tried only on texts that contain one of its keywords, so that ordinary manifests cost little.
 _COMMANDS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         ("ignore", "disregard", "forget", "override", "bypass"),
@@ -87,50 +87,50 @@ _BLOB = re.compile(
     r"[A-Za-z0-9+/_-]{72,}={0,2}|(?:\\x[0-9a-fA-F]{2}){16,}|(?:%[0-9a-fA-F]{2}){24,}|(?:&#x?[0-9a-fA-F]{2,6};){8,}"
 )
 _MOST_DECODED = 8_192
-# No command fits into less.
+# No instruction fits into less.
 _SHORTEST = 8
 
 
-def commands(text: str) -> bool:
-    """True if a text commands whoever reads it."""
+def has_instruction(text: str) -> bool:
+    """Return whether a text instructs its reader."""
     if len(text) < _SHORTEST:
         return False
-    seen = " ".join(folded(without_hidden(text)).split())
+    seen = " ".join(fold_confusables(without_invisible(text)).split())
     if any(any(word in seen for word in words) and pattern.search(seen) for words, pattern in _COMMANDS):
         return True
     decoded = _decoded(text)
-    return bool(decoded) and commands(decoded)
+    return bool(decoded) and has_instruction(decoded)
 
 
-def steers(text: str) -> bool:
-    """True if a text asks to be chosen before other tools."""
+def has_steering(text: str) -> bool:
+    """Return whether a text asks to be chosen over other tools."""
     if len(text) < _SHORTEST:
         return False
-    seen = " ".join(folded(without_hidden(text)).split())
+    seen = " ".join(fold_confusables(without_invisible(text)).split())
     return any(word in seen for word in ("tool", "called before")) and _STEERING.search(seen) is not None
 
 
-def hides_markup(text: str) -> bool:
-    """True if a text has markup that people do not see when it is shown."""
+def has_hidden_markup(text: str) -> bool:
+    """Return whether a text has markup that is not visible when rendered."""
     return ("<" in text or "[" in text or ":" in text or "-->" in text) and _COMMENT.search(text.lower()) is not None
 
 
-def encodes(text: str) -> bool:
-    """True if a text holds a long run that is no word of any language: letters of both sizes mixed with digits."""
-    found = _BLOB.search(text) if len(text) >= 48 else None
-    if found is None:
+def has_encoded_blob(text: str) -> bool:
+    """Return whether a text holds a long encoded run: mixed case with digits, or escape sequences."""
+    match = _BLOB.search(text) if len(text) >= 48 else None
+    if match is None:
         return False
-    run = found.group()
+    run = match.group()
     if not run[0].isalnum() or run[0] in "\\%&":
         return True
     return any(c.isdigit() for c in run) and any(c.isupper() for c in run) and any(c.islower() for c in run)
 
 
 def _decoded(text: str) -> str:
-    found = _BLOB.search(text) if len(text) >= 72 else None
-    if found is None:
+    match = _BLOB.search(text) if len(text) >= 72 else None
+    if match is None:
         return ""
-    run = found.group()[:_MOST_DECODED].rstrip("=").replace("-", "+").replace("_", "/")
+    run = match.group()[:_MOST_DECODED].rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(run[: len(run) // 4 * 4], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Characters that are not seen, or that change how others are seen."""
+"""Detects invisible characters and characters that change the display of others."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _FLAG = "\U0001f3f4"
 _RIGHT_TO_LEFT = ("R", "AL", "AN")
 
 
-def hidden_in(text: str) -> str:
-    """Return what kind of invisible character a text holds; empty when there is none."""
+def find_invisible(text: str) -> str:
+    """Return the kind of the first invisible character; empty when there is none."""
     if text.isascii() and text.isprintable():
         return ""
     right_to_left = any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in text)
     for index, character in enumerate(text):
-        found = _hidden(text, index, character, right_to_left)
-        if found:
-            return found
+        kind = _hidden(text, index, character, right_to_left)
+        if kind:
+            return kind
     return ""
 
 
-def without_hidden(text: str) -> str:
-    """Return a text as it is seen."""
+def without_invisible(text: str) -> str:
+    """Return a text without invisible characters."""
     if text.isascii():
         return text
     return "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cn") and not _is_selector(c))
@@ -39,25 +39,25 @@ def _hidden(text: str, index: int, character: str, right_to_left: bool) -> str:
     if character in _BIDI:
         return "a control that reverses the direction of text"
     if character in _ZERO_WIDTH:
-        return "a character without width"
+        return "a zero-width character"
     if character in _JOINERS and not _joins(before):
-        return "a joiner that joins nothing"
+        return "a stray joiner"
     if character in _MARKS and not right_to_left:
-        return "a mark of direction in text that has none"
+        return "a stray direction mark"
     if 0xE0000 <= code <= 0xE007F:
         return "" if _in_flag(text, index) else "a tag character"
     if _is_selector(character):
-        return "" if _selects(before, code) else "a variation selector that selects nothing"
+        return "" if _selects(before, code) else "a stray variation selector"
     category = unicodedata.category(character)
     if category == "Co":
-        return "a character of private use"
+        return "a private-use character"
     if category == "Cn" and (code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF):
-        return "a number that is no character"
+        return "a noncharacter code point"
     return "a control character" if category == "Cc" and character not in _ALLOWED_CONTROLS else ""
 
 
 def _joins(before: str) -> bool:
-    """Joiners belong between letters of scripts that join, and inside emoji."""
+    """Return whether a joiner may follow: letters of joining scripts, and emoji."""
     if not before:
         return False
     if unicodedata.category(before) in ("So", "Sk", "Mn", "Mc") or _is_selector(before):
@@ -78,7 +78,7 @@ def _is_selector(character: str) -> bool:
 
 
 def _selects(before: str, code: int) -> bool:
-    """A selector belongs behind a symbol, a digit of a keycap, or an ideograph; one of them, never a row."""
+    """Return whether a variation selector may follow: one after a symbol, a keycap digit or an ideograph."""
     if not before or _is_selector(before):
         return False
     if code >= 0xE0100:

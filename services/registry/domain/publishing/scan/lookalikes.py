@@ -1,4 +1,4 @@
-"""Names that are read as, or mistyped for, the names of others."""
+"""Detects names that look like, or are a typo of, existing names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.policy import ScanClass
 
-# Short names have too many neighbours for a neighbour to mean anything.
+# Short names are often one edit apart by chance.
 _SHORTEST_ID, _SHORTEST_NAMESPACE = 6, 5
 
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
-    """A name that is taken, and whose it is: by what a manifest says, and by who owns the namespace."""
+    """An existing name with its provider and its owner."""
 
     name: ToolName
     provider: str
@@ -24,8 +24,8 @@ class KnownName:
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
-    """The names that a manifest would bring to its tool, and whose they would be."""
+class CandidateNames:
+    """The new names of a manifest with their provider and owner."""
 
     tool: ToolName
     names: tuple[ToolName, ...]
@@ -35,7 +35,7 @@ class Newcomer:
 
 @dataclass(frozen=True, slots=True)
 class Resemblance:
-    """A field of the manifest, what is wrong with it, and the name it resembles."""
+    """A manifest field, the kind of resemblance, and the existing name."""
 
     path: str
     kind: ScanClass
@@ -43,18 +43,18 @@ class Resemblance:
 
 
 def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[Resemblance]:
-    """Yield what the manifest's names resemble. The same id in another namespace is no resemblance: that is what
-    namespaces are for. A provider is only what a manifest says, so what another owns is foreign whoever is named."""
+    """Yield the existing names that the manifest's names resemble. The same id in another namespace is allowed. Names
+    of another owner are foreign even if the provider is the same, because the provider is only a claim."""
     own = {"manifest.tool_id": manifest.name.tool_id}
     own |= {f"manifest.aliases[{i}]": alias for i, alias in enumerate(manifest.items("aliases"))}
     namespace = manifest.name.namespace
-    for each in known:
-        foreign = each.provider != manifest.provider or each.owner != owner
+    for existing in known:
+        foreign = existing.provider != manifest.provider or existing.owner != owner
         if foreign:
-            yield from _compared("manifest.namespace", namespace, each.name.namespace, _SHORTEST_NAMESPACE)
+            yield from _compared("manifest.namespace", namespace, existing.name.namespace, _SHORTEST_NAMESPACE)
         for path, tool_id in own.items():
-            if foreign or each.name.namespace == namespace:
-                yield from _compared(path, tool_id, each.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
+            if foreign or existing.name.namespace == namespace:
+                yield from _compared(path, tool_id, existing.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
 
 
 def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Resemblance]:
@@ -62,12 +62,12 @@ def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Rese
         return
     if name_skeleton(mine) == name_skeleton(theirs):
         yield Resemblance(path, ScanClass.HOMOGLYPH, theirs)
-    elif min(len(mine), len(theirs)) >= shortest and one_slip(mine, theirs) and not _numbered(mine, theirs):
+    elif min(len(mine), len(theirs)) >= shortest and is_one_edit_apart(mine, theirs) and not _numbered(mine, theirs):
         yield Resemblance(path, ScanClass.LOOKALIKE, theirs)
 
 
-def one_slip(a: str, b: str) -> bool:
-    """True if one letter more, less, changed, or two neighbours swapped make one name of the other."""
+def is_one_edit_apart(a: str, b: str) -> bool:
+    """Return whether one insertion, deletion, substitution or transposition turns one name into the other."""
     if a == b or abs(len(a) - len(b)) > 1:
         return False
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -79,5 +79,5 @@ def one_slip(a: str, b: str) -> bool:
 
 
 def _numbered(a: str, b: str) -> bool:
-    """Names that differ in their numbers alone are a series."""
+    """Return whether names differ only in their digits, as in a series."""
     return "".join(c for c in a if not c.isdigit()) == "".join(c for c in b if not c.isdigit())

@@ -1,4 +1,4 @@
-"""What the scan looks for, and what a finding of each class does."""
+"""The finding classes of the scan and the action for each."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from enum import StrEnum
 
 
 class ScanClass(StrEnum):
-    """A kind of finding."""
+    """The class of a finding."""
 
     INSTRUCTION = "instruction"
-    """A sentence that commands the model instead of describing the tool."""
+    """A sentence that instructs the model instead of describing the tool."""
     INVISIBLE = "invisible"
-    """A character that is not seen, or that changes the order in which others are."""
+    """An invisible character, or one that changes the order of others."""
     COMMENT = "comment"
     """Markup that hides text from people."""
     ENCODED = "encoded"
-    """A blob that only a decoder reads."""
+    """An encoded blob."""
     STEERING = "steering"
-    """A claim to be chosen before other tools."""
+    """A claim to be preferred over other tools."""
     MIXED_SCRIPT = "mixed_script"
-    """A word whose letters only look as if they were of one alphabet."""
+    """A word that mixes letters of several scripts."""
     HOMOGLYPH = "homoglyph"
     """A name that looks exactly like another."""
     LOOKALIKE = "lookalike"
-    """A name one slip of the finger away from another."""
+    """A name that is one edit away from another."""
 
 
 class Action(StrEnum):
-    """What a finding does."""
+    """The effect of a finding."""
 
     BLOCK = "block"
     WARN = "warn"
 
 
-# What has hardly an honest use blocks; what often has one warns.
+# Classes that hardly have a legitimate use block; the others warn.
 DEFAULTS: Mapping[ScanClass, Action] = {
     ScanClass.INSTRUCTION: Action.BLOCK,
     ScanClass.INVISIBLE: Action.BLOCK,
@@ -56,7 +56,7 @@ class ScanPolicy:
 
     @classmethod
     def parse(cls, text: str) -> ScanPolicy:
-        """Read `encoded=block,lookalike=block`; what is not named keeps its default. Raises ValueError for anything else."""
+        """Parse `encoded=block,lookalike=block`; other classes keep their default. Raises ValueError."""
         actions = dict(DEFAULTS)
         for entry in filter(None, (part.strip() for part in text.split(","))):
             name, _, action = entry.partition("=")

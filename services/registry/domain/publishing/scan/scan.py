@@ -1,4 +1,4 @@
-"""The scan: everything suspicious in a manifest, told apart by what policy does about it."""
+"""Runs the scan and separates blocking findings from warnings."""
 
 from __future__ import annotations
 
@@ -7,62 +7,70 @@ from dataclasses import dataclass
 
 from libs.common.errors import Violation
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.scan.confusables import deceives
-from services.registry.domain.publishing.scan.instructions import commands, encodes, hides_markup, steers
-from services.registry.domain.publishing.scan.invisible import hidden_in
+from services.registry.domain.publishing.scan.confusables import mixes_scripts
+from services.registry.domain.publishing.scan.instructions import (
+    has_encoded_blob,
+    has_hidden_markup,
+    has_instruction,
+    has_steering,
+)
+from services.registry.domain.publishing.scan.invisible import find_invisible
 from services.registry.domain.publishing.scan.lookalikes import KnownName, resemblances
 from services.registry.domain.publishing.scan.policy import Action, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.texts import Text, texts_of
 
-# A hostile manifest must not become a page of text.
+# Limits the size of the response to a hostile manifest.
 _MOST_FINDINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
-    """What keeps a manifest out, and what is only told."""
+class ScanResult:
+    """The blocking violations and the warnings."""
 
     blocked: tuple[Violation, ...] = ()
     warned: tuple[Violation, ...] = ()
 
 
-def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> Scanned:
-    """Scan every text and name of a manifest, whose namespace is or will be the owner's, against names that are taken."""
-    found: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
+def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
+    """Scan every text and name of a manifest against existing names. `owner` owns, or will own, its namespace."""
+    by_action: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
     for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
-        told = found[policy.actions[kind]]
-        if len(told) < _MOST_FINDINGS:
-            told[violation] = None
-    return Scanned(tuple(found[Action.BLOCK]), tuple(found[Action.WARN]))
+        reported = by_action[policy.actions[kind]]
+        if len(reported) < _MOST_FINDINGS:
+            reported[violation] = None
+    return ScanResult(tuple(by_action[Action.BLOCK]), tuple(by_action[Action.WARN]))
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
     seen = set[str]()
     for text in texts_of(manifest.document):
         if text.value not in seen:
-            # Said twice is found once; names of properties repeat by the thousand.
+            # Equal texts are scanned once; property names repeat often.
             seen.add(text.value)
             for kind, message in _suspicions(text):
                 yield kind, Violation(text.path, f"scan.{kind}", message)
 
 
 def _suspicions(text: Text) -> Iterator[tuple[ScanClass, str]]:
-    hidden = hidden_in(text.value)
+    hidden = find_invisible(text.value)
     if hidden:
         yield ScanClass.INVISIBLE, f"holds {hidden}"
-    if commands(text.value):
-        yield ScanClass.INSTRUCTION, "commands the model instead of describing the tool"
-    if hides_markup(text.value):
+    if has_instruction(text.value):
+        yield ScanClass.INSTRUCTION, "instructs the model instead of describing the tool"
+    if has_hidden_markup(text.value):
         yield ScanClass.COMMENT, "has markup that hides text from people"
-    if deceives(text.value):
+    if mixes_scripts(text.value):
         yield ScanClass.MIXED_SCRIPT, "has letters that only look like those around them"
-    if text.prose and steers(text.value):
-        yield ScanClass.STEERING, "asks to be chosen before other tools"
-    if text.prose and encodes(text.value):
-        yield ScanClass.ENCODED, "holds a blob that nobody can read"
+    if text.prose and has_steering(text.value):
+        yield ScanClass.STEERING, "asks to be chosen over other tools"
+    if text.prose and has_encoded_blob(text.value):
+        yield ScanClass.ENCODED, "holds an encoded blob"
 
 
 def _names(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[tuple[ScanClass, Violation]]:
-    for found in resemblances(manifest, known, owner):
-        words = "is read as" if found.kind is ScanClass.HOMOGLYPH else "is one slip away from"
-        yield found.kind, Violation(found.path, f"scan.{found.kind}", f"{words} `{found.other}` of somebody else")
+    for resemblance in resemblances(manifest, known, owner):
+        words = "looks like" if resemblance.kind is ScanClass.HOMOGLYPH else "is one edit away from"
+        yield (
+            resemblance.kind,
+            Violation(resemblance.path, f"scan.{resemblance.kind}", f"{words} `{resemblance.other}` of another owner"),
+        )

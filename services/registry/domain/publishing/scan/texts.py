@@ -1,4 +1,4 @@
-"""Every text of a manifest with its place: a path of fields, and a JSON Pointer inside embedded JSON."""
+"""Collects every text of a manifest with its field path and, inside embedded JSON, its JSON Pointer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.registry.domain.publishing.schema_shape import escape
+from libs.common.json.json_pointer import pointer_of
 
-# Fields of the contract that hold JSON of the author's own.
+# Fields of the contract that embed JSON of the author.
 _EMBEDDED = frozenset({"schema", "runtime_schema", "error_schema", "arguments", "result", "meta"})
-# Texts that machines compare: no model reads them as prose, and blobs are at home in some of them.
+# Machine-readable texts, which are not scanned as prose and may hold blobs.
 _MACHINE = frozenset({"pattern", "digest", "descriptor_digest", "documentation_url", "source_code_url", "entry_point"})
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text, and whether it is there to be read."""
+    """One text, and whether it is prose."""
 
     path: str
     value: str
@@ -24,7 +24,7 @@ class Text:
 
 
 def texts_of(document: Mapping[str, Any]) -> Iterator[Text]:
-    """Yield the texts of a manifest, names of properties included."""
+    """Yield the texts of a manifest, including property names."""
     for key, value in document.items():
         yield from _field(f"manifest.{key}", key, value)
 
@@ -58,5 +58,5 @@ def _embedded(path: str, value: Any, key: str = "") -> Iterator[Text]:
 
 
 def _shown(name: str) -> str:
-    """Write a name so that it can stand in an answer: what is hidden in it stays visible, and it stays short."""
-    return ascii(escape(name))[1:-1][:80]
+    """Return a name for display in a path: escaped, ASCII only and shortened."""
+    return ascii(pointer_of([name])[1:])[1:-1][:80]

@@ -1,4 +1,4 @@
-"""The language process: what it knows, that it ends, and that its end costs nothing."""
+"""The language process: its responses, its lifetime, and recovery after it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import uvloop
 from services.registry.adapters.language.process import LanguageProcess
 from services.registry.domain.discovery.ports import LanguageUnavailableError
 from services.registry.tests.conftest import QUIET
-from services.registry.tests.waiting import until
+from services.registry.tests.polling import until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def cosine(left: bytes, right: bytes) -> float:
 
 
 async def ended(pid: int) -> None:
-    """Wait until a process runs no more, whether or not somebody has asked how it ended."""
+    """Wait until a process has ended, reaped or not."""
 
     async def alive() -> bool:
         return _runs(pid)
@@ -75,7 +75,7 @@ async def test_tokens_are_counted_by_the_tokenizer_that_is_named(language: Langu
     assert (o200k, cl100k) == ([24, 0], [25, 0])
 
 
-async def test_it_is_not_there_until_it_is_asked_and_ends_when_nobody_asks() -> None:
+async def test_the_language_process_starts_on_demand_and_ends_when_idle() -> None:
     process = LanguageProcess(QUIET, linger=0.05, background_linger=0.0)
     assert process.pid is None
     await process.count(["a"], "o200k_base")
@@ -89,7 +89,7 @@ async def test_it_is_not_there_until_it_is_asked_and_ends_when_nobody_asks() -> 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_process_that_is_killed_costs_at_most_one_question(loop_factory: Callable[[], Any]) -> None:
-    """Under the loop of tests and under that of services: they tell a dead process in different ways."""
+    """Both event loops, because they report a dead process differently."""
 
     async def killed() -> None:
         language = LanguageProcess(QUIET)
@@ -110,7 +110,7 @@ def test_a_process_that_is_killed_costs_at_most_one_question(loop_factory: Calla
         runner.run(killed())
 
 
-async def test_whoever_gives_up_leaves_no_answer_to_the_next(language: LanguageProcess) -> None:
+async def test_a_cancelled_request_leaves_no_response_for_the_next(language: LanguageProcess) -> None:
     await language.count(["warm"], "o200k_base")
     hasty = asyncio.ensure_future(language.count(["one two three four"], "o200k_base"))
     await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_whoever_gives_up_leaves_no_answer_to_the_next(language: LanguageP
     assert await language.count(["five"], "o200k_base") == [1]
 
 
-async def test_what_cannot_be_answered_is_said_and_does_not_end_it(language: LanguageProcess) -> None:
+async def test_a_failed_request_is_reported_and_the_process_survives(language: LanguageProcess) -> None:
     with pytest.raises(LanguageUnavailableError):
         await language.count(["a"], "no_such_tokenizer")
     pid = language.pid
@@ -126,8 +126,8 @@ async def test_what_cannot_be_answered_is_said_and_does_not_end_it(language: Lan
     assert language.pid == pid
 
 
-async def test_it_ends_with_the_process_that_started_it() -> None:
-    """Its input ends with whoever holds the other side, however that one went."""
+async def test_the_language_process_ends_with_its_parent() -> None:
+    """The process ends when its stdin closes, however the parent ended."""
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.registry.adapters.language", stdin=asyncio.subprocess.PIPE
     )

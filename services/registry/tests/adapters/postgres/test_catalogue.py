@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: one writer at a time, and numbers without a gap."""
+"""The catalogue in PostgreSQL: one writer at a time, and change numbers without gaps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from services.registry.adapters.postgres.change_log import PostgresChangeLog
 from services.registry.adapters.postgres.tables import metadata, tool_versions
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position
-from services.registry.domain.model import Registrar
+from services.registry.domain.model import Actor
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration, register_tool
 from services.registry.tests.manifests import reader
 
 
 class Silence:
-    """A wakeup that nobody hears."""
+    """A wakeup without listeners."""
 
     def notify(self) -> None:
         """Do nothing."""
@@ -33,7 +33,7 @@ class Silence:
 def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
     return register_tool(
         manifest,
-        Registrar("edge", "did:web:acme.example:users:bob"),
+        Actor("edge", "did:web:acme.example:users:bob"),
         catalogue=PostgresCatalogue(engine, **options),
         schemas=JsonSchemaChecker(),
         wakeup=Silence(),
@@ -42,8 +42,7 @@ def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
 
 
 async def test_a_change_that_is_not_committed_hides_no_later_one(engine: AsyncEngine) -> None:
-    """A writer that has its number and has not committed holds back every later number: a watcher that saw the later
-    one first would never come back for the earlier."""
+    """An uncommitted writer blocks all later numbers: a watcher that saw a later one would miss the earlier one."""
     await register(engine, manifest_of(reader()))
     log, catalogue = PostgresChangeLog(engine), PostgresCatalogue(engine)
     async with catalogue.writing() as ledger:
@@ -52,7 +51,7 @@ async def test_a_change_that_is_not_committed_hides_no_later_one(engine: AsyncEn
         assert await _waits_for_a_lock(other, engine)
         assert (await log.horizon()).last == 1
     registered: Registration = await other
-    # The first writer changed nothing in the end, so its number was free.
+    # The first writer rolled back, so its number was free.
     assert registered.version.head.standing.sequence == 2
 
 
@@ -61,9 +60,9 @@ async def test_numbers_have_no_gap_and_times_their_order(engine: AsyncEngine, da
     manifests = [manifest_of(reader(version=f"1.{n}.0")) for n in range(20)]
     await asyncio.gather(*(register((engine, other)[n % 2], m) for n, m in enumerate(manifests)))
     await other.dispose()
-    stretch = await PostgresChangeLog(engine).since(0, 100)
-    assert [change.sequence for change in stretch.changes] == list(range(1, 21))
-    times = [change.version.head.create_time for change in stretch.changes if change.version]
+    batch = await PostgresChangeLog(engine).since(0, 100)
+    assert [change.sequence for change in batch.changes] == list(range(1, 21))
+    times = [change.version.head.create_time for change in batch.changes if change.version]
     assert times == sorted(times)
 
 
@@ -95,7 +94,7 @@ async def test_what_is_stored_is_what_was_registered(engine: AsyncEngine) -> Non
     assert version == registered.version
     assert version.manifest is not None
     assert version.manifest.digest == head.digest == manifest.digest
-    # Property order is the author's, although the queried copy has an order of its own.
+    # Properties keep the author's order, although the JSONB copy does not.
     assert list(version.manifest.document["input"]["schema"]) == ["type", "properties", "required"]
     async with engine.connect() as connection:
         row = (await connection.execute(select(tool_versions))).one()
@@ -113,7 +112,7 @@ async def test_the_migrations_make_the_tables_that_queries_expect(engine: AsyncE
 
 
 async def _waits_for_a_lock(writer: asyncio.Future[Any], engine: AsyncEngine) -> bool:
-    """Return True once somebody waits for a lock, or False if the writer ends without having had to."""
+    """Return True once a writer waits for a lock, or False if the writer ends without waiting."""
     waiting = text(
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     )

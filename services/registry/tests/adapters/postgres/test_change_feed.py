@@ -1,4 +1,4 @@
-"""The one poller of a process, before a log that tests write by hand."""
+"""The change feed on a change log in memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.registry.adapters.postgres.change_feed import HELD_CHANGES, TRUSTED_LOOKS, PolledChangeFeed
-from services.registry.domain.catalog.changes import Change, Horizon, Position, Stretch
+from services.registry.adapters.postgres.change_feed import HELD_CHANGES, TRUSTED_POLLS, PolledChangeFeed
+from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.model import ToolVersion
 from services.registry.tests.conftest import QUIET
 
 
 class Log:
-    """A change log in memory; every change is the removal of a version named by its number."""
+    """A change log in memory; every change removes a version named by its number."""
 
     def __init__(self) -> None:
         self.epoch, self.oldest, self.last = "e", 1, 0
@@ -29,11 +29,11 @@ class Log:
             raise self.failure
         return Horizon(self.epoch, self.oldest, self.last)
 
-    async def since(self, sequence: int, limit: int) -> Stretch:
+    async def since(self, sequence: int, limit: int) -> ChangeBatch:
         self.reads += 1
         first = max(sequence + 1, self.oldest)
         numbers = range(first, min(self.last, first + limit - 1) + 1)
-        return Stretch(await self.horizon(), [Change(n, str(n), None) for n in numbers])
+        return ChangeBatch(await self.horizon(), [Change(n, str(n), None) for n in numbers])
 
     async def unchanged(self, *, after: int, until: int, limit: int) -> Sequence[ToolVersion]:
         return []
@@ -53,15 +53,15 @@ async def feed(log: Log) -> AsyncIterator[PolledChangeFeed]:
 
 
 async def numbers(feed: PolledChangeFeed, sequence: int) -> list[int]:
-    """Return the next changes after a number, however many empty looks come first."""
+    """Return the next changes after a number, skipping empty polls."""
     while True:
-        changes = await feed.beyond(Position("e", sequence))
+        changes = await feed.changes_after(Position("e", sequence))
         if changes:
             return [change.sequence for change in changes]
 
 
-async def test_a_look_that_finds_nothing_new_is_told_as_nothing(feed: PolledChangeFeed) -> None:
-    assert list(await feed.beyond(Position("e", 0))) == []
+async def test_a_poll_without_changes_returns_an_empty_result(feed: PolledChangeFeed) -> None:
+    assert list(await feed.changes_after(Position("e", 0))) == []
 
 
 async def test_many_watchers_share_one_reading(feed: PolledChangeFeed, log: Log) -> None:
@@ -71,7 +71,7 @@ async def test_many_watchers_share_one_reading(feed: PolledChangeFeed, log: Log)
     assert log.reads == 1
 
 
-async def test_who_is_a_little_behind_is_served_from_what_is_held(feed: PolledChangeFeed, log: Log) -> None:
+async def test_a_watcher_slightly_behind_is_served_from_memory(feed: PolledChangeFeed, log: Log) -> None:
     log.last = 5
     await numbers(feed, 0)
     log.last = 9
@@ -85,28 +85,28 @@ async def test_who_is_far_behind_reads_the_log_in_stretches(feed: PolledChangeFe
     await numbers(feed, log.last - 1)
     seen = 0
     while seen < log.last:
-        stretch = await numbers(feed, seen)
-        assert stretch[0] == seen + 1
-        seen = stretch[-1]
+        batch = await numbers(feed, seen)
+        assert batch[0] == seen + 1
+        seen = batch[-1]
 
 
 async def test_who_is_further_behind_than_the_log_is_sent_away(feed: PolledChangeFeed, log: Log) -> None:
     log.last, log.oldest = 50, 40
     await numbers(feed, 49)
     with pytest.raises(MeshError) as caught:
-        await feed.beyond(Position("e", 38))
+        await feed.changes_after(Position("e", 38))
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
     assert (await numbers(feed, 39))[0] == 40
 
 
-async def test_a_failing_look_is_told_as_silence_and_the_next_one_goes_on(feed: PolledChangeFeed, log: Log) -> None:
+async def test_a_failed_poll_sends_nothing_and_the_next_one_continues(feed: PolledChangeFeed, log: Log) -> None:
     for failure in (MeshError(Reason.SERVICE_UNAVAILABLE), ValueError("unforeseen"), TimeoutError()):
         log.failure, log.failed = failure, asyncio.Semaphore(0)
         await log.failed.acquire()
-        waiting = asyncio.ensure_future(feed.beyond(Position("e", log.last)))
+        waiting = asyncio.ensure_future(feed.changes_after(Position("e", log.last)))
         for _ in range(3):
             await log.failed.acquire()
-        # The watcher must not hear that nothing happened while nobody can know.
+        # The watcher must not get a heartbeat while polls fail.
         assert not waiting.done()
         log.failure = None
         log.last += 1
@@ -126,28 +126,28 @@ async def test_a_log_with_another_history_sends_everyone_away(
 
 
 async def test_who_read_the_log_later_than_the_feed_waits_for_it(feed: PolledChangeFeed, log: Log) -> None:
-    """A snapshot may end at a change that the feed has not seen yet."""
+    """A snapshot may end at a change that the feed has not polled yet."""
     log.last = 7
-    assert list(await feed.beyond(Position("e", 7))) == []
+    assert list(await feed.changes_after(Position("e", 7))) == []
 
 
 async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=3600)
     await feed.start()
-    waiting = asyncio.ensure_future(feed.beyond(Position("e", 0)))
+    waiting = asyncio.ensure_future(feed.changes_after(Position("e", 0)))
     await asyncio.sleep(0)
     feed.end()
-    for call in (waiting, feed.beyond(Position("e", 0))):
+    for call in (waiting, feed.changes_after(Position("e", 0))):
         with pytest.raises(MeshError) as caught:
             await call
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
     await feed.stop()
 
 
-async def test_what_was_seen_counts_only_while_looks_succeed(log: Log) -> None:
+async def test_the_position_is_known_only_while_polls_succeed(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=1000.0)
-    assert feed.seen() is None
+    assert feed.last_position() is None
     await feed._look()
-    assert feed.seen() == Position("e", log.last)
-    feed._looked_at -= 1000.0 * TRUSTED_LOOKS + 1
-    assert feed.seen() is None
+    assert feed.last_position() == Position("e", log.last)
+    feed._polled_at -= 1000.0 * TRUSTED_POLLS + 1
+    assert feed.last_position() is None

@@ -1,4 +1,4 @@
-"""Vectors in a real database: each is worked out once, by one replica, also when that one is killed."""
+"""Vectors in a real database: each is computed once, by one replica, also after another was killed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import QUIET, Replica
 from services.registry.tests.domain.catalog.test_list_tools import register
 from services.registry.tests.manifests import reader
-from services.registry.tests.waiting import until
+from services.registry.tests.polling import until
 
 MANY = 20
 
 
 class Numbered:
-    """A language that notes what it embeds; it can be told to fail first."""
+    """A Language that records the texts it embeds and can fail first."""
 
     model, tokenizers = "numbered", ("none",)
 
@@ -55,19 +55,19 @@ def vectors(engine: AsyncEngine, lease_seconds: float = 60.0) -> PostgresVectors
 
 
 @pytest.mark.usefixtures("many")
-async def test_what_one_has_claimed_nobody_else_gets(engine: AsyncEngine) -> None:
+async def test_a_claimed_manifest_is_not_claimed_twice(engine: AsyncEngine) -> None:
     claims = await asyncio.gather(*(vectors(engine).claim(7) for _ in range(6)))
     digests = [each.digest for claim in claims for each in claim]
     assert len(digests) == len(set(digests)) > 0
     rest = [each.digest for each in await vectors(engine).claim(100)]
     assert len({*digests, *rest}) == MANY == len(digests) + len(rest)
     assert await vectors(engine).claim(100) == []
-    # Another model is other work.
+    # Another model needs its own vectors.
     assert len(await PostgresVectors(engine, "model/2").claim(100)) == MANY
 
 
 @pytest.mark.usefixtures("many")
-async def test_a_claim_of_somebody_who_died_is_taken_over_and_what_is_done_is_not(engine: AsyncEngine) -> None:
+async def test_an_expired_claim_is_taken_over_and_finished_work_is_not(engine: AsyncEngine) -> None:
     dead = await vectors(engine, lease_seconds=-1.0).claim(100)
     await vectors(engine).put({dead[0].digest: b"\1" * 768})
     taken = await vectors(engine).claim(100)
@@ -121,7 +121,7 @@ async def test_writers_share_the_work_and_go_on_after_a_failure(
 
 
 class Endless(Numbered):
-    """A language that never answers; it says when it was asked."""
+    """A Language that never answers and signals when it is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Endless(Numbered):
 
 
 @pytest.mark.usefixtures("many")
-async def test_who_stops_gives_back_what_it_had_claimed(engine: AsyncEngine) -> None:
+async def test_a_stopped_writer_releases_its_claims(engine: AsyncEngine) -> None:
     log, language = PostgresChangeLog(engine), Endless()
     feed = PolledChangeFeed(log, QUIET, interval=0.02)
     await feed.start()

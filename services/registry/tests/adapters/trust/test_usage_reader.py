@@ -1,4 +1,4 @@
-"""Usage as the audit service tells it, and when it counts as unknown."""
+"""The usage reader: conversion, and when usage counts as unknown."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from toolmesh.audit.v1 import usage_service_pb2 as pb
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.client import channel_to
 from libs.common.runtime.settings import Address
-from services.registry.adapters.trust.usage_reader import AuditUsage, UnknownUsage, usage_of
+from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader, usage_of
 from services.registry.domain.trust.usage import Usage
-from services.registry.tests.stewards import ONE, counting_audit
+from services.registry.tests.service_stubs import ONE, counting_audit
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,18 +33,18 @@ def answer(**more: Any) -> pb.GetToolUsageResponse:
     return made
 
 
-def test_an_answer_is_read_as_it_is_meant() -> None:
+def test_a_usage_response_is_converted() -> None:
     read = usage_of(answer(invalid_result_rate=0.25, within_latency_rate=0.5))
     assert read == Usage(10, 8, 0.75, 0.5, 20, datetime.fromtimestamp(1_800_000_000, UTC))
     assert read.success_rate == 0.8
 
 
-def test_what_is_not_said_is_not_zero() -> None:
+def test_unset_rates_are_none() -> None:
     read = usage_of(pb.GetToolUsageResponse())
     assert (read.success_rate, read.valid_results, read.within_latency, read.last_call) == (None, None, None, None)
 
 
-async def test_it_asks_with_the_declared_time_and_refuses_counts_that_fell_behind(
+async def test_usage_sends_the_declared_time_and_refuses_outdated_counts(
     pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]
 ) -> None:
     own = pki.of("registry")
@@ -52,7 +52,7 @@ async def test_it_asks_with_the_declared_time_and_refuses_counts_that_fell_behin
     async with counting_audit(signer, process_environment) as audit:
         channel = channel_to("audit", audit.address, files)
         audit.answers[ONE] = answer()
-        reader = AuditUsage(channel)
+        reader = AuditUsageReader(channel)
         assert (await reader.usage(ONE, SINCE, timedelta(seconds=5))).calls == 20
         assert (audit.asked[0].declared_latency.seconds, audit.asked[0].HasField("from_time")) == (5, True)
         audit.answers[ONE].coverage.log_records = 10_001
@@ -62,11 +62,11 @@ async def test_it_asks_with_the_declared_time_and_refuses_counts_that_fell_behin
     assert behind.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
-async def test_whoever_cannot_be_asked_leaves_it_unknown(pki: Any) -> None:
+async def test_usage_is_unknown_without_the_audit_service(pki: Any) -> None:
     own = pki.of("registry")
     files = SimpleNamespace(tls_cert=own.cert, tls_key=own.key, tls_ca=pki.ca)
     channel = channel_to("audit", Address("127.0.0.1", 1), files)
-    for reader in (AuditUsage(channel), UnknownUsage()):
+    for reader in (AuditUsageReader(channel), UnavailableUsageReader()):
         with pytest.raises(MeshError) as caught:
             await reader.usage(ONE, SINCE)
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

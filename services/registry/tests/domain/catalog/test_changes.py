@@ -1,11 +1,11 @@
-"""Positions in the log and the tokens that stand for them."""
+"""Positions in the change log and their tokens."""
 
 from __future__ import annotations
 
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.common.ids import new_id
@@ -25,6 +25,7 @@ def test_a_token_that_was_never_made_here_is_no_position(text: str) -> None:
     assert Position.of_token(base64.urlsafe_b64encode(text.encode()).decode()) is None
 
 
+@settings(deadline=None)
 @given(st.text(max_size=256))
 def test_no_text_is_an_error(text: str) -> None:
     found = Position.of_token(text)

@@ -1,4 +1,4 @@
-"""One tool through the real server."""
+"""GetTool through the real server."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_the_highest_comes_first_page_by_page(registry: Replica) -> None:
     expected = ["2.0.0", "1.10.0", "1.9.0", "1.0.0", "1.0.0-rc.1"]
     assert await listed(stub) == (expected, "")
     first, token = await listed(stub, page_size=2)
-    # What is registered meanwhile does not move the pages that follow.
+    # Versions that are registered in the meantime do not shift the following pages.
     await fill(stub, ["3.0.0"])
     second, token = await listed(stub, page_size=2, page_token=token)
     third, end = await listed(stub, page_size=2, page_token=token)

@@ -1,4 +1,4 @@
-"""Listings through the real server."""
+"""ListTools through the real server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_caller_may_ask_for_what_it_may_use_and_no_more(registry: Replic
     assert len(everything.tools) == len(made)
 
 
-async def test_nobody_in_particular_may_use_nothing_in_particular(registry: Replica) -> None:
+async def test_usable_only_needs_a_caller(registry: Replica) -> None:
     error = await refusal(registry.stub().ListTools(pb.ListToolsRequest(usable_only=True)))
     assert error.reason is Reason.INVALID_REQUEST
     assert [each.path for each in error.violations] == ["usable_only"]
@@ -139,5 +139,5 @@ async def test_a_page_token_continues_only_its_own_query(registry: Replica) -> N
         pb.ListToolsRequest(page_token=forged, namespace="acme"),
     ):
         assert (await refusal(stub.ListTools(request))).reason is Reason.PAGE_TOKEN_INVALID
-    # Another size of page is the same query.
+    # The page size is not part of the query.
     assert await stub.ListTools(pb.ListToolsRequest(page_token=token, namespace="acme", page_size=9))

@@ -1,13 +1,13 @@
-"""What fits into one answer."""
+"""The response size limit."""
 
 from __future__ import annotations
 
-from services.registry.domain.catalog.page_size import fitting
+from services.registry.domain.catalog.page_size import count_fitting
 
 
 def test_the_first_always_fits_and_the_budget_bounds_the_rest() -> None:
-    assert fitting([], 10) == 0
-    assert fitting([50], 10) == 1
-    assert fitting([50, 0], 10) == 1
-    assert fitting([4, 6, 1], 10) == 2
-    assert fitting([0] * 5, 10) == 5
+    assert count_fitting([], 10) == 0
+    assert count_fitting([50], 10) == 1
+    assert count_fitting([50, 0], 10) == 1
+    assert count_fitting([4, 6, 1], 10) == 2
+    assert count_fitting([0] * 5, 10) == 5

@@ -1,8 +1,8 @@
 """Resolution equals a reference implementation of SemVer ranges over random versions and constraints.
 
-The reference is `semantic_version.NpmSpec`. There is one intended difference, spelled out here: a range of ours never
-accepts a pre-release, whereas npm's accepts one whose numbers a bound with a pre-release tag names. Our ranges have no
-such bounds at all, and who wants a pre-release names it exactly.
+The reference is `semantic_version.NpmSpec`. One difference is intended: our ranges never accept a pre-release, whereas
+npm accepts one if a bound with a pre-release tag has the same numbers. Our ranges have no such bounds; a pre-release
+must be named exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from services.registry.domain.model import Deprecation, LifecycleState, Standing
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TOOL = ToolName("acme", "find_order")
 _TAGGED = re.compile(r"\d+\.\d+\.\d+-[0-9a-z.]+")
-# Small numbers meet often; 10 is there because it sorts before 9 as text.
+# Small numbers collide often; 10 sorts before 9 as text.
 numbers = st.sampled_from([0, 1, 2, 3, 9, 10])
 tags = st.sampled_from(["alpha", "alpha.1", "beta", "beta.2", "beta.11", "rc.1", "0", "1.x"])
 releases = st.builds("{}.{}.{}".format, numbers, numbers, numbers)
@@ -49,8 +49,11 @@ constraints = st.lists(conjunctions, min_size=1, max_size=3).map(" || ".join)
 
 
 def accepted_by_reference(constraint: str, version: str) -> bool:
-    """What npm says, with the intended difference applied. An exact pre-release means itself, as in npm; the reference
-    alone reads `1.0.0-rc.1` as `1.0.0` too, which `test_the_reference_reads_an_exact_pre_release_too_widely` shows."""
+    """Return npm's answer with the intended difference applied.
+
+    An exact pre-release means itself, as in npm; the reference also reads `1.0.0-rc.1` as `1.0.0`, which
+    `test_the_reference_reads_an_exact_pre_release_too_widely` shows.
+    """
     candidate = Reference(version)
     return any(_accepts(part.strip(), candidate) for part in constraint.split("||"))
 
@@ -117,7 +120,7 @@ def _outcome(text: str) -> bool | Reason:
     [(">=1.2.3-rc.1", "1.2.3-rc.2"), ("^1.2.3-rc.1", "1.2.3-rc.2"), ("1.2.3-rc.1 - 2", "1.2.3-rc.2")],
 )
 def test_the_intended_difference_is_the_one_that_is_documented(constraint: str, version: str) -> None:
-    """npm lets a tagged bound accept pre-releases of the same numbers; here a tagged bound is no constraint."""
+    """npm lets a tagged bound accept pre-releases of the same numbers; here such a bound is invalid."""
     assert NpmSpec(constraint).match(Reference(version))
     with pytest.raises(MeshError) as caught:
         Constraint.parse(constraint)

@@ -1,4 +1,4 @@
-"""Which version a constraint means, for every state a version can be in."""
+"""Version resolution for every lifecycle state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TOOL = ToolName("acme", "find_order")
 S = LifecycleState
 
-# What a version in each state is worth to someone who asks for it.
+# The preference of each state.
 FIRST, SECOND = 1, 2
 WORTH: dict[LifecycleState, int | Reason] = {
     S.DRAFT: Reason.TOOL_UNAVAILABLE,
@@ -46,7 +46,7 @@ def outcome(heads: Sequence[VersionHead], constraint: str) -> str | Reason:
 
 
 def expected(states: dict[str, LifecycleState]) -> str | Reason:
-    """The rule, written a second time: the best worth wins, then the highest version."""
+    """An independent implementation: the best preference wins, then the highest version."""
     for worth in (FIRST, SECOND):
         fit = [version for version, state in states.items() if WORTH[state] == worth]
         if fit:

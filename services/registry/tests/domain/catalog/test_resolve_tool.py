@@ -1,4 +1,4 @@
-"""Resolution through the real server; which version wins is tested beside the pure function."""
+"""ResolveTool through the real server; the choice of the version is tested in test_resolve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEPRECATION = (
 
 
 async def stand(engine: AsyncEngine, state: str, sunset: str = "null") -> None:
-    """Put every version into a state, as a lifecycle verb would leave it."""
+    """Set the state of every version, as a lifecycle verb would."""
     async with engine.begin() as connection:
         await connection.execute(
             text("update tool_versions set state = :state, deprecation = cast(:deprecation as jsonb)"),

@@ -1,4 +1,4 @@
-"""What a tool looks like as its versions come."""
+"""The attributes of a tool while versions are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches through the real server: nothing is lost, whatever happens beside them."""
+"""WatchTools through the real server: no change is lost."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from services.registry.domain.catalog.changes import Position
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import DEAD_BUS, Replica, Start
 from services.registry.tests.manifests import reader
-from services.registry.tests.views import View, alive, complete, holds
+from services.registry.tests.watch_client import WatchClient, alive, complete, holds
 from tests.harness.stores import run_valkey
 
-# So rare that a test which needs a look at the log can only succeed if something else calls for it.
+# So long that a test which needs a poll can only succeed if the wakeup triggers it.
 NEVER = 3600.0
 
 
@@ -32,7 +32,7 @@ async def register(stub: Any, *versions: str) -> dict[str, Any]:
 
 
 async def test_a_watch_begins_with_everything_and_goes_on_with_every_change(registry: Replica) -> None:
-    stub, view = registry.stub("executor"), View()
+    stub, view = registry.stub("executor"), WatchClient()
     before = await register(registry.stub(), "1.0.0", "1.1.0")
     watch = view.open(stub)
     await view.follow(watch, complete)
@@ -45,30 +45,30 @@ async def test_a_watch_begins_with_everything_and_goes_on_with_every_change(regi
 
 
 async def test_an_empty_registry_has_a_complete_snapshot(registry: Replica) -> None:
-    view = View()
+    view = WatchClient()
     await view.follow(view.open(registry.stub("audit")), complete)
     assert view.kinds == ["snapshot_complete"]
 
 
-async def test_a_resumed_watch_tells_only_what_is_new(registry: Replica) -> None:
-    stub, view = registry.stub("executor"), View()
+async def test_a_resumed_watch_sends_only_new_changes(registry: Replica) -> None:
+    stub, view = registry.stub("executor"), WatchClient()
     await register(registry.stub(), "1.0.0", "1.1.0")
     watch = view.open(stub)
     await view.follow(watch, complete)
     watch.cancel()
     [added] = await register(registry.stub(), "1.2.0")
     watch = view.open(stub)
-    # A look that began before the version was there may be told of first, as what it was.
+    # A poll that began before the registration may send a heartbeat first.
     await view.follow(watch, lambda seen: bool(seen.applied) and seen.kinds[-1] == "heartbeat")
     assert [kind for kind in view.kinds if kind != "heartbeat"] == ["upserted"]
     assert view.applied == [added]
 
 
 async def test_no_change_is_lost_over_many_resumptions_while_fifty_versions_are_registered(start: Start) -> None:
-    """The watcher is cut off after every few events and comes back to either replica with its last token."""
+    """The watcher is disconnected after every few events and resumes at either replica."""
     replicas = [await start(), await start()]
     stubs = [replica.stub("executor") for replica in replicas]
-    view = View()
+    view = WatchClient()
     await view.follow(view.open(stubs[0]), complete)
     versions = [f"1.{n}.0" for n in range(50)]
     writing = asyncio.gather(
@@ -85,7 +85,7 @@ async def test_no_change_is_lost_over_many_resumptions_while_fifty_versions_are_
     for part in await writing:
         stored |= part
     assert view.versions == stored
-    # Each change was told exactly once: nothing was repeated to make up for a loss.
+    # Each change was sent exactly once.
     assert len(view.applied) == 50
 
 
@@ -93,9 +93,9 @@ async def test_a_snapshot_that_is_read_while_versions_are_registered_misses_none
     stubs = [registry.stub("executor") for _ in range(3)]
     versions = [f"1.{n}.0" for n in range(50)]
     writing = asyncio.ensure_future(register(registry.stub(), *versions))
-    views = [View() for _ in stubs]
+    views = [WatchClient() for _ in stubs]
 
-    async def follow(view: View, stub: Any) -> None:
+    async def follow(view: WatchClient, stub: Any) -> None:
         watch = view.open(stub)
         await view.follow(watch, complete)
         await view.follow(watch, holds(50))
@@ -108,14 +108,14 @@ async def test_a_snapshot_that_is_read_while_versions_are_registered_misses_none
 @pytest.mark.parametrize("token", ["", "nonsense", Position("another-epoch", 1).token()])
 async def test_a_foreign_token_is_answered_with_a_snapshot(registry: Replica, token: str) -> None:
     stored = await register(registry.stub(), "1.0.0")
-    view = View(versions={"tools/acme.gone/versions/1.0.0": None}, token=token)
+    view = WatchClient(versions={"tools/acme.gone/versions/1.0.0": None}, token=token)
     await view.follow(view.open(registry.stub("executor")), complete)
     assert view.versions == stored
 
 
 async def test_a_token_from_the_future_is_answered_with_a_snapshot(registry: Replica) -> None:
-    """As after the database was restored from a backup."""
-    stub, view = registry.stub("executor"), View()
+    """As after a restore from a backup."""
+    stub, view = registry.stub("executor"), WatchClient()
     await register(registry.stub(), "1.0.0")
     await view.follow(view.open(stub), complete)
     position = Position.of_token(view.token)
@@ -125,7 +125,7 @@ async def test_a_token_from_the_future_is_answered_with_a_snapshot(registry: Rep
 
 
 async def test_a_token_older_than_the_log_is_answered_with_a_snapshot(registry: Replica, engine: AsyncEngine) -> None:
-    stub, view = registry.stub("executor"), View()
+    stub, view = registry.stub("executor"), WatchClient()
     await register(registry.stub(), "1.0.0")
     await view.follow(view.open(stub), complete)
     stored = await register(registry.stub(), "1.1.0", "1.2.0")
@@ -135,9 +135,9 @@ async def test_a_token_older_than_the_log_is_answered_with_a_snapshot(registry: 
     assert stored.items() <= view.versions.items()
 
 
-async def test_a_change_and_a_removal_are_told(registry: Replica, engine: AsyncEngine) -> None:
-    """As the lifecycle verbs will leave them: a change with another state, and one without any."""
-    stub, view = registry.stub("executor"), View()
+async def test_a_watch_sends_changes_and_removals(registry: Replica, engine: AsyncEngine) -> None:
+    """As lifecycle verbs leave them: a change with another state, and a removal."""
+    stub, view = registry.stub("executor"), WatchClient()
     await register(registry.stub(), "1.0.0", "2.0.0")
     watch = view.open(stub)
     await view.follow(watch, complete)
@@ -161,7 +161,7 @@ async def test_a_change_and_a_removal_are_told(registry: Replica, engine: AsyncE
 
 async def test_a_watch_works_without_a_bus(start: Start) -> None:
     first, second = await start(redis_url=DEAD_BUS), await start(redis_url=DEAD_BUS)
-    view = View()
+    view = WatchClient()
     watch = view.open(second.stub("executor"))
     await view.follow(watch, complete)
     stored = await register(first.stub(), "1.0.0", "1.1.0")
@@ -171,14 +171,14 @@ async def test_a_watch_works_without_a_bus(start: Start) -> None:
 
 @pytest.fixture
 def mortal_bus(tmp_path: Path) -> Iterator[str]:
-    """A Valkey of its own, which a test may end."""
+    """A Valkey that the test may stop."""
     with run_valkey(tmp_path) as url:
         yield url
 
 
 async def test_a_watch_outlives_its_bus(start: Start, mortal_bus: str) -> None:
     first, second = await start(redis_url=mortal_bus), await start(redis_url=mortal_bus)
-    view = View()
+    view = WatchClient()
     watch = view.open(second.stub("executor"))
     await view.follow(watch, complete)
     await register(first.stub(), "1.0.0")
@@ -193,7 +193,7 @@ async def test_the_bus_carries_a_change_to_other_replicas_without_waiting_for_th
     first, second = await start(poll_seconds=NEVER), await start(poll_seconds=NEVER)
     for replica in (first, second):
         await replica.application.wakeup.subscribed.wait()
-    view = View()
+    view = WatchClient()
     watch = view.open(second.stub("executor"))
     await view.follow(watch, complete)
     await register(first.stub(), "1.0.0")
@@ -202,7 +202,7 @@ async def test_the_bus_carries_a_change_to_other_replicas_without_waiting_for_th
 
 async def test_without_a_bus_the_own_watchers_still_hear_at_once(start: Start) -> None:
     replica = await start(redis_url=DEAD_BUS, poll_seconds=NEVER)
-    view = View()
+    view = WatchClient()
     watch = view.open(replica.stub("executor"))
     await view.follow(watch, complete)
     await register(replica.stub(), "1.0.0")
@@ -220,7 +220,7 @@ async def test_only_the_mesh_itself_watches(registry: Replica, signer: Any) -> N
 async def test_a_stopping_registry_sends_its_watchers_away_and_they_resume_elsewhere(start: Start) -> None:
     first, second = await start(), await start()
     await register(first.stub(), "1.0.0")
-    view = View()
+    view = WatchClient()
     watch = view.open(first.stub("executor"))
     await view.follow(watch, complete)
     stopping = asyncio.ensure_future(first.application.stop())

@@ -1,4 +1,4 @@
-"""CheckCompatibility and what RegisterTool does about it, through the real server."""
+"""CheckCompatibility, and how RegisterTool enforces it, through the real server."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_number_in_between_must_lead_to_the_next(registry: Replica) -> N
     assert (await register(stub, taking("1.3.0", WIDER))).created
 
 
-async def test_the_refusal_lists_it_beside_all_other_conditions(registry: Replica) -> None:
+async def test_the_version_violation_is_reported_with_all_others(registry: Replica) -> None:
     stub = registry.stub()
     await register(stub, taking("1.0.0"))
     spoiled = taking("1.1.0", NARROWER)
@@ -129,7 +129,7 @@ async def test_the_refusal_lists_it_beside_all_other_conditions(registry: Replic
 
 
 async def test_of_two_that_break_each_other_only_one_gets_in(start: Start) -> None:
-    """Each is fine with what was there when it was examined. Under the lock, the second meets the first."""
+    """Each candidate is compatible with the versions at its examination. Under the lock, the second meets the first."""
     stubs = [(await start()).stub(), (await start()).stub()]
     for minor in range(1, 6):
         name = f"acme.find_order{minor}"

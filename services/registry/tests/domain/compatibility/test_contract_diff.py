@@ -1,4 +1,4 @@
-"""Changes beside the schemas: which of them break those who rely on a version."""
+"""Differences outside the schemas and the bump they need."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from services.registry.domain.compatibility.version_bumps import Bump
 from services.registry.tests.manifests import INPUT, OUTPUT, reader, writer
 
 CHECKER = JsonSchemaChecker()
+PROPERTIES: dict[str, Any] = INPUT["properties"]  # type: ignore[assignment]
 Edit = Callable[[pb.ToolManifest], Any]
 
 
@@ -58,7 +59,7 @@ def wait(part: str, field: str, seconds: int) -> Edit:
     return lambda m: getattr(getattr(m, part), field).CopyFrom(Duration(seconds=seconds))
 
 
-# What one way breaks, the other way adds, unless the second bump says otherwise.
+# The reverse of a breaking change is additive, unless the second bump says otherwise.
 MAJOR, MINOR, PATCH = Bump.MAJOR, Bump.MINOR, Bump.PATCH
 CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("mutation_class", put("mutation_class", pb.MUTATION_CLASS_WRITE_IRREVERSIBLE), MAJOR, MINOR),
@@ -94,7 +95,10 @@ CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("dry_run_supported", put("dry_run_supported", True), MINOR, MAJOR),
     ("execution.cancellation_supported", put("execution.cancellation_supported", True), MINOR, MAJOR),
     ("interface.safety.concurrency_safe", put("interface.safety.concurrency_safe", True), MINOR, MAJOR),
-    ("interface.safety.requires_user_interaction", put("interface.safety.requires_user_interaction", True), MAJOR, MINOR),
+    (
+        "interface.safety.requires_user_interaction",
+        put("interface.safety.requires_user_interaction", True), MAJOR, MINOR,
+    ),
     ("interface.safety.sandbox_tier", put("interface.safety.sandbox_tier", pb.SANDBOX_TIER_PROCESS), MAJOR, MINOR),
     ("capability_refs", add("capability_refs", "orders"), MINOR, MAJOR),
     ("output.sensitive_fields", add("output.sensitive_fields", "/echoed"), MINOR, MAJOR),
@@ -128,8 +132,8 @@ def test_what_the_author_calls_breaking_breaks() -> None:
 SCHEMAS: list[tuple[str, dict[str, Any], dict[str, Any], Bump]] = [
     ("an optional argument", {"input": {"properties": {**INPUT["properties"], "more": {}}}}, {}, MINOR),  # type: ignore[dict-item]
     ("a required argument", {"input": {"required": ["text", "times"]}}, {}, MAJOR),
-    ("a longer text", {"input": {"properties": {**INPUT["properties"], "text": {"type": "string", "maxLength": 40}}}}, {}, MINOR),  # type: ignore[dict-item]
-    ("a shorter text", {"input": {"properties": {**INPUT["properties"], "text": {"type": "string", "maxLength": 4}}}}, {}, MAJOR),  # type: ignore[dict-item]
+    ("longer text", {"input": {"properties": {**PROPERTIES, "text": {"type": "string", "maxLength": 40}}}}, {}, MINOR),
+    ("shorter text", {"input": {"properties": {**PROPERTIES, "text": {"type": "string", "maxLength": 4}}}}, {}, MAJOR),
     ("an argument less", {"input": {"properties": {"text": INPUT["properties"]["text"]}}}, {}, MAJOR),  # type: ignore[index]
     ("other words", {"input": {"description": "the same"}}, {}, Bump.NONE),
     ("the same, written otherwise", {"input": {"allOf": [{}], "required": ["text"]}}, {}, Bump.NONE),
@@ -157,7 +161,7 @@ def test_an_optional_field_that_results_lose_breaks_its_readers_though_no_schema
     assert ("output.schema#/at", "breaking") in found(old, new)[1]
 
 
-def test_a_required_argument_with_a_default_breaks_nobody_where_the_mesh_fills_it_in() -> None:
+def test_a_required_argument_with_an_applied_default_is_compatible() -> None:
     new = reader()
     properties = {**INPUT["properties"], "unit": {"type": "string", "default": "m"}}  # type: ignore[dict-item]
     new.input.schema = dump({**INPUT, "properties": properties, "required": ["text", "unit"]})
@@ -170,7 +174,7 @@ def test_a_required_argument_with_a_default_breaks_nobody_where_the_mesh_fills_i
 
 
 def completed(required: list[str], *, more: dict[str, Any] | None = None, **properties: Any) -> pb.ToolManifest:
-    """A tool whose arguments the mesh completes."""
+    """A tool for whose arguments the mesh applies defaults."""
     message = reader()
     message.input.mutation_policy = pb.INPUT_MUTATION_POLICY_DEFAULTS
     message.input.schema = dump(
@@ -213,7 +217,7 @@ def test_another_default_is_a_change_of_what_happens() -> None:
     assert found(old, new) == (MINOR, {("input.schema#/properties/times", "additive")})
 
 
-def test_what_only_the_mesh_sets_is_asked_of_nobody() -> None:
+def test_internal_fields_are_not_required_of_callers() -> None:
     old, new = reader(), reader()
     for message, names in ((old, ["text"]), (new, ["text", "tenant"])):
         properties = {**INPUT["properties"], "tenant": {"type": "string"}}  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""NegotiateSchema through the real server: full, in part, or not at all."""
+"""NegotiateSchema through the real server: full, partial and no match."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ CASES: list[tuple[Any, Any, Any, list[str]]] = [
     (None, None, FULL, []),
     (expected(["text"], text=TEXT), None, FULL, []),
     (expected(["text"], text=TEXT, times=COUNT), expected(["echoed"], echoed={"type": "string"}), FULL, []),
-    # The agent would send something that the tool does not know.
+    # The agent would send an unknown field.
     (expected(["text"], text=TEXT, unit={"type": "string"}), None, PARTIAL, ["input#/properties/unit"]),
     (expected(["text", "unit"], text=TEXT, unit={"type": "string"}), None, NOT, ["input#/properties/unit"]),
-    # The agent may send more than the tool takes.
+    # The agent may send more than the tool accepts.
     (expected(["text"], text=TEXT, times={"type": "integer"}), None, PARTIAL, ["input#/properties/times"]),
     (expected(["text"], text={"type": "string"}), None, NOT, ["input#/properties/text"]),
-    # The tool asks for something that the agent does not always send.
+    # The tool requires a field that the agent does not always send.
     (expected([], text=TEXT), None, NOT, ["input#/text"]),
-    # The agent reads something that the tool does not promise.
+    # The agent reads a field that the tool does not promise.
     (None, expected(["echoed"], echoed={"type": "string"}, at={}), PARTIAL, ["output#/properties/at"]),
     (None, expected(["echoed", "at"], echoed={"type": "string"}), NOT, ["output#/at"]),
     (None, expected(["echoed"], echoed={"type": "integer"}), NOT, ["output#/properties/echoed"]),
     (None, expected([], echoed={"type": "integer"}), PARTIAL, ["output#/properties/echoed"]),
-    # An expectation that cannot be taken apart is required as a whole.
+    # An expectation that is not a plain object is required as a whole.
     (None, {"anyOf": [{"type": "object"}, {"type": "null"}]}, FULL, []),
     (None, {"type": "array"}, NOT, ["output#"]),
 ]

@@ -1,4 +1,4 @@
-"""Lines of versions, who stands next to whom, and how far a step goes."""
+"""Release lines, neighbouring releases and bumps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 
 from libs.common.semver import Constraint, Version
 from libs.common.tool_names import ToolName
-from services.registry.domain.compatibility.version_bumps import Bump, after, before, line_of, permitted, raised
+from services.registry.domain.compatibility.version_bumps import (
+    Bump,
+    allowed_bump,
+    bump_version,
+    line_of,
+    next_release,
+    previous_release,
+)
 from services.registry.domain.model import LifecycleState, Standing, VersionHead
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -36,13 +43,16 @@ def heads(*numbers: str, state: LifecycleState = LifecycleState.AVAILABLE) -> li
 )
 def test_neighbours_are_those_of_the_line(version: str, below: str | None, above: str | None) -> None:
     everyone = heads("0.0.1", "0.0.3", "0.2.0", "0.2.3", "1.0.0", "1.0.1", "1.2.0", "1.2.1-rc.1", "2.0.1")
-    found = [each and str(each.version) for each in (f(Version.parse(version), everyone) for f in (before, after))]
+    found = [
+        each and str(each.version)
+        for each in (f(Version.parse(version), everyone) for f in (previous_release, next_release))
+    ]
     assert found == [below, above]
 
 
 @pytest.mark.parametrize("state", list(LifecycleState))
 def test_a_version_counts_in_every_state(state: LifecycleState) -> None:
-    assert before(Version(1, 1, 0), heads("1.0.0", state=state)) is not None
+    assert previous_release(Version(1, 1, 0), heads("1.0.0", state=state)) is not None
 
 
 @pytest.mark.parametrize(
@@ -58,16 +68,16 @@ def test_a_version_counts_in_every_state(state: LifecycleState) -> None:
     ],
 )
 def test_how_far_a_step_goes(old: str, new: str, bump: Bump) -> None:
-    assert permitted(Version.parse(old), Version.parse(new)) is bump
+    assert allowed_bump(Version.parse(old), Version.parse(new)) is bump
 
 
 @pytest.mark.parametrize("number", ["1.2.3", "0.2.3", "0.0.3", "1.2.3-rc.1"])
 @pytest.mark.parametrize("bump", list(Bump))
 def test_the_smallest_version_is_legal_and_higher(number: str, bump: Bump) -> None:
     old = Version.parse(number)
-    new = raised(old, bump)
+    new = bump_version(old, bump)
     assert old < new
-    assert permitted(old, new) >= bump
+    assert allowed_bump(old, new) >= bump
 
 
 @pytest.mark.parametrize("number", ["1.2.3", "0.2.3", "0.0.3"])

@@ -1,4 +1,4 @@
-"""Surfaces never exceed their budget, and lose detail step by step."""
+"""Surfaces stay within their budget and reduce detail step by step."""
 
 from __future__ import annotations
 
@@ -14,22 +14,29 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
 from services.registry.domain.discovery import tokens
-from services.registry.domain.discovery.compile_surface import Order, Step, Surface, Tier, TooSmall, compile_surface
-from services.registry.domain.discovery.environment import Place
-from services.registry.domain.discovery.index.engine import Engine
+from services.registry.domain.discovery.compile_surface import (
+    BudgetTooSmall,
+    ReductionStep,
+    Surface,
+    SurfaceRequest,
+    Tier,
+    compile_surface,
+)
+from services.registry.domain.discovery.environment import SurfaceEnvironment
+from services.registry.domain.discovery.index.engine import SearchEngine
 from services.registry.domain.discovery.ports import LanguageUnavailableError
 from services.registry.domain.discovery.query import Filters
-from services.registry.domain.discovery.query_embeddings import Meanings
+from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.tests import corpus
-from services.registry.tests.corpus import card_of, document, version
+from services.registry.tests import discovery_corpus
+from services.registry.tests.discovery_corpus import document, entry_of, version
 
 
 class Pieces:
-    """A language without a process: no meaning, and tokens by a rule. `joins` makes a rule by which two texts together
-    have more tokens than each for itself, which no surface may rely on not to happen."""
+    """A Language without a process: no embeddings, and tokens by a rule. With `joins`, joined texts have more tokens
+    than their parts, which surfaces must tolerate."""
 
     model, tokenizers = "none", ("pieces",)
 
@@ -48,7 +55,7 @@ class Pieces:
 
 
 class Shelf:
-    """A catalogue that only knows manifests."""
+    """A catalogue that only returns manifests."""
 
     def __init__(self) -> None:
         self.manifests: dict[str, Manifest] = {}
@@ -58,20 +65,20 @@ class Shelf:
 
 
 class World:
-    """An index, a catalogue and a rule for tokens."""
+    """An index, a catalogue and a tokenizer rule."""
 
     def __init__(self, tools: Sequence[Any], *, joins: bool = False) -> None:
-        self.index, self.shelf, self.language = Engine(), Shelf(), Pieces(joins=joins)
+        self.index, self.shelf, self.language = SearchEngine(), Shelf(), Pieces(joins=joins)
         for tool in tools:
             made = version(tool)
-            self.index.put(card_of(made))
+            self.index.put(entry_of(made))
             self.shelf.manifests[made.head.digest] = Manifest(document(tool))
 
-    async def compile(self, budget: int, task: str = "send mail", **order: Any) -> Surface | TooSmall:
+    async def compile(self, budget: int, task: str = "send mail", **request: Any) -> Surface | BudgetTooSmall:
         return await compile_surface(
-            Order(task, (), budget, "", Filters(), Place(), **order),
+            SurfaceRequest(task, (), budget, "", Filters(), SurfaceEnvironment(), **request),
             searcher=self.index,
-            meanings=Meanings(self.language),
+            embeddings=QueryEmbeddings(self.language),
             counter=TokenCounter(self.language),
             catalogue=self.shelf,  # type: ignore[arg-type]
             clock=ManualClock(),
@@ -82,7 +89,7 @@ def text_of(surface: Surface) -> str:
     return "".join(block.text for block in surface.blocks)
 
 
-TOOLS = corpus.load()["tools"]
+TOOLS = discovery_corpus.load()["tools"]
 WORLDS = {(count, joins): World(TOOLS[:count], joins=joins) for count in (0, 1, 8, 50, 100) for joins in (False, True)}
 
 
@@ -96,7 +103,7 @@ WORLDS = {(count, joins): World(TOOLS[:count], joins=joins) for count in (0, 1, 
 async def test_no_surface_exceeds_its_budget(budget: int, count: int, task: str, joins: bool) -> None:
     world = WORLDS[count, joins]
     surface = await world.compile(budget, task)
-    if isinstance(surface, TooSmall):
+    if isinstance(surface, BudgetTooSmall):
         assert surface.required > budget
         again = await world.compile(surface.required, task)
         assert isinstance(again, Surface)
@@ -111,51 +118,54 @@ async def test_no_surface_exceeds_its_budget(budget: int, count: int, task: str,
 
 async def test_detail_is_lost_step_by_step() -> None:
     world = WORLDS[8, False]
-    seen: list[tuple[Step, ...]] = []
+    seen: list[tuple[ReductionStep, ...]] = []
     last = None
     for budget in range(2000, 0, -1):
         surface = await world.compile(budget)
-        if isinstance(surface, TooSmall):
+        if isinstance(surface, BudgetTooSmall):
             last = budget
             break
         if not seen or tuple(surface.steps) != seen[-1]:
             seen.append(tuple(surface.steps))
     assert seen[0] == ()
-    assert (Step.FEWER_SCHEMAS,) in seen
-    assert (Step.NAMES_ONLY, Step.NO_SCHEMAS) in seen or (Step.NAMES_ONLY, Step.FEWER_SCHEMAS) in seen
-    assert any(Step.FEWER_TOOLS in steps for steps in seen)
-    assert Step.POINTER_ONLY in seen[-1]
+    assert (ReductionStep.FEWER_SCHEMAS,) in seen
+    assert (ReductionStep.NAMES_ONLY, ReductionStep.NO_SCHEMAS) in seen or (
+        ReductionStep.NAMES_ONLY,
+        ReductionStep.FEWER_SCHEMAS,
+    ) in seen
+    assert any(ReductionStep.FEWER_TOOLS in steps for steps in seen)
+    assert ReductionStep.POINTER_ONLY in seen[-1]
     assert last is not None
 
 
 async def test_more_room_is_never_worth_less() -> None:
     world = WORLDS[50, False]
-    worth = []
+    select_within_budget = []
     for budget in range(400, 3000, 50):
         surface = await world.compile(budget, "list, search and create things")
         assert isinstance(surface, Surface)
-        if not surface.steps or surface.steps[0] not in (Step.NAMES_ONLY, Step.POINTER_ONLY):
-            worth.append(surface.utility)
-    assert worth == sorted(worth)
-    assert worth[0] < worth[-1]
+        if not surface.steps or surface.steps[0] not in (ReductionStep.NAMES_ONLY, ReductionStep.POINTER_ONLY):
+            select_within_budget.append(surface.utility)
+    assert select_within_budget == sorted(select_within_budget)
+    assert select_within_budget[0] < select_within_budget[-1]
 
 
 async def test_past_fifty_tools_categories_come_before_tools() -> None:
     world = WORLDS[100, False]
     surface = await world.compile(3000, "send mail to a customer")
     assert isinstance(surface, Surface)
-    assert Step.CATEGORIES in surface.steps
+    assert ReductionStep.CATEGORIES in surface.steps
     text = surface.blocks[0].text
     assert re.search(r"^email \(\d+\)$", text, re.MULTILINE)
     assert "send_email! Send an email" in text
     small = await world.compile(90, "send mail to a customer")
     assert isinstance(small, Surface)
-    assert Step.CATEGORIES_ONLY in small.steps
+    assert ReductionStep.CATEGORIES_ONLY in small.steps
     assert small.named == frozenset()
 
 
 async def test_a_tool_takes_about_eight_tokens_in_the_index() -> None:
-    """Counted by the real tokenizer in docs/discovery.md; here it is held to the shape: a name, a mark, a title."""
+    """docs/discovery.md has the counts of the real tokenizer; this pins the form: name, mark, title."""
     world = WORLDS[50, False]
     surface = await world.compile(100_000, "zzz")
     assert isinstance(surface, Surface)
@@ -211,13 +221,13 @@ async def test_a_count_that_is_known_is_not_lost_while_another_text_is_counted(m
                 await self.go_on.wait()
             return await super().count(texts, tokenizer)
 
-    monkeypatch.setattr(tokens, "_KEPT", 2)
+    monkeypatch.setattr(tokens, "MAX_CACHED", 2)
     language = Slow()
     counter = TokenCounter(language)
     await counter.count(["known"], "pieces")
     waiting = asyncio.create_task(counter.count(["known", "slow"], "pieces"))
     await language.asked.get()
-    # Whoever comes meanwhile brings so many texts that the first are forgotten.
+    # Concurrent calls bring so many texts that the first entries are evicted.
     assert await counter.count(["one", "two", "three"], "pieces") == [1, 1, 1]
     language.go_on.set()
     assert await waiting == [1, 1]

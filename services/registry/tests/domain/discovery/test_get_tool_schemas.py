@@ -1,4 +1,4 @@
-"""GetToolSchemas beside the server: what is left out when the whole takes more than its parts."""
+"""GetToolSchemas: schemas that are dropped when the joined text exceeds the budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Any
 from libs.common.tool_names import ToolName
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.discovery.compile_surface import Tier
-from services.registry.domain.discovery.get_tool_schemas import Left, Unloaded, Wanted, get_tool_schemas
+from services.registry.domain.discovery.get_tool_schemas import (
+    SchemaRequest,
+    UnloadedReason,
+    UnloadedTool,
+    get_tool_schemas,
+)
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import LifecycleState, Standing, Tool, ToolVersion, VersionHead
 from services.registry.tests.manifests import reader
@@ -18,7 +23,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 class Shelf:
-    """Holds a version of every tool that is asked for."""
+    """Has a version of every requested tool."""
 
     async def tool(self, name: ToolName) -> Tool:
         return Tool(name, name.namespace, "", (), "1.0.0", (), NOW, NOW)
@@ -34,7 +39,7 @@ class Shelf:
 
 
 class Dear:
-    """A tokenizer by which two texts together take more than each by itself."""
+    """A tokenizer by which joined texts have more tokens than their parts."""
 
     tokenizers = ("words",)
 
@@ -43,10 +48,10 @@ class Dear:
 
 
 async def test_what_is_dropped_to_keep_the_budget_is_named_as_it_was_asked_for() -> None:
-    wanted = Wanted(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
+    wanted = SchemaRequest(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
     shelf: Any = Shelf()
     language: Any = Dear()
     found = await get_tool_schemas(wanted, catalogue=shelf, counter=TokenCounter(language), now=NOW)
     assert [each.version.head.tool.qualified for each in found.loaded] == ["acme.find_order"]
-    assert found.left == [Left("tools/acme.find_more", Unloaded.OVER_BUDGET, 10)]
+    assert found.unloaded == [UnloadedTool("tools/acme.find_more", UnloadedReason.OVER_BUDGET, 10)]
     assert found.tokens == 10

@@ -1,4 +1,4 @@
-"""The conditions of admission, one broken at a time and all at once."""
+"""The admission rules, violated one at a time and all at once."""
 
 from __future__ import annotations
 
@@ -77,20 +77,32 @@ def test_a_complete_manifest_is_admitted(make: Callable[[], pb.ToolManifest]) ->
             "input.schema",
             "schema.strict",
         ),
-        (input_schema({**INPUT, "$schema": "http://json-schema.org/draft-07/schema#"}), "input.schema", "schema.dialect"),
+        (
+            input_schema({**INPUT, "$schema": "http://json-schema.org/draft-07/schema#"}),
+            "input.schema", "schema.dialect",
+        ),
         (lambda m: setattr(m.input, "runtime_schema", b'{"type":"array"}'), "input.runtime_schema", "schema.type"),
         (output_schema({"$ref": "https://example.com/a.json"}), "output.schema#", "schema.reference"),
         (output_schema({"$defs": {"a": {"$ref": "file:///etc/passwd"}}}), "output.schema#/$defs/a", "schema.reference"),
         (output_schema({"$ref": "#/$defs/missing"}), "output.schema#", "schema.reference"),
         (output_schema({"x": {"type": "object"}, "$ref": "#/x"}), "output.schema#", "schema.reference"),
-        (output_schema({"$defs": {"a": {"$id": "https://example.com/a"}}}), "output.schema#/$defs/a", "schema.identity"),
+        (
+            output_schema({"$defs": {"a": {"$id": "https://example.com/a"}}}),
+            "output.schema#/$defs/a", "schema.identity",
+        ),
         (output_schema({"pattern": "("}), "output.schema#/pattern", "schema.format"),
         (output_schema({"pattern": "((a{500}){500}){500}"}), "output.schema#/pattern", "schema.pattern"),
         (output_schema({"pattern": "^(?=.*a)"}), "output.schema#/pattern", "schema.pattern"),
         (output_schema({"patternProperties": {"(a)\\1": {}}}), "output.schema#/patternProperties", "schema.pattern"),
         (output_schema({"allOf": [{"$ref": "#"}]}), "output.schema", "schema.circular"),
-        (output_schema({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}), "output.schema", "schema.circular"),
-        (lambda m: setattr(m.output, "error_schema", b'{"minimum":"x"}'), "output.error_schema#/minimum", "schema.type"),
+        (
+            output_schema({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}),
+            "output.schema", "schema.circular",
+        ),
+        (
+            lambda m: setattr(m.output, "error_schema", b'{"minimum":"x"}'),
+            "output.error_schema#/minimum", "schema.type",
+        ),
         (lambda m: setattr(m.output, "paginated", True), "output.schema", "output.pages"),
         # fields that only the mesh may set
         (lambda m: m.input.internal_only_fields.append("/text"), "input.internal_only_fields[0]", "input.internal"),
@@ -131,7 +143,7 @@ def test_a_complete_manifest_is_admitted(make: Callable[[], pb.ToolManifest]) ->
         (lambda m: m.annotations.update({str(n): "x" * 65_536 for n in range(16)}), "manifest", "manifest.size"),
     ],
 )  # fmt: skip
-def test_a_read_only_tool_that_fails_one_condition_is_told_which(spoil: Spoil, path: str, rule: str) -> None:
+def test_each_rule_reports_its_violation_for_a_read_only_tool(spoil: Spoil, path: str, rule: str) -> None:
     message = reader()
     spoil(message)
     assert (path, rule) in broken(message)
@@ -155,7 +167,7 @@ def test_a_read_only_tool_that_fails_one_condition_is_told_which(spoil: Spoil, p
         (irreversible, lambda m: m.ClearField("dry_run_supported"), "dry_run_supported", "dry_run.required"),
     ],
 )
-def test_a_tool_that_writes_and_fails_one_condition_is_told_exactly_that(
+def test_each_rule_reports_exactly_its_violation_for_a_writing_tool(
     make: Callable[[], pb.ToolManifest], spoil: Spoil, path: str, rule: str
 ) -> None:
     message = make()

@@ -1,4 +1,4 @@
-"""Whatever is sent as a manifest gets a typed answer, within bounded work, and the process stays as healthy as before.
+"""Hostile manifests get a typed answer within bounded work, and the process stays healthy.
 
 Nothing here measures time: pytest-timeout ends a test that hangs, and the budgets of the domain bound the rest.
 """
@@ -19,7 +19,7 @@ from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import Replica
-from services.registry.tests.hostile import hostile_manifests
+from services.registry.tests.hostile_manifests import hostile_manifests
 from services.registry.tests.manifests import reader, writer
 
 METHOD = "/toolmesh.registry.v1.RegistryService/RegisterTool"
@@ -33,7 +33,7 @@ FUZZED = 250
 
 
 async def outcome(stub: Any, manifest: mpb.ToolManifest) -> Reason | None:
-    """Register and return why not; None if it was admitted."""
+    """Register and return the refusal; None if it was admitted."""
     try:
         await stub.RegisterTool(pb.RegisterToolRequest(manifest=manifest), timeout=PATIENCE)
     except grpc.aio.AioRpcError as error:
@@ -58,7 +58,7 @@ async def test_hand_made_ones_are_refused_or_harmless(registry: Replica) -> None
         assert found is None or found in REFUSALS, f"{name}: {found}"
         if found is None:
             admitted.append((name, manifest))
-    # Some are odd and still within every bound; what they promise is kept.
+    # Some are unusual but within every limit, and are stored.
     for name, manifest in admitted:
         version = f"tools/acme.{manifest.tool_id}/versions/1.0.0"
         again = mpb.ToolManifest()
@@ -71,7 +71,7 @@ async def test_hand_made_ones_are_refused_or_harmless(registry: Replica) -> None
 
 
 async def test_messages_that_are_no_manifests_end_in_a_status(registry: Replica) -> None:
-    """Too large for a message, text that is none, bytes that are no message: refused before the registry sees them."""
+    """Oversized messages, invalid text and undecodable bytes are refused before the handler."""
     registry.stub()
     raw = registry.channels[-1].unary_unary(METHOD)
     good = pb.RegisterToolRequest(manifest=reader()).SerializeToString()
@@ -86,7 +86,7 @@ async def test_messages_that_are_no_manifests_end_in_a_status(registry: Replica)
             await raw(payload, timeout=PATIENCE)
         assert from_rpc_error(caught.value).reason is Reason.INVALID_REQUEST
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        # Here gRPC itself refuses, before there is a call to answer.
+        # gRPC itself refuses this one.
         await raw(b"\x0a\x80\x80\x80\x05" + b"\x00" * (10 * 1024 * 1024), timeout=PATIENCE)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     await healthy(registry.stub())
@@ -110,7 +110,7 @@ async def test_fuzzed_ones_are_admitted_or_refused(registry: Replica) -> None:
 
 
 def spoil(rng: Random, message: Any) -> None:
-    """Change one field somewhere to something that its author would not have written."""
+    """Change one random field to an unusual value."""
     field = rng.choice(message.DESCRIPTOR.fields)
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:

@@ -1,4 +1,4 @@
-"""Registration through the real server: what is stored, what is refused, and what happens at the same time."""
+"""RegisterTool through the real server: storage, refusals and concurrency."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_version_that_differs_only_in_its_build_has_the_same_number(regi
     assert error.reason is Reason.TOOL_VERSION_CONFLICT
 
 
-async def test_a_manifest_that_fails_admission_is_told_everything_and_is_not_stored(registry: Replica) -> None:
+async def test_a_refused_manifest_gets_all_violations_and_is_not_stored(registry: Replica) -> None:
     stub = registry.stub()
     manifest = writer()
     manifest.ClearField("side_effects")
@@ -124,7 +124,7 @@ async def test_the_mesh_itself_registers_in_its_own_namespace(registry: Replica,
     assert answer.version.registered_by == peer
 
 
-async def test_nobody_else_registers_in_the_namespace_of_the_mesh(registry: Replica, signer: Any) -> None:
+async def test_the_core_namespace_is_reserved(registry: Replica, signer: Any) -> None:
     token = signer.mint(scope="tools:register tools:read")
     for peer in ("edge", "orchestrator", "gateway"):
         error = await refusal(register(registry.stub(peer), reader("core.echo"), token))

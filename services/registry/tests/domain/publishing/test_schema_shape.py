@@ -1,4 +1,4 @@
-"""What a schema's shape tells without evaluating it."""
+"""The structure of schemas."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_work_of_an_evaluation_is_counted_with_references_followed() -> None
 
 
 def test_a_deep_pointer_into_a_schema_that_refers_back_to_itself_is_followed_in_bounded_work() -> None:
-    """Each step would otherwise multiply the places to look at."""
+    """Each step would otherwise multiply the subschemas to visit."""
     branches = [{"properties": {"a": {"$ref": "#"}}} for _ in range(50)]
     assert SchemaShape({"anyOf": branches}).declares("/a" * 64)
 

@@ -1,4 +1,4 @@
-"""The score: its bounds, what it rises and falls with, and what it says of itself."""
+"""The trust score: bounds, monotonicity and components."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.registry.domain.trust.facts import (
     Verification,
     VerificationKind,
 )
-from services.registry.domain.trust.score import DECAY_HALF_LIFE, UNPROVEN, Score, decay, score, weighted
+from services.registry.domain.trust.score import DECAY_HALF_LIFE, UNPROVEN, Score, decay, score, weighted_sum
 from services.registry.domain.trust.signals import FULL_VOLUME, WEIGHTS, Signal
 from services.registry.domain.trust.usage import Usage
 
@@ -90,9 +90,9 @@ def test_a_score_is_the_sum_of_what_it_shows(found: Facts) -> None:
 @given(st.fixed_dictionaries(dict.fromkeys(Signal, part)), st.sampled_from(Signal), part)
 def test_a_better_signal_never_makes_a_worse_score(values: dict[Signal, float], signal: Signal, other: float) -> None:
     low, high = sorted((values[signal], other))
-    assert weighted(values | {signal: low}) <= weighted(values | {signal: high})
+    assert weighted_sum(values | {signal: low}) <= weighted_sum(values | {signal: high})
     if high - low > 1e-6:
-        assert weighted(values | {signal: low}) < weighted(values | {signal: high})
+        assert weighted_sum(values | {signal: low}) < weighted_sum(values | {signal: high})
 
 
 @given(ages, ages)

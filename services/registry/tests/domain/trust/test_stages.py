@@ -1,4 +1,4 @@
-"""The gates between stages."""
+"""The gates of contribution stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import Reason
 from libs.common.tool_names import ToolName
 from services.registry.domain.trust.facts import Audit, AuditLevel, Facts, Verification, VerificationKind
-from services.registry.domain.trust.stages import Stage, gates_of, unmet
+from services.registry.domain.trust.stages import Stage, gates_of, gates_unmet
 from services.registry.domain.trust.usage import Usage
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -77,7 +77,7 @@ def test_calls_and_their_success_open_a_gate(stage: Stage, usage: Usage | None, 
     assert ("invocations" not in missing(stage, found)) is met
 
 
-def test_an_audit_by_somebody_else_is_also_one() -> None:
+def test_a_third_party_audit_also_meets_the_audit_gate() -> None:
     assert missing(Stage.GA, facts(usage=WELL, audits=(AuditLevel.THIRD_PARTY,))) == set()
     assert "third_party_audit" in missing(Stage.VERIFIED, facts(*KINDS, audits=(AuditLevel.SELF_ASSESSED,)))
 
@@ -91,6 +91,6 @@ def test_what_failed_last_is_not_met() -> None:
 
 
 def test_the_refusal_lists_every_gate_that_is_not_met() -> None:
-    error = unmet(Stage.VERIFIED, gates_of(Stage.VERIFIED, facts()))
+    error = gates_unmet(Stage.VERIFIED, gates_of(Stage.VERIFIED, facts()))
     assert error.reason is Reason.FAILED_PRECONDITION
     assert {violation.path for violation in error.violations} == NEEDED[Stage.VERIFIED]

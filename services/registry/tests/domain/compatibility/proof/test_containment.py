@@ -1,4 +1,4 @@
-"""What can be shown about schemas, keyword by keyword, and what cannot."""
+"""Containment proofs, keyword by keyword."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.compatibility.negotiate_schema import _not_accepted, _not_returned
 from services.registry.domain.compatibility.proof.budget import MAX_STEPS, Budget, OverBudgetError
-from services.registry.domain.compatibility.proof.containment import Proof, containment_gaps
-from services.registry.domain.compatibility.proof.schema_equality import Sameness
-from services.registry.domain.compatibility.proof.subschema import Document, Place
+from services.registry.domain.compatibility.proof.containment import ContainmentProver, containment_gaps
+from services.registry.domain.compatibility.proof.schema_equality import SchemaEquality
+from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, removed_fields
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.tests.truth import shown_contained
+from services.registry.tests.containment_oracle import shown_contained
 
 STR, INT, NUM, OBJ = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "object"}
 
@@ -39,33 +39,49 @@ def kind(word: str, **more: Any) -> dict[str, Any]:
 TREE = {"$ref": "#/$defs/t", "$defs": {"t": obj(("v",), v=INT, next={"$ref": "#/$defs/t"})}}
 WIDER_TREE = {"$ref": "#/$defs/t", "$defs": {"t": obj(("v",), v=NUM, next={"$ref": "#/$defs/t"})}}
 
-# narrower, wider, whether the way back holds too
+# narrower, wider, whether the reverse is proven, too
 WITHIN = [
     ({}, {}, True), ({"not": {}}, STR, False), (INT, NUM, False), (INT, {"type": ["integer", "string"]}, False),
     ({"type": ["string", "null"]}, {"anyOf": [STR, {"type": "null"}]}, True),
     ({"type": ["integer", "number"]}, NUM, True), ({"type": "number", "multipleOf": 1}, INT, True),
     # values
-    ({"enum": [1, 2]}, {"enum": [2, 1, 3]}, False), ({"const": "a"}, STR, False), ({"enum": ["a", 1]}, {"type": ["string", "integer"]}, False),
-    ({"type": "boolean"}, {"enum": [True, False]}, True), ({"type": "null"}, {"const": None}, True), ({"const": 1}, {"const": 1.0}, True),
-    ({"type": "integer", "minimum": 1, "maximum": 3}, {"enum": [1, 2, 3]}, True), ({"enum": [1, "x"], "type": "string"}, {"const": "x"}, True),
+    ({"enum": [1, 2]}, {"enum": [2, 1, 3]}, False),
+    ({"const": "a"}, STR, False),
+    ({"enum": ["a", 1]}, {"type": ["string", "integer"]}, False),
+    ({"type": "boolean"}, {"enum": [True, False]}, True),
+    ({"type": "null"}, {"const": None}, True),
+    ({"const": 1}, {"const": 1.0}, True),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, {"enum": [1, 2, 3]}, True),
+    ({"enum": [1, "x"], "type": "string"}, {"const": "x"}, True),
     # numbers
-    ({**NUM, "minimum": 2}, {**NUM, "minimum": 1}, False), ({**NUM, "exclusiveMinimum": 1}, {**NUM, "minimum": 1}, False),
-    ({**INT, "exclusiveMinimum": 1}, {**INT, "minimum": 2}, True), ({**INT, "minimum": 1.5}, {**INT, "minimum": 2}, True),
-    ({**NUM, "maximum": 1}, {**NUM, "exclusiveMaximum": 2}, False), ({**INT, "multipleOf": 6}, {**INT, "multipleOf": 3}, False),
+    ({**NUM, "minimum": 2}, {**NUM, "minimum": 1}, False),
+    ({**NUM, "exclusiveMinimum": 1}, {**NUM, "minimum": 1}, False),
+    ({**INT, "exclusiveMinimum": 1}, {**INT, "minimum": 2}, True),
+    ({**INT, "minimum": 1.5}, {**INT, "minimum": 2}, True),
+    ({**NUM, "maximum": 1}, {**NUM, "exclusiveMaximum": 2}, False),
+    ({**INT, "multipleOf": 6}, {**INT, "multipleOf": 3}, False),
     ({"multipleOf": 0.2}, {"multipleOf": 0.1}, False), ({**NUM, "minimum": 3, "maximum": 1}, {"not": {}}, True),
     # strings
     ({**STR, "minLength": 2, "maxLength": 3}, {**STR, "minLength": 1, "maxLength": 4}, False),
-    ({**STR, "pattern": "^a"}, {"pattern": "^a"}, False), ({**STR, "format": "date"}, {"format": "date"}, False), (STR, {"pattern": ""}, False),
+    ({**STR, "pattern": "^a"}, {"pattern": "^a"}, False),
+    ({**STR, "format": "date"}, {"format": "date"}, False),
+    (STR, {"pattern": ""}, False),
     ({**STR, "minLength": 3, "maxLength": 2}, {"not": {}}, True),
     # objects
-    (obj(("a",), a=STR), obj(a=STR), False), (obj(("a",), a=INT), obj(("a",), a=NUM), False), (shut(obj(a=STR)), shut(obj(a=STR, b=STR)), False),
-    ({**obj(a=STR), "additionalProperties": False}, shut(obj(a=STR)), True), (shut(obj(a=STR)), {**OBJ, "maxProperties": 1}, False),
-    (obj(("a", "b")), {**OBJ, "minProperties": 2}, False), (shut(obj(a=STR, b=STR)), {**OBJ, "propertyNames": {"maxLength": 1}}, False),
+    (obj(("a",), a=STR), obj(a=STR), False),
+    (obj(("a",), a=INT), obj(("a",), a=NUM), False),
+    (shut(obj(a=STR)), shut(obj(a=STR, b=STR)), False),
+    ({**obj(a=STR), "additionalProperties": False}, shut(obj(a=STR)), True),
+    (shut(obj(a=STR)), {**OBJ, "maxProperties": 1}, False),
+    (obj(("a", "b")), {**OBJ, "minProperties": 2}, False),
+    (shut(obj(a=STR, b=STR)), {**OBJ, "propertyNames": {"maxLength": 1}}, False),
     ({**OBJ, "propertyNames": {"enum": ["a"]}}, {**OBJ, "propertyNames": {"maxLength": 1}}, False),
     ({**OBJ, "patternProperties": {"^x": INT}}, {**OBJ, "patternProperties": {"^x": NUM}}, False),
     ({**OBJ, "additionalProperties": INT}, {**OBJ, "patternProperties": {"^x": NUM}}, False),
-    ({**OBJ, "patternProperties": {"^x": INT}, "additionalProperties": False}, {**OBJ, "additionalProperties": NUM}, False),
-    (obj(("a", "b")), {**OBJ, "dependentRequired": {"a": ["b"]}}, False), (shut(obj(b=STR)), {**OBJ, "dependentRequired": {"a": ["c"]}}, False),
+    ({**OBJ, "patternProperties": {"^x": INT}, "additionalProperties": False},
+     {**OBJ, "additionalProperties": NUM}, False),
+    (obj(("a", "b")), {**OBJ, "dependentRequired": {"a": ["b"]}}, False),
+    (shut(obj(b=STR)), {**OBJ, "dependentRequired": {"a": ["c"]}}, False),
     ({**OBJ, "dependentRequired": {"a": ["b"]}, "required": ["a"]}, obj(("a", "b")), True),
     ({**obj(("a",)), "dependentSchemas": {"a": obj(("b",))}}, obj(("b",)), False),
     (obj(("b",)), {**OBJ, "dependentSchemas": {"a": obj(("b",))}}, False),
@@ -75,30 +91,46 @@ WITHIN = [
     # arrays
     (arr(items=INT), arr(items=NUM), False), (arr(prefixItems=[INT], items=False), arr(items=INT, maxItems=1), True),
     (arr(minItems=2, maxItems=3), arr(minItems=1, maxItems=4), False), (arr(maxItems=1), arr(uniqueItems=True), False),
-    (arr(uniqueItems=True), arr(uniqueItems=True, minItems=0), True), (arr(prefixItems=[INT, STR]), arr(prefixItems=[NUM]), False),
+    (arr(uniqueItems=True), arr(uniqueItems=True, minItems=0), True),
+    (arr(prefixItems=[INT, STR]), arr(prefixItems=[NUM]), False),
     (arr(contains=INT), arr(contains=NUM), False), (arr(items=INT, minItems=1), arr(contains=INT), False),
-    (arr(contains={"const": 1}, minContains=2), arr(minItems=2), False), (arr(contains=NUM, maxContains=1), arr(contains=INT, minContains=0, maxContains=1), False),
+    (arr(contains={"const": 1}, minContains=2), arr(minItems=2), False),
+    (arr(contains=NUM, maxContains=1), arr(contains=INT, minContains=0, maxContains=1), False),
     (arr(items=INT), arr(unevaluatedItems=INT), True),
     # combinations
-    ({"allOf": [STR, {"minLength": 2}]}, {**STR, "minLength": 1}, False), ({"anyOf": [STR, INT]}, {"type": ["string", "number"]}, False),
-    ({"oneOf": [STR, INT]}, {"oneOf": [STR, INT, {"type": "null"}]}, False), ({"oneOf": [STR, INT]}, {"anyOf": [STR, INT]}, True),
+    ({"allOf": [STR, {"minLength": 2}]}, {**STR, "minLength": 1}, False),
+    ({"anyOf": [STR, INT]}, {"type": ["string", "number"]}, False),
+    ({"oneOf": [STR, INT]}, {"oneOf": [STR, INT, {"type": "null"}]}, False),
+    ({"oneOf": [STR, INT]}, {"anyOf": [STR, INT]}, True),
     ({"oneOf": [kind("a"), kind("b")]}, {"oneOf": [kind("a"), kind("b"), kind("c")]}, False),
     ({"oneOf": [kind("a", x=INT), kind("b")]}, {"oneOf": [kind("a", x=NUM), kind("b")]}, False),
-    ({**STR, "not": {"const": "x"}}, {"not": {"const": "x"}}, False), ({**STR, "minLength": 2}, {"not": {"const": "x"}}, False), (INT, {"not": STR}, False),
-    ({"not": NUM}, {"not": INT}, False), ({"if": STR, "then": {"maxLength": 3}}, {"if": STR, "then": {"maxLength": 4}}, False),
+    ({**STR, "not": {"const": "x"}}, {"not": {"const": "x"}}, False),
+    ({**STR, "minLength": 2}, {"not": {"const": "x"}}, False),
+    (INT, {"not": STR}, False),
+    ({"not": NUM}, {"not": INT}, False),
+    ({"if": STR, "then": {"maxLength": 3}}, {"if": STR, "then": {"maxLength": 4}}, False),
     ({"if": STR, "then": {"maxLength": 3}, "else": INT}, {"type": ["string", "integer"]}, False),
     ({**STR, "maxLength": 3}, {"if": STR, "then": {"maxLength": 4}, "else": {"not": {}}}, False),
     # references
-    (TREE, WIDER_TREE, False), ({"$ref": "#/$defs/a", "$defs": {"a": INT}}, NUM, False), (INT, {"$ref": "#/$defs/a", "$defs": {"a": NUM}}, False),
-    ({"$ref": "#here", "$defs": {"a": {"$anchor": "here", **INT}}}, NUM, False), (TREE, {**TREE, "description": "the same"}, True),
+    (TREE, WIDER_TREE, False),
+    ({"$ref": "#/$defs/a", "$defs": {"a": INT}}, NUM, False),
+    (INT, {"$ref": "#/$defs/a", "$defs": {"a": NUM}}, False),
+    ({"$ref": "#here", "$defs": {"a": {"$anchor": "here", **INT}}}, NUM, False),
+    (TREE, {**TREE, "description": "the same"}, True),
     (obj(self={"$ref": "#"}), obj(self={"type": "object", "properties": {"self": OBJ}}), False),
 ]  # fmt: skip
 
 
-# Each limit, its type, and which way it narrows.
+# Each limit, its type, and the direction in which it narrows.
 LIMITS = [
-    ("integer", "minimum", 1), ("integer", "maximum", -1), ("integer", "exclusiveMinimum", 1), ("integer", "exclusiveMaximum", -1),
-    ("number", "minimum", 1), ("number", "maximum", -1), ("number", "exclusiveMinimum", 1), ("number", "exclusiveMaximum", -1),
+    ("integer", "minimum", 1),
+    ("integer", "maximum", -1),
+    ("integer", "exclusiveMinimum", 1),
+    ("integer", "exclusiveMaximum", -1),
+    ("number", "minimum", 1),
+    ("number", "maximum", -1),
+    ("number", "exclusiveMinimum", 1),
+    ("number", "exclusiveMaximum", -1),
     ("string", "minLength", 1), ("string", "maxLength", -1), ("array", "minItems", 1), ("array", "maxItems", -1),
     ("object", "minProperties", 1), ("object", "maxProperties", -1),
 ]  # fmt: skip
@@ -115,7 +147,7 @@ def test_a_limit_is_weighed_to_the_last_unit(type_: str, keyword: str, way: int)
     assert not shown_contained({"type": type_}, at(5))
 
 
-def test_an_open_end_and_a_closed_one_are_told_apart() -> None:
+def test_exclusive_and_inclusive_bounds_are_distinguished() -> None:
     for low, high in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         assert shown_contained({**NUM, high: 5}, {**NUM, low: 5})
         assert not shown_contained({**NUM, low: 5}, {**NUM, high: 5})
@@ -142,7 +174,7 @@ def test_containment_is_shown_one_way_and_only_if_true_the_other(narrower: Any, 
         ({"type": "object", "required": ["a", "b"]}, {"dependencies": {"a": ["b"]}}),
     ],
 )
-def test_what_is_true_and_cannot_be_shown_counts_as_not_contained(narrower: Any, wider: Any) -> None:
+def test_true_but_unprovable_containment_is_not_proven(narrower: Any, wider: Any) -> None:
     assert not shown_contained(narrower, wider)
 
 
@@ -180,31 +212,31 @@ def test_what_a_closed_schema_lets_in_from_elsewhere_is_let_in(narrower: Any) ->
         ({"enum": [{"a": 1}]}, shut(obj(b=INT))),
     ],
 )
-def test_what_is_not_so_is_not_shown(narrower: Any, wider: Any) -> None:
+def test_false_containment_is_not_proven(narrower: Any, wider: Any) -> None:
     assert not shown_contained(narrower, wider)
 
 
-def two_that_refer_to_each_other(*required: str) -> Place:
+def two_that_refer_to_each_other(*required: str) -> Subschema:
     a = {"type": "object", "properties": {"x": {"$ref": "#/$defs/b"}}, "required": list(required)}
     b = {"type": "object", "properties": {"y": {"$ref": "#/$defs/a"}}}
-    found = Document({"$defs": {"a": a, "b": b}}).target("#/$defs/a")
+    found = SchemaDocument({"$defs": {"a": a, "b": b}}).target("#/$defs/a")
     assert found is not None
     return found
 
 
-def test_what_rested_on_a_claim_that_failed_is_not_remembered() -> None:
-    """While `a` is looked at, its property `x` seems fine, because `x` rests on `a`. Then `a` fails."""
+def test_results_that_depend_on_a_failed_claim_are_not_cached() -> None:
+    """While `a` is being proven, its property `x` seems proven, because `x` depends on `a`. Then `a` fails."""
     old, new = two_that_refer_to_each_other("x"), two_that_refer_to_each_other("x", "z")
     x, wider_x = old.child("properties", "x"), new.child("properties", "x")
-    b, wider_b = x.referred(), wider_x.referred()
+    b, wider_b = x.ref_target(), wider_x.ref_target()
     assert b is not None
     assert wider_b is not None
-    proof = Proof(JsonSchemaChecker(), Budget())
+    proof = ContainmentProver(JsonSchemaChecker(), Budget())
     assert proof.gaps((b.child("properties", "y"),), wider_b.child("properties", "y"))
     assert proof.gaps((x,), wider_x)
-    sameness = Sameness(Budget())
-    assert not sameness.same(old, new)
-    assert not sameness.same(x, wider_x)
+    equality = SchemaEquality(Budget())
+    assert not equality.equal(old, new)
+    assert not equality.equal(x, wider_x)
 
 
 @pytest.mark.parametrize(
@@ -221,10 +253,10 @@ def test_a_schema_that_only_refers_to_itself_proves_nothing(wider: Any) -> None:
     assert not shown_contained(STR, wider)
 
 
-def test_a_claim_is_never_assumed_for_the_very_value_it_is_about() -> None:
-    """Such schemas are refused before a proof is tried; a proof would not fall for them either."""
-    goal = Document({"anyOf": [{"$ref": "#"}]}).whole
-    assert Proof(JsonSchemaChecker(), Budget()).gaps((Document(STR).whole,), goal)
+def test_a_claim_is_never_assumed_for_the_same_value() -> None:
+    """Circular schemas are refused before a proof; the prover does not accept them either."""
+    goal = SchemaDocument({"anyOf": [{"$ref": "#"}]}).root_subschema
+    assert ContainmentProver(JsonSchemaChecker(), Budget()).gaps((SchemaDocument(STR).root_subschema,), goal)
 
 
 def test_the_gap_says_where_and_which() -> None:
@@ -240,7 +272,7 @@ def test_the_gap_says_where_and_which() -> None:
 
 
 def chain(end: Any, length: int = 95) -> Any:
-    """A schema whose references lead deep, within what is admitted."""
+    """A schema with deep references, within the admission limits."""
     parts = {f"a{n}": obj(x={"$ref": f"#/$defs/a{n + 1}"}) for n in range(length)}
     return {"$ref": "#/$defs/a0", "$defs": {**parts, f"a{length}": end}}
 
@@ -252,7 +284,7 @@ def test_references_may_lead_deeper_than_the_stack_goes() -> None:
 
 
 class Watched(dict[str, Any]):
-    """Properties that count how often they are read through."""
+    """Properties that count how often they are iterated."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -308,5 +340,5 @@ def test_hostile_schemas_end_within_the_budget_as_not_shown(make: Any) -> None:
     budget = Budget()
     with suppress(OverBudgetError):
         containment_gaps(JsonSchemaChecker(), budget, old, new)
-    # One step may cost a few units at once; beyond that nothing was done.
+    # One step may cost a few units at once.
     assert budget.left > -MAX_STEPS // 2

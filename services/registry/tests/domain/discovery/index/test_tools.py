@@ -1,4 +1,4 @@
-"""The index by itself: what is found, what is left out and why, and that it stays right while tools come and go."""
+"""The search index: matches, filters, ranking, and updates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.discovery.environment import Place
-from services.registry.domain.discovery.index.engine import Engine
-from services.registry.domain.discovery.index.ranking import cost_component, foremost, latency_component
-from services.registry.domain.discovery.query import Filters, Grant, Query, Reader
+from services.registry.domain.discovery.environment import SurfaceEnvironment
+from services.registry.domain.discovery.index.engine import SearchEngine
+from services.registry.domain.discovery.index.ranking import cost_component, latency_component, top_rows
+from services.registry.domain.discovery.query import Caller, Filters, Grant, Query
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.model import Deprecation, LifecycleState, ToolVersion
 from services.registry.domain.publishing.manifest import MutationClass
-from services.registry.tests.corpus import NOW, card_of, version
+from services.registry.tests.discovery_corpus import NOW, entry_of, version
 
 UNIT = np.eye(384, dtype="<f2")
 
@@ -30,10 +30,10 @@ def tool(name: str, title: str = "A tool", description: str = "Does something us
     return {"name": name, "title": title, "description": description, **plain, **more}
 
 
-def index(*tools: Mapping[str, Any]) -> Engine:
-    made = Engine()
+def index(*tools: Mapping[str, Any]) -> SearchEngine:
+    made = SearchEngine()
     for each in tools:
-        made.put(card_of(version(each)))
+        made.put(entry_of(version(each)))
     return made
 
 
@@ -41,7 +41,7 @@ def found(hits: Hits) -> list[str]:
     return [hit.listing.name.qualified for hit in hits.hits]
 
 
-def search(held: Engine, text: str = "", filters: Filters | None = None, **more: Any) -> Hits:
+def search(held: SearchEngine, text: str = "", filters: Filters | None = None, **more: Any) -> Hits:
     return held.search(Query(text=text, filters=filters or Filters(), **more), NOW)
 
 
@@ -93,7 +93,7 @@ def test_each_filter_says_how_many_it_removed() -> None:
         mutation_classes=frozenset({MutationClass.READ_ONLY}),
         namespaces=frozenset({"aa"}),
         tags=frozenset({"RED"}),
-        reader=Reader((Grant("*"),), frozenset()),
+        caller=Caller((Grant("*"),), frozenset()),
     )
     hits = search(held, filters=filters)
     assert found(hits) == ["aa.plain_tool"]
@@ -108,7 +108,7 @@ def test_grants_decide_by_pattern_version_and_scope() -> None:
     held = index(tool("aa.one_tool"), tool("aa.two_tool"), tool("bb.one_tool", scopes=["x:y"]))
 
     def seen(*grants: Grant, scopes: frozenset[str] = frozenset()) -> list[str]:
-        return sorted(found(search(held, filters=Filters(reader=Reader(grants, scopes)))))
+        return sorted(found(search(held, filters=Filters(caller=Caller(grants, scopes)))))
 
     assert seen() == []
     assert seen(Grant("aa.*")) == ["aa.one_tool", "aa.two_tool"]
@@ -116,22 +116,22 @@ def test_grants_decide_by_pattern_version_and_scope() -> None:
     assert seen(Grant("*")) == ["aa.one_tool", "aa.two_tool"]
     assert seen(Grant("*", "^1.0")) == ["aa.one_tool", "aa.two_tool"]
     assert seen(Grant("*", "^2.0")) == []
-    held.put(card_of(version(tool("aa.late_tool"))))
+    held.put(entry_of(version(tool("aa.late_tool"))))
     assert "aa.late_tool" in seen(Grant("aa.*"))
 
 
 def test_a_token_for_a_version_finds_that_version_whatever_came_after_it() -> None:
-    held, plain = Engine(), tool("aa.plain_tool")
+    held, plain = SearchEngine(), tool("aa.plain_tool")
     olds = [version(plain, "1.0.0"), version(plain, "1.5.0"), version(plain, "1.9.0", LifecycleState.QUARANTINED)]
-    held.put(card_of(version(plain, "2.0.0"), *olds))
-    held.put(card_of(version(tool("bb.other_tool"), "2.0.0")))
+    held.put(entry_of(version(plain, "2.0.0"), *olds))
+    held.put(entry_of(version(tool("bb.other_tool"), "2.0.0")))
 
     def seen(*grants: Grant) -> list[str]:
-        reader = Filters(reader=Reader(grants, frozenset()))
-        surveyed = held.survey(Query(filters=reader), Place(), NOW)
-        versions = [str(hit.head.version) for hit in search(held, filters=reader).hits]
-        assert [str(hit.head.version) for hit in surveyed.useful] == versions
-        assert surveyed.blocked == 2 - len(versions)
+        caller = Filters(caller=Caller(grants, frozenset()))
+        eligibility = held.assess_eligibility(Query(filters=caller), SurfaceEnvironment(), NOW)
+        versions = [str(hit.head.version) for hit in search(held, filters=caller).hits]
+        assert [str(hit.head.version) for hit in eligibility.useful] == versions
+        assert eligibility.blocked == 2 - len(versions)
         return versions
 
     assert seen(Grant("aa.*", "^1")) == ["1.5.0"]
@@ -142,10 +142,10 @@ def test_a_token_for_a_version_finds_that_version_whatever_came_after_it() -> No
 
 
 def test_states_and_constraints_choose_the_version() -> None:
-    held = Engine()
+    held = SearchEngine()
     plain = tool("aa.plain_tool")
     old, mid = version(plain, "1.0.0"), version(plain, "1.5.0", LifecycleState.DEPRECATED)
-    held.put(card_of(old, version(plain, "2.0.0", LifecycleState.QUARANTINED), mid))
+    held.put(entry_of(old, version(plain, "2.0.0", LifecycleState.QUARANTINED), mid))
 
     def chosen(**filters: Any) -> list[str]:
         return [str(hit.head.version) for hit in search(held, filters=Filters(**filters)).hits]
@@ -164,14 +164,14 @@ def test_meaning_counts_for_those_that_have_a_vector_and_the_others_are_counted(
     for name, row in (("near_tool", 0), ("far_tool", 1)):
         listing = held.listing(ToolName("aa", name))
         assert listing is not None
-        held.embed(listing.name, listing.face.digest, UNIT[row].tobytes())
+        held.embed(listing.name, listing.default_version.digest, UNIT[row].tobytes())
     hits = search(held, "wanted thing", vector=UNIT[0].tobytes())
     assert found(hits) == ["aa.near_tool", "aa.later_tool"]
     assert hits.without_vector == 1
-    assert [name.tool_id for name, _ in held.unembedded()] == ["later_tool"]
-    # A vector of another content is not taken.
+    assert [name.tool_id for name, _ in held.tools_without_vector()] == ["later_tool"]
+    # A vector of other content is ignored.
     held.embed(ToolName("aa", "later_tool"), "sha256:other", UNIT[0].tobytes())
-    assert len(held.unembedded()) == 1
+    assert len(held.tools_without_vector()) == 1
 
 
 def test_trust_does_not_lift_a_tool_that_does_something_else() -> None:
@@ -189,22 +189,22 @@ def test_trust_decides_between_tools_that_fit_alike() -> None:
     assert found(search(held, "send mail")) == ["bb.send_mail", "aa.send_mail"]
 
 
-def test_nearest_names_help_whoever_mistyped() -> None:
+def test_a_misspelt_query_gets_the_nearest_names() -> None:
     held = index(tool("aa.send_email"), tool("aa.list_orders"))
     assert search(held, "sendemial").nearest[0] == "aa.send_email"
-    nobody = Filters(reader=Reader((), frozenset()))
-    assert search(held, "sendemial", nobody).nearest == []
+    no_grants = Filters(caller=Caller((), frozenset()))
+    assert search(held, "sendemial", no_grants).nearest == []
 
 
-def test_it_stays_right_while_thousands_of_rows_come_and_go() -> None:
+def test_the_index_stays_correct_over_thousands_of_updates() -> None:
     held = index(tool("aa.kept_tool", title="Kept words"))
     listing = held.listing(ToolName("aa", "kept_tool"))
     assert listing is not None
-    held.embed(listing.name, listing.face.digest, UNIT[3].tobytes())
+    held.embed(listing.name, listing.default_version.digest, UNIT[3].tobytes())
     held.trust({listing.name: 0.8})
     for turn in range(700):
-        held.put(card_of(version(tool("aa.changing_tool", title=f"Changing number{turn}"))))
-    held.put(card_of(version(tool("aa.gone_tool"))))
+        held.put(entry_of(version(tool("aa.changing_tool", title=f"Changing number{turn}"))))
+    held.put(entry_of(version(tool("aa.gone_tool"))))
     held.drop(ToolName("aa", "gone_tool"))
     held.drop(ToolName("aa", "never_there"))
     assert len(held) == 2
@@ -221,12 +221,12 @@ def test_a_tool_whose_schema_changed_waits_for_its_new_vector_and_keeps_its_trus
     name = ToolName("aa", "plain_tool")
     listing = held.listing(name)
     assert listing is not None
-    held.embed(name, listing.face.digest, UNIT[0].tobytes())
+    held.embed(name, listing.default_version.digest, UNIT[0].tobytes())
     held.trust({name: 0.9})
-    held.put(card_of(version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)))
-    assert held.unembedded() == []
-    held.put(card_of(version(tool("aa.plain_tool", title="Another title"))))
-    assert [each for each, _ in held.unembedded()] == [name]
+    held.put(entry_of(version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)))
+    assert held.tools_without_vector() == []
+    held.put(entry_of(version(tool("aa.plain_tool", title="Another title"))))
+    assert [each for each, _ in held.tools_without_vector()] == [name]
     assert search(held).hits[0].score.trust == pytest.approx(0.9)
 
 
@@ -245,21 +245,25 @@ def test_past_fifty_tools_the_best_categories_are_listed_first() -> None:
     many = [tool(f"mail.mail_tool_{n}", title="Send mail", tags=["mail"]) for n in range(30)]
     many += [tool(f"data.data_tool_{n}", title="Run a query", tags=["data"]) for n in range(40)]
     held = index(*many, tool("odd.single_tool", title="Water plants", tags=["garden"]))
-    told = held.survey(Query(text="mail"), Place(), NOW)
-    assert told.usable == 71
-    assert [category.name for category in told.categories][:1] == ["mail"]
-    assert {category.name: category.tools for category in told.categories} == {"mail": 30, "data": 40, "garden": 1}
-    assert len(told.members) == 50
-    assert sum(member.category == "mail" for member in told.members) == 30
-    few = index(*many[:50]).survey(Query(text="mail"), Place(), NOW)
+    eligibility = held.assess_eligibility(Query(text="mail"), SurfaceEnvironment(), NOW)
+    assert eligibility.usable == 71
+    assert [category.name for category in eligibility.categories][:1] == ["mail"]
+    assert {category.name: category.tools for category in eligibility.categories} == {
+        "mail": 30,
+        "data": 40,
+        "garden": 1,
+    }
+    assert len(eligibility.members) == 50
+    assert sum(member.category == "mail" for member in eligibility.members) == 30
+    few = index(*many[:50]).assess_eligibility(Query(text="mail"), SurfaceEnvironment(), NOW)
     assert (len(few.members), few.categories) == (50, [])
 
 
 def test_a_deprecated_tool_past_its_date_is_no_longer_found() -> None:
-    told = version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)
-    standing = replace(told.head.standing, deprecation=Deprecation(NOW, NOW + timedelta(days=1)))
-    held = Engine()
-    held.put(card_of(ToolVersion(replace(told.head, standing=standing), told.manifest)))
+    deprecated = version(tool("aa.plain_tool"), state=LifecycleState.DEPRECATED)
+    standing = replace(deprecated.head.standing, deprecation=Deprecation(NOW, NOW + timedelta(days=1)))
+    held = SearchEngine()
+    held.put(entry_of(ToolVersion(replace(deprecated.head, standing=standing), deprecated.manifest)))
     assert len(held.search(Query(), NOW).hits) == 1
     assert held.search(Query(), NOW + timedelta(days=1)).hits == []
 
@@ -277,4 +281,4 @@ def test_the_best_are_those_that_sorting_everything_would_put_first(
     exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))
     best = max((fit for _, fit, _ in rows), default=0.0)
     ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1] <= best / 2, -rows[at][2]))
-    assert foremost(exact, fits, score, most).tolist() == ordered[:most]
+    assert top_rows(exact, fits, score, most).tolist() == ordered[:most]

@@ -1,4 +1,4 @@
-"""What a regular expression weighs."""
+"""The weight of regular expressions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_repetitions_are_taken_apart(pattern: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", "(?>a)"])
-def test_what_looks_around_or_back_has_no_weight(pattern: str) -> None:
+def test_lookaround_and_backreferences_have_no_weight(pattern: str) -> None:
     assert weight(pattern) is None
 
 

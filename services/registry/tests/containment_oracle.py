@@ -1,4 +1,4 @@
-"""Compares what the checker says about a pair of schemas with what documents say."""
+"""Compares containment proofs of schema pairs with random documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIES = 60
 
 @dataclass
 class Tally:
-    """How often the checker was right, and how often it was stricter than any document found would have it."""
+    """Counts of proven and refuted pairs, and of unproven pairs without a counterexample."""
 
     pairs: int = 0
     proven: int = 0
@@ -30,7 +30,7 @@ class Tally:
 
 
 def shown_contained(narrower: Any, wider: Any) -> bool:
-    """What the checker says; over budget is not shown."""
+    """Return whether containment is proven; False when over budget."""
     try:
         return not containment_gaps(CHECKER, Budget(), as_schema(narrower), as_schema(wider))
     except OverBudgetError:
@@ -38,7 +38,7 @@ def shown_contained(narrower: Any, wider: Any) -> bool:
 
 
 def counterexample(rng: Random, narrower: Any, wider: Any, tally: Tally, tries: int = TRIES) -> list[Any]:
-    """Return a document that one schema accepts and the other does not, as a list of one; an empty list if none turned up."""
+    """Return a document that only the narrower schema accepts, as a list of one; empty if none was found."""
     accepts, expected = validator(narrower), validator(wider)
     for _ in range(tries):
         document = near(rng, narrower, narrower) if rng.random() < 0.8 else value(rng)
@@ -50,14 +50,14 @@ def counterexample(rng: Random, narrower: Any, wider: Any, tally: Tally, tries: 
 
 
 def check_pairs(seed: int, count: int, tally: Tally) -> None:
-    """Try pairs of schemas both ways: as an input that changes, and as an output. Raises AssertionError with the first
-    document that shows the checker wrong."""
+    """Check random pairs of schemas in both directions. Raises AssertionError with the first document that refutes a
+    proof."""
     rng = Random(seed)
     for _ in range(count):
         old, new = pair(rng)
         if validator(old) is None or validator(new) is None:
             continue
-        # An input is compatible when the new one contains the old one; an output, when the old one contains the new one.
+        # An input is compatible if the new schema contains the old one; an output, if the old contains the new one.
         for narrower, wider in ((old, new), (new, old)):
             _check(rng, narrower, wider, tally)
 

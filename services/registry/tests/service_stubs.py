@@ -1,4 +1,4 @@
-"""What tests of lifecycle, ownership and trust share: stubs, short ways to call them, and an audit log that counts."""
+"""Stubs and calls for tests of lifecycle, namespaces and trust, and a fake audit service."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def register(
     return answer.version if answer else None
 
 
-async def swept(replica: Replica) -> None:
-    """Sweep once; the replica's own first sweep may still have the turn."""
+async def sweep_once(replica: Replica) -> None:
+    """Sweep once; the replica's own first sweep may still hold the lock."""
     while True:
         if await replica.application.sweeper.sweep():
             return
@@ -64,17 +64,17 @@ async def swept(replica: Replica) -> None:
 
 
 def word(state: int) -> str:
-    """Return a state as its word."""
+    """Return the name of a state."""
     return tool_version_pb2.LifecycleState.Name(state).removeprefix("LIFECYCLE_STATE_").lower()  # type: ignore[arg-type]
 
 
 @dataclass
 class CountingAudit:
-    """An audit service that answers usage as the test sets it, and nothing else."""
+    """A fake audit service that returns the usage that the test sets."""
 
     address: Address
     answers: dict[str, usage_pb.GetToolUsageResponse] = field(default_factory=dict)
-    """By name; what is not set was never called."""
+    """By name; other tools have no calls."""
     asked: list[usage_pb.GetToolUsageRequest] = field(default_factory=list)
 
 

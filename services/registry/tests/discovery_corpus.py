@@ -1,4 +1,4 @@
-"""A hundred tools of many domains, and how people ask for them."""
+"""A hundred tools of many domains with queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.semver import Version
-from services.registry.domain.discovery.listing import Card, card
+from services.registry.domain.discovery.listing import IndexEntry, index_entry
 from services.registry.domain.model import LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 
@@ -18,13 +18,13 @@ _FILE = Path(__file__).with_name("discovery_corpus.json")
 
 
 def load() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the tools, the paraphrased questions and the keyword questions."""
+    """Return the tools, the paraphrased queries and the keyword queries."""
     corpus: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads(_FILE.read_text())
     return corpus
 
 
 def document(tool: Mapping[str, Any], version: str = "1.0.0") -> dict[str, Any]:
-    """Return a manifest's document for a tool of the corpus."""
+    """Return the manifest document of a tool of the corpus."""
     namespace, tool_id = tool["name"].split(".")
     properties = {name: {"type": "string", "description": text} for name, text in tool["properties"].items()}
     return {
@@ -61,6 +61,6 @@ def version(
     return ToolVersion(head, manifest)
 
 
-def card_of(*versions: ToolVersion) -> Card:
-    """Return what discovery keeps of a tool with these versions, shown by the last."""
-    return card(versions[-1], [each.head for each in versions])
+def entry_of(*versions: ToolVersion) -> IndexEntry:
+    """Return the index entry of a tool with these versions; the last one is the default."""
+    return index_entry(versions[-1], [each.head for each in versions])

@@ -1,4 +1,4 @@
-"""Manifests that were made to hurt: each with a name, all different from anything an author would write."""
+"""Hostile manifests, each with a name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _with(schema: bytes | dict[str, Any], *, arguments: bytes = b"", side: str =
 
 
 def hostile_manifests() -> Iterator[tuple[str, pb.ToolManifest]]:
-    """Yield them."""
+    """Yield all hostile manifests."""
     yield from _nesting()
     yield from _sizes()
     yield from _patterns()
@@ -70,8 +70,9 @@ def _sizes() -> Iterator[tuple[str, pb.ToolManifest]]:
 
 def _patterns() -> Iterator[tuple[str, pb.ToolManifest]]:
     bombs = [
-        "^(a+)+$", "(a*)*b", "(a|a)*$", "(.*a){25}", "^(([a-z])+.)+[A-Z]([a-z])+$", "((a{500}){500}){500}", "(?=(a+)+$)b",
-        "(a+)\\1+$", "(" * 500 + "a" + ")" * 500, "a" * 60_000, "[" + "a-z" * 20_000 + "]", "(?:a?){5000}a{5000}", "\\p{L}{1000}", "(",
+        "^(a+)+$", "(a*)*b", "(a|a)*$", "(.*a){25}", "^(([a-z])+.)+[A-Z]([a-z])+$", "((a{500}){500}){500}",
+        "(?=(a+)+$)b", "(a+)\\1+$", "(" * 500 + "a" + ")" * 500, "a" * 60_000, "[" + "a-z" * 20_000 + "]",
+        "(?:a?){5000}a{5000}", "\\p{L}{1000}", "(",
     ]  # fmt: skip
     for number, pattern in enumerate(bombs):
         schema = {

@@ -1,4 +1,4 @@
-"""What must never be found in the registry's database: something registered by half."""
+"""Finds inconsistent rows in the registry's database."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ QUERIES = {
 }
 
 
-async def halves(engine: AsyncEngine) -> dict[str, list[str]]:
-    """Return everything that is there by half, by what it lacks; empty when all is whole."""
+async def find_inconsistencies(engine: AsyncEngine) -> dict[str, list[str]]:
+    """Return inconsistent rows by kind; empty when the database is consistent."""
     found = {}
     async with engine.connect() as connection:
         for name, query in QUERIES.items():

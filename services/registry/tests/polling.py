@@ -1,4 +1,4 @@
-"""Waiting for what another process or task has done to arrive here."""
+"""Waits for an effect of another process or task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], object], seconds: float = 60.0) -> T:
-    """Ask again until the answer is the one waited for, and return it; fail when it never is."""
+    """Repeat a call until its result satisfies a condition, and return it; fail after a timeout."""
     async with asyncio.timeout(seconds):
         while not holds(answer := await ask()):  # noqa: ASYNC110  (another process decides when)
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A client of WatchTools as its contract describes one: applies every event, keeps the last token."""
+"""A WatchTools client that applies every event and keeps the last token."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 
 @dataclass
-class View:
-    """What a watcher holds of the registry."""
+class WatchClient:
+    """The versions that a watcher holds."""
 
     versions: dict[str, Any] = field(default_factory=dict)
     token: str = ""
     kinds: list[str] = field(default_factory=list)
-    """The kind of every event of the present watch, heartbeats included."""
+    """The kind of every event of the current watch, including heartbeats."""
     applied: list[str] = field(default_factory=list)
-    """The names of all versions that changes, not snapshots, have told."""
+    """The names of all versions from changes, not from snapshots."""
     aliases: dict[str, list[str]] = field(default_factory=dict)
-    """What leads to the tool of each version."""
+    """The aliases of the tool of each version."""
     _mentioned: set[str] = field(default_factory=set)
 
     def open(self, stub: Any) -> Any:
-        """Open a watch where the last one ended."""
+        """Open a watch at the last token."""
         self.kinds, self._mentioned = [], set()
         return stub.WatchTools(pb.WatchToolsRequest(resume_token=self.token))
 
-    async def follow(self, watch: Any, until: Callable[[View], bool]) -> None:
+    async def follow(self, watch: Any, until: Callable[[WatchClient], bool]) -> None:
         """Apply events until the condition holds."""
         while not until(self):
             self.apply(await watch.read())
@@ -40,7 +40,7 @@ class View:
         self.kinds.append(kind)
         self.token = step.resume_token
         if kind == "upserted":
-            # Told by watches alone, so it is kept apart: what remains is what every other answer says, too.
+            # Only watches carry aliases, so they are kept separately; the rest equals other responses.
             self.aliases[step.upserted.name] = list(step.upserted.aliases.tool_ids)
             step.upserted.ClearField("aliases")
             self.versions[step.upserted.name] = step.upserted
@@ -54,16 +54,16 @@ class View:
             self.versions = {name: v for name, v in self.versions.items() if name in self._mentioned}
 
 
-def complete(view: View) -> bool:
-    """The snapshot is over."""
+def complete(view: WatchClient) -> bool:
+    """Return whether the snapshot is complete."""
     return "snapshot_complete" in view.kinds
 
 
-def holds(count: int) -> Callable[[View], bool]:
-    """The view has this many versions."""
+def holds(count: int) -> Callable[[WatchClient], bool]:
+    """Return a condition: the client has at least this many versions."""
     return lambda view: len(view.versions) >= count
 
 
-def alive(view: View) -> bool:
-    """The watch has told that nothing happened."""
+def alive(view: WatchClient) -> bool:
+    """Return whether the watch has sent a heartbeat."""
     return "heartbeat" in view.kinds
