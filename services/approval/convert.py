@@ -1,4 +1,4 @@
-"""Messages to the domain's own words and back."""
+"""Converts between protobuf messages and the domain model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from services.approval.domain.states import TicketState
 _STATES: Mapping[TicketState, pb.TicketState.ValueType] = {
     state: pb.TicketState.Value(f"TICKET_STATE_{state.name}") for state in TicketState
 }
-_STATES_BACK = {number: state for state, number in _STATES.items()}
-_TIER = "CREDENTIAL_TIER_"
+_STATES_BY_VALUE = {value: state for state, value in _STATES.items()}
+_TIER_PREFIX = "CREDENTIAL_TIER_"
 
 
 def draft_from(request: CreateTicketRequest) -> TicketDraft:
-    """Read a request, with the defaults that the contract names."""
+    """Parse a request, with the defaults of the contract."""
     return TicketDraft(
         request_id=request.request_id,
         tool_version=request.tool_version,
@@ -39,9 +39,9 @@ def draft_from(request: CreateTicketRequest) -> TicketDraft:
     )
 
 
-def state_from(number: pb.TicketState.ValueType) -> TicketState | None:
-    """Read a filter; unspecified means every state."""
-    return _STATES_BACK.get(number)
+def state_from(value: pb.TicketState.ValueType) -> TicketState | None:
+    """Parse a state filter; None means every state."""
+    return _STATES_BY_VALUE.get(value)
 
 
 def ticket_to(ticket: Ticket) -> pb.Ticket:
@@ -64,10 +64,10 @@ def ticket_to(ticket: Ticket) -> pb.Ticket:
         escalation_index=ticket.escalation_index,
         quorum=draft.quorum,
         verdicts=[_verdict(verdict) for verdict in ticket.verdicts],
-        create_time=_stamp(ticket.create_time),
-        expire_time=_stamp(ticket.expire_time),
-        resolve_time=_stamp(ticket.resolve_time),
-        redeem_time=_stamp(ticket.redeem_time),
+        create_time=_timestamp(ticket.create_time),
+        expire_time=_timestamp(ticket.expire_time),
+        resolve_time=_timestamp(ticket.resolve_time),
+        redeem_time=_timestamp(ticket.redeem_time),
         etag=ticket.etag,
     )
 
@@ -77,13 +77,13 @@ def _requester(caller: caller_pb2.Caller) -> Requester:
         subject=caller.subject,
         agent=caller.agent,
         tenant=caller.tenant,
-        tier=_tier_word(caller.tier),
+        tier=_tier_name(caller.tier),
         token_id=caller.token_id,
         delegation_chain=tuple((actor.subject, actor.token_id) for actor in caller.delegation_chain),
         scopes=tuple(caller.scopes),
         session_id=caller.session_id,
         peer=caller.peer,
-        expire_time=_moment(caller.expire_time) if caller.HasField("expire_time") else None,
+        expire_time=_datetime(caller.expire_time) if caller.HasField("expire_time") else None,
     )
 
 
@@ -92,20 +92,20 @@ def _caller(requester: Requester) -> caller_pb2.Caller:
         subject=requester.subject,
         agent=requester.agent,
         tenant=requester.tenant,
-        tier=caller_pb2.CredentialTier.Value(_TIER + (requester.tier or "unspecified").upper()),
+        tier=caller_pb2.CredentialTier.Value(_TIER_PREFIX + (requester.tier or "unspecified").upper()),
         token_id=requester.token_id,
         delegation_chain=[caller_pb2.Actor(subject=s, token_id=t) for s, t in requester.delegation_chain],
         scopes=requester.scopes,
         session_id=requester.session_id,
         peer=requester.peer,
-        expire_time=_stamp(requester.expire_time),
+        expire_time=_timestamp(requester.expire_time),
     )
 
 
-def _tier_word(number: caller_pb2.CredentialTier.ValueType) -> str:
-    known = caller_pb2.CredentialTier.DESCRIPTOR.values_by_number.get(number)
-    # A tier that this build does not know is no tier: it must not read as authority.
-    return known.name.removeprefix(_TIER).lower() if known is not None and number else ""
+def _tier_name(value: caller_pb2.CredentialTier.ValueType) -> str:
+    known = caller_pb2.CredentialTier.DESCRIPTOR.values_by_number.get(value)
+    # An unknown tier must not be shown as authority.
+    return known.name.removeprefix(_TIER_PREFIX).lower() if known is not None and value else ""
 
 
 def _verdict(verdict: Verdict) -> pb.Verdict:
@@ -113,18 +113,19 @@ def _verdict(verdict: Verdict) -> pb.Verdict:
         approver=verdict.approver,
         approved=verdict.approved,
         comment=verdict.comment,
-        decide_time=_stamp(verdict.decide_time),
+        decide_time=_timestamp(verdict.decide_time),
     )
 
 
-def _stamp(moment: datetime | None) -> Timestamp | None:
-    if moment is None:
+def _timestamp(time: datetime | None) -> Timestamp | None:
+    if time is None:
         return None
-    stamp = Timestamp()
-    stamp.FromDatetime(moment)
-    return stamp
+    timestamp = Timestamp()
+    timestamp.FromDatetime(time)
+    return timestamp
 
 
-def _moment(stamp: Timestamp) -> datetime:
-    # Cut to microseconds, which is what the store keeps.
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+def _datetime(timestamp: Timestamp) -> datetime:
+    # Rounded down to microseconds, the precision of the store.
+    offset = timedelta(seconds=timestamp.seconds, microseconds=timestamp.nanos // 1000)
+    return datetime(1970, 1, 1, tzinfo=UTC) + offset

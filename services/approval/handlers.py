@@ -1,4 +1,4 @@
-"""The RPCs of the approval service, in the order of the contract."""
+"""The RPC handlers of the approval service, in the order of the contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.approval.domain.ports import Tickets
 
 
 class ApprovalHandlers(rpc.ApprovalServiceServicer):
-    """Converts, asks the domain, converts back."""
+    """Converts, makes one call to the domain, and converts back."""
 
     def __init__(self, tickets: Tickets, clock: Clock) -> None:
         self._tickets, self._clock = tickets, clock

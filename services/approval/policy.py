@@ -1,4 +1,4 @@
-"""Who may call what: one row per RPC, and a method without a row is refused."""
+"""The access policy of approval: one row for each RPC. A method without a row is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READERS: dict[str, Access] = {
 }
 
 POLICY: Policy = {
-    # Only the executor knows that a call really waits; anybody else's ticket would be a trap for the approver.
+    # Only the executor knows that a call really waits; any other ticket could deceive the approver.
     _PREFIX + "CreateTicket": Row({_EXECUTOR: AS_PEER}, deadline=5.0, idempotent=True),
     _PREFIX + "GetTicket": Row(_READERS, deadline=5.0, idempotent=True),
     _PREFIX + "ListTickets": Row(_READERS, deadline=10.0, idempotent=True),

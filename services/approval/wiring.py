@@ -1,4 +1,4 @@
-"""The composition root: the only file that knows which adapter stands behind which port."""
+"""The composition root of approval: the only file that chooses adapters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.approval.adapters.postgres_tickets import PostgresTickets
-from services.approval.adapters.sweeper import Sweeper
+from services.approval.adapters.sweeper import expiry_sweeper
 from services.approval.config import Settings
 from services.approval.handlers import ApprovalHandlers
 from services.approval.policy import POLICY
@@ -25,16 +25,16 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
-    """Put the service together."""
+    """Compose the service."""
     return compose(settings, log, tracing, SystemClock())
 
 
 def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> RpcApplication:
-    """Put the service together, with a clock of the caller's choice."""
+    """Compose the service with the given clock."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
     authz = authz_channel(settings.authz_address, settings)
     tickets = PostgresTickets(engine)
-    handlers, sweeper = ApprovalHandlers(tickets, clock), Sweeper(tickets, clock, log)
+    handlers, sweeper = ApprovalHandlers(tickets, clock), expiry_sweeper(tickets, clock, log)
     return RpcApplication(
         settings,
         log,

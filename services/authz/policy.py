@@ -1,4 +1,4 @@
-"""Who may call each RPC of authz."""
+"""The access policy of authz: the callers, deadline and idempotency of each RPC."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _POLICY_ADMINS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("polic
 _POLICY_READERS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("policies:read"))
 
 POLICY: Policy = {
-    # Minting makes authority out of nothing, so no service may do it, whatever token it holds.
+    # Issues root tokens, so no service may call it, whatever token it has.
     _PREFIX + "IssueToken": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=False),
     _PREFIX + "IntrospectToken": Row(
         {OPERATOR: AS_PEER} | dict.fromkeys(SERVICES, AS_PEER), deadline=2.0, idempotent=True
     ),
     _PREFIX + "GetJwks": Row({ANY_PEER: AS_PEER}, deadline=2.0, idempotent=True),
-    # Without the caller's own token there is nobody to decide about.
+    # The decision is about the caller's own token.
     _PREFIX + "Check": Row({"executor": for_caller(), "gateway": for_caller()}, deadline=2.0, idempotent=True),
     _PREFIX + "BatchCheck": Row({"executor": for_caller(), "gateway": for_caller()}, deadline=5.0, idempotent=True),
     _PREFIX + "FilterTools": Row(
         dict.fromkeys(("registry", "executor", "gateway"), for_caller()), deadline=5.0, idempotent=True
     ),
-    # The outside token is all that it asks for; whoever has one is not known here yet.
+    # Needs only the external token: its holder has no mesh token yet.
     _TOKENS + "ExchangeToken": Row(dict.fromkeys((*_CALLERS, OPERATOR), AS_PEER), deadline=10.0, idempotent=False),
     _TOKENS + "DelegateToken": Row(dict.fromkeys(_CALLERS, for_caller()), deadline=10.0, idempotent=False),
     _TOKENS + "NarrowToken": Row(dict.fromkeys(_CALLERS, for_caller()), deadline=5.0, idempotent=False),
-    # Whose token it is to take back, the domain decides; an administrator's scope opens the rest.
+    # The domain checks whether the caller may revoke the target; the administrator's scope allows all targets.
     _TOKENS + "RevokeToken": Row(
         {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller()), deadline=5.0, idempotent=False
     ),
@@ -37,14 +37,14 @@ POLICY: Policy = {
         {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("authz:admin")), deadline=5.0, idempotent=True
     ),
     _TOKENS + "WatchInvalidations": Row(dict.fromkeys(SERVICES, AS_PEER), deadline=None, idempotent=True),
-    # Large sets take a while to be checked.
+    # Validating large sets takes long.
     _POLICIES + "PutPolicy": Row(_POLICY_ADMINS, deadline=30.0, idempotent=True),
     _POLICIES + "ValidatePolicy": Row(_POLICY_READERS, deadline=30.0, idempotent=True),
     _POLICIES + "GetPolicySet": Row(_POLICY_READERS, deadline=5.0, idempotent=True),
     _POLICIES + "ListPolicySets": Row(_POLICY_READERS, deadline=5.0, idempotent=True),
     _POLICIES + "ActivatePolicySet": Row(_POLICY_ADMINS, deadline=30.0, idempotent=True),
     _POLICIES + "RollbackPolicySet": Row(_POLICY_ADMINS, deadline=30.0, idempotent=False),
-    # Everyone may ask about themselves; the domain knows whom a decision is about.
+    # Callers may explain decisions about themselves, which the domain checks.
     _POLICIES + "ExplainDecision": Row(
         {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller()), deadline=10.0, idempotent=True
     ),

@@ -1,4 +1,4 @@
-"""The composition root of authz: the only file that names adapters."""
+"""The composition root of authz: the only file that chooses adapters."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.authz.adapters.cedar.active_sets import ActiveSets
-from services.authz.adapters.cedar.compiler import compiler_for, documents_in
+from services.authz.adapters.cedar.active_sets import ActivePolicySets
+from services.authz.adapters.cedar.compiler import compiler_for, read_documents
 from services.authz.adapters.issuers.did_documents import DidDocuments, DidFolder, DidUrl
-from services.authz.adapters.issuers.did_resolver import MeshDids
+from services.authz.adapters.issuers.did_resolver import MeshDidResolver
 from services.authz.adapters.issuers.https_documents import HttpsDocuments
-from services.authz.adapters.issuers.tokens import TrustedIssuersTokens
+from services.authz.adapters.issuers.tokens import TrustedIssuerVerifier
 from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers
+from services.authz.adapters.keys.issuer_verifier import IssuerTokenVerifier
 from services.authz.adapters.keys.key_folder import KeyFolder
-from services.authz.adapters.keys.own_verifier import OwnKeysVerifier
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
 from services.authz.adapters.postgres.ledger import PostgresLedger
@@ -46,7 +46,7 @@ from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
 from services.authz.domain.policies.explain_decision import ExplainDecision
 from services.authz.domain.policies.get_policy_set import GetPolicySet
 from services.authz.domain.policies.list_policy_sets import ListPolicySets
-from services.authz.domain.policies.model import NewSet
+from services.authz.domain.policies.model import NewPolicySet
 from services.authz.domain.policies.put_policy import PutPolicy
 from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
 from services.authz.domain.policies.rollback_policy_set import RollbackPolicySet
@@ -56,11 +56,11 @@ from services.authz.domain.revocation.list_revocations import ListRevocations
 from services.authz.domain.revocation.revoke_token import RevokeToken
 from services.authz.domain.revocation.watch_invalidations import WatchInvalidations
 from services.authz.domain.tokens.delegate_token import DelegateToken
-from services.authz.domain.tokens.derive import Derive
+from services.authz.domain.tokens.deriver import TokenDeriver
 from services.authz.domain.tokens.exchange_token import ExchangeToken
 from services.authz.domain.tokens.introspect_token import IntrospectToken
 from services.authz.domain.tokens.issue_token import IssueToken
-from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.tokens.minter import TokenMinter
 from services.authz.domain.tokens.narrow_token import NarrowToken
 from services.authz.handlers.authz import AuthzHandlers
 from services.authz.handlers.policies import PolicyHandlers
@@ -74,16 +74,16 @@ POLICIES = Path(__file__).parent / "policies"
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
-    """Compose the process with the shipped policies. Raises when keys or policies cannot be used."""
+    """Compose the process with the shipped policies. Raises when keys or policies are invalid."""
     return compose(settings, log, tracing, clock=SystemClock(), policies=POLICIES)
 
 
 def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, policies: Path) -> RpcApplication:
-    """Compose the process with a clock and a policy set."""
-    # How long this replica has heard nothing is a matter of the machine's clock, whatever the time is.
+    """Compose the process with the given clock and policy folder."""
+    # The age of the view is measured with the system clock, also in tests that set the time.
     view = RevocationView(SystemClock())
     keys = KeyFolder(settings.signing_keys, clock, log, revoked=view.revoked_keys)
-    verifier = OwnKeysVerifier(keys, issuer=settings.issuer, audience=settings.audience, revocations=view)
+    verifier = IssuerTokenVerifier(keys, issuer=settings.issuer, audience=settings.audience, revocations=view)
     database = engine_for(settings.database_url, schema=SCHEMA)
     minting = _tokens(settings, keys, database, clock, log)
     policy = _policies(settings, policies, database, clock, log)
@@ -97,7 +97,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         filter_tools=FilterTools(check),
     )
     feed, following = _invalidations(settings, database, view, clock, log, policies=policy.active)
-    policies_served = _policy_handlers(policy, clock, feed.announce)
+    policy_handlers = _policy_handlers(policy, clock, feed.announce)
     revocations = PostgresRevocations(database)
     tokens = TokenHandlers(
         exchange_token=minting.exchange,
@@ -120,7 +120,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
             ),
             Service(
                 "toolmesh.authz.v1.PolicyService",
-                lambda s: policy_rpc.add_PolicyServiceServicer_to_server(policies_served, s),
+                lambda s: policy_rpc.add_PolicyServiceServicer_to_server(policy_handlers, s),
             ),
         ],
         resources=[
@@ -139,15 +139,15 @@ def _invalidations(
     clock: Clock,
     log: Log,
     *,
-    policies: ActiveSets,
+    policies: ActivePolicySets,
 ) -> tuple[PolledInvalidationFeed, list[Resource]]:
-    """Return the feed that this replica keeps to and tells others, and what it takes to run. Without a bus it only polls."""
+    """Return the invalidation feed and its resources. Without Redis it only polls."""
     feed = PolledInvalidationFeed(
         PostgresRevocations(database),
         view,
         clock,
         log,
-        policy_set_version=lambda: policies.wanted,
+        policy_set_version=lambda: policies.active_version,
         refresh=policies.refresh,
     )
     resources = [Resource(feed.start, feed.stop)]
@@ -160,21 +160,21 @@ def _invalidations(
 
 @dataclass(frozen=True)
 class _Policies:
-    """Everything that keeps and asks policies."""
+    """The components of policy decisions."""
 
     sets: PostgresPolicySets
-    active: ActiveSets
+    active: ActivePolicySets
     journal: DecisionJournal
     check: Check
     resources: list[Resource]
 
 
 def _policies(settings: Settings, folder: Path, database: AsyncEngine, clock: Clock, log: Log) -> _Policies:
-    """Return what decides. Raises PolicySetError when the shipped policies cannot be used."""
-    compiler, documents = compiler_for(folder), documents_in(folder)
+    """Return the components of policy decisions. Raises PolicySetError when the shipped policies are invalid."""
+    compiler, documents = compiler_for(folder), read_documents(folder)
     shipped = compiler.compile(documents)
     sets = PostgresPolicySets(database)
-    active = ActiveSets(sets, compiler, log)
+    active = ActivePolicySets(sets, compiler, log)
     journal = DecisionJournal(database, log, seal=settings.sealing_keys)
     check = Check(
         engines=active,
@@ -186,12 +186,12 @@ def _policies(settings: Settings, folder: Path, database: AsyncEngine, clock: Cl
         ttl=timedelta(seconds=settings.decision_ttl),
     )
 
-    async def begin() -> None:
-        comment = "What Toolmesh ships with."
-        first = NewSet(shipped.version, documents, len(shipped.policies), comment, SCHEMA, clock.now())
+    async def load_active_set() -> None:
+        comment = "The policies that Toolmesh ships with."
+        first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA, clock.now())
         await active.start(first)
 
-    return _Policies(sets, active, journal, check, [Resource(begin), Resource(journal.start, journal.stop)])
+    return _Policies(sets, active, journal, check, [Resource(load_active_set), Resource(journal.start, journal.stop)])
 
 
 def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], None]) -> PolicyHandlers:
@@ -210,7 +210,7 @@ def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], Non
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Everything that makes tokens."""
+    """The use cases that mint tokens."""
 
     issue: IssueToken
     exchange: ExchangeToken
@@ -219,21 +219,22 @@ class _Tokens:
 
 
 def _tokens(settings: Settings, keys: KeyRing, database: AsyncEngine, clock: Clock, log: Log) -> _Tokens:
-    """Return what makes tokens. Raises TrustedIssuersError when the outside issuers cannot be trusted as they are described."""
-    mint = Mint(keys, PostgresLedger(database), clock, settings.issuer, MAX_TOKEN_BYTES)
-    derive = Derive(mint, compiled)
+    """Return the use cases that mint tokens. Raises TrustedIssuersError when the file of external issuers is
+    invalid."""
+    minter = TokenMinter(keys, PostgresLedger(database), clock, settings.issuer, MAX_TOKEN_BYTES)
+    deriver = TokenDeriver(minter, compiled)
     lifetime = settings.max_token_lifetime
     trusted = read_trusted_issuers(settings.trusted_issuers, max_lifetime=lifetime) if settings.trusted_issuers else ()
     return _Tokens(
-        issue=IssueToken(mint, settings.audience, lifetime, compiled),
-        exchange=ExchangeToken(mint, TrustedIssuersTokens(trusted, clock, log), settings.audience),
-        delegate=DelegateToken(derive, MeshDids(settings.trust_domain, _did_documents(settings), clock)),
-        narrow=NarrowToken(derive),
+        issue=IssueToken(minter, settings.audience, lifetime, compiled),
+        exchange=ExchangeToken(minter, TrustedIssuerVerifier(trusted, clock, log), settings.audience),
+        delegate=DelegateToken(deriver, MeshDidResolver(settings.trust_domain, _did_documents(settings), clock)),
+        narrow=NarrowToken(deriver),
     )
 
 
 def _did_documents(settings: Settings) -> DidDocuments | None:
-    place = settings.did_resolver
-    if not place:
+    source = settings.did_resolver
+    if not source:
         return None
-    return DidFolder(place) if isinstance(place, Path) else DidUrl(place, HttpsDocuments())
+    return DidFolder(source) if isinstance(source, Path) else DidUrl(source, HttpsDocuments())

@@ -14,7 +14,7 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 
 from services.authz.tests.adapters.issuers.test_tokens import Provider
 from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
-from services.authz.tests.elsewhere import Elsewhere, serving
+from services.authz.tests.https_server import HttpsServer, serving
 from tests.harness.mesh import Mesh, invoke, running_mesh
 from tests.harness.replicas import code_of
 
@@ -27,7 +27,7 @@ def provider() -> Provider:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(pki: Any, provider: Provider) -> Iterator[Elsewhere]:
+def https_server(pki: Any, provider: Provider) -> Iterator[HttpsServer]:
     """Where the issuer publishes its keys."""
     with serving(pki) as server:
         server.documents["/keys"] = provider.jwks("RS256")
@@ -35,10 +35,10 @@ def elsewhere(pki: Any, provider: Provider) -> Iterator[Elsewhere]:
 
 
 @pytest.fixture(scope="module")
-def trusting(tmp_path_factory: pytest.TempPathFactory, pki: Any, elsewhere: Elsewhere) -> Iterator[Mesh]:
+def trusting(tmp_path_factory: pytest.TempPathFactory, pki: Any, https_server: HttpsServer) -> Iterator[Mesh]:
     """A mesh that trusts the issuer."""
     file = tmp_path_factory.mktemp("issuers") / "issuers.json"
-    issuer = entry(jwks=elsewhere.address + "/keys", ca=str(pki.ca), algorithms=["RS256"])
+    issuer = entry(jwks=https_server.address + "/keys", ca=str(pki.ca), algorithms=["RS256"])
     file.write_text(json.dumps({"issuers": [issuer]}))
     with running_mesh(tmp_path_factory.mktemp("trusting"), TOOLMESH_TRUSTED_ISSUERS=str(file)) as mesh:
         yield mesh
@@ -82,10 +82,10 @@ def test_the_new_token_says_what_the_mesh_grants_and_nothing_that_the_old_one_cl
 
 
 def test_keys_are_fetched_from_the_issuer_and_no_other_key_signs_for_it(
-    edge: grpc.Channel, provider: Provider, elsewhere: Elsewhere
+    edge: grpc.Channel, provider: Provider, https_server: HttpsServer
 ) -> None:
     exchanged(edge, provider.sign())
-    assert elsewhere.asked == ["/keys"]
+    assert https_server.requested == ["/keys"]
     assert refused(lambda: exchanged(edge, Provider().sign())) == "E3202"
     assert refused(lambda: exchanged(edge, provider.sign(exp=1))) == "E3201"
-    assert elsewhere.asked == ["/keys"]
+    assert https_server.requested == ["/keys"]

@@ -1,4 +1,4 @@
-"""Tickets to rows and back."""
+"""Converts tickets to database rows and back."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def to_row(ticket: Ticket) -> dict[str, Any]:
         "escalation_chain": list(draft.escalation_chain),
         "create_time": ticket.create_time,
         "expire_time": ticket.expire_time,
-        **changing(ticket),
+        **mutable_columns(ticket),
     }
 
 
-def changing(ticket: Ticket) -> dict[str, Any]:
-    """Return the columns that a verb may change; all others are what they were when the ticket was made."""
+def mutable_columns(ticket: Ticket) -> dict[str, Any]:
+    """Return the columns that a transition may change."""
     return {
         "state": ticket.state.value,
         "revision": ticket.revision,
@@ -67,17 +67,17 @@ def from_row(row: Any) -> Ticket:
 
 
 def _requester_json(requester: Requester) -> dict[str, Any]:
-    ends = requester.expire_time
-    return {**asdict(requester), "expire_time": None if ends is None else ends.isoformat()}
+    expire_time = requester.expire_time
+    return {**asdict(requester), "expire_time": None if expire_time is None else expire_time.isoformat()}
 
 
 def _requester(stored: dict[str, Any]) -> Requester:
-    ends = stored["expire_time"]
+    expire_time = stored["expire_time"]
     return Requester(
         **{
             **stored,
             "delegation_chain": tuple((subject, token_id) for subject, token_id in stored["delegation_chain"]),
             "scopes": tuple(stored["scopes"]),
-            "expire_time": None if ends is None else datetime.fromisoformat(ends),
+            "expire_time": None if expire_time is None else datetime.fromisoformat(expire_time),
         }
     )

@@ -1,4 +1,4 @@
-"""The table of tickets, as its queries see it. The migrations make it."""
+"""The table of tickets after the newest migration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOMENT = TIMESTAMP(timezone=True)
 tickets = Table(
     "tickets",
     metadata,
-    # Ids compare by their bytes, on every machine alike: pages are in this order.
+    # Collation C sorts ids by bytes on every machine; pages rely on this order.
     Column("ticket_id", Text(collation="C"), primary_key=True),
     Column("request_id", Text, nullable=False, unique=True),
     Column("state", Text, nullable=False),
@@ -19,7 +19,7 @@ tickets = Table(
     Column("tool_version", Text, nullable=False),
     Column("tool_digest", Text, nullable=False),
     Column("arguments_digest", Text, nullable=False),
-    # Bytes, so that the approver reads exactly what the executor sent.
+    # Bytes, so that the approver sees exactly what the executor sent.
     Column("redacted_arguments", LargeBinary, nullable=False),
     Column("preview", LargeBinary, nullable=False),
     Column("requester", JSONB, nullable=False),

@@ -1,4 +1,4 @@
-"""Withdraws a ticket."""
+"""CancelTicket: cancels a pending ticket."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from services.approval.domain.model import Ticket
 from services.approval.domain.ports import Tickets
 from services.approval.domain.states import TicketState, Verb
 
-# A pending ticket can change only a few times before it is resolved, and then one more look ends this.
+# A pending ticket changes only a few times before it is resolved, which ends the loop.
 _ATTEMPTS = 5
 
 
 async def cancel_ticket(name: str, tickets: Tickets, clock: Clock) -> Ticket:
-    """Withdraw a pending ticket; one that is withdrawn already is returned as it is.
+    """Cancel a pending ticket; return a canceled one unchanged.
 
-    Raises NOT_FOUND, and FAILED_PRECONDITION from every other state. Of concurrent verbs one wins, and the others see it.
+    Raises NOT_FOUND, and FAILED_PRECONDITION in every other state. Of concurrent changes one wins, and the others see
+    it.
     """
     for _ in range(_ATTEMPTS):
         ticket = await get_ticket(name, tickets, clock)

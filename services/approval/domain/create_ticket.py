@@ -1,4 +1,4 @@
-"""Opens a ticket."""
+"""CreateTicket: creates a ticket for one call."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from libs.common.errors import Violation
 from libs.common.ids import new_id
 from libs.common.json.jsonio import parse_object
 from libs.common.runtime.clock import Clock
-from services.approval.domain.errors import request_id_taken, unusable_request
+from services.approval.domain.errors import invalid_request, request_id_taken
 from services.approval.domain.model import Ticket, TicketDraft
 from services.approval.domain.ports import Tickets
 from services.approval.domain.states import TicketState
 
 
 async def create_ticket(draft: TicketDraft, tickets: Tickets, clock: Clock) -> Ticket:
-    """Open a ticket, or return the one that the same request opened before. It is durable when this returns.
+    """Create a durable ticket, or return the one that the same request created before.
 
     Raises ALREADY_EXISTS when the request id belongs to another call, INVALID_JSON when the arguments are not a strict
-    JSON object, and INVALID_REQUEST for what no ticket can hold.
+    JSON object, and INVALID_REQUEST for values that cannot be stored.
     """
     _check(draft)
     now = clock.now()
@@ -38,16 +38,17 @@ async def create_ticket(draft: TicketDraft, tickets: Tickets, clock: Clock) -> T
 
 def _check(draft: TicketDraft) -> None:
     parse_object(draft.redacted_arguments)
-    found = [Violation(path, "no_nul", "must not hold a NUL character") for path, text in _texts(draft) if "\0" in text]
+    message = "must not contain a NUL character"
+    violations = [Violation(path, "no_nul", message) for path, text in _texts(draft) if "\0" in text]
     if not draft.requester.subject:
-        # Nobody may decide about their own request, so a ticket must know whose it is.
-        found.append(Violation("requester.subject", "required", "is required"))
-    if found:
-        raise unusable_request(found)
+        # Requesters may not approve their own calls, so a ticket must name its requester.
+        violations.append(Violation("requester.subject", "required", "is required"))
+    if violations:
+        raise invalid_request(violations)
 
 
 def _texts(draft: TicketDraft) -> Iterator[tuple[str, str]]:
-    """Yield every text with its path; the store takes all of Unicode but one character."""
+    """Yield every text with its path. PostgreSQL stores all Unicode characters except NUL."""
     for name in (
         *("request_id", "tool_version", "tool_digest", "arguments_digest", "invocation"),
         *("decision", "policy_set_version", "reason"),
@@ -55,10 +56,10 @@ def _texts(draft: TicketDraft) -> Iterator[tuple[str, str]]:
         yield name, getattr(draft, name)
     for index, group in enumerate(draft.escalation_chain):
         yield f"escalation_chain[{index}]", group
-    who = draft.requester
+    requester = draft.requester
     for name in ("subject", "agent", "tenant", "tier", "token_id", "session_id", "peer"):
-        yield f"requester.{name}", getattr(who, name)
-    for index, scope in enumerate(who.scopes):
+        yield f"requester.{name}", getattr(requester, name)
+    for index, scope in enumerate(requester.scopes):
         yield f"requester.scopes[{index}]", scope
-    for index, (subject, token_id) in enumerate(who.delegation_chain):
+    for index, (subject, token_id) in enumerate(requester.delegation_chain):
         yield f"requester.delegation_chain[{index}]", subject + token_id

@@ -1,4 +1,4 @@
-"""What can go wrong with tickets, each under the name of what happened."""
+"""The errors of tickets."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ def ticket_not_found(name: str) -> MeshError:
 
 
 def request_id_taken(request_id: str) -> MeshError:
-    """The request id already opened a ticket about another call."""
+    """The request id already belongs to a ticket for another call."""
     return MeshError(
         Reason.ALREADY_EXISTS,
-        message="this request id belongs to a ticket about another call",
+        message="this request id belongs to a ticket for another call",
         metadata={"request_id": request_id},
     )
 
 
 def wrong_state(state: str, verb: str) -> MeshError:
-    """The ticket is in a state from which the verb leads nowhere."""
+    """The ticket's state does not allow the transition."""
     return MeshError(
         Reason.FAILED_PRECONDITION,
-        message=f"a ticket that is {state} cannot be moved by {verb}",
+        message=f"the transition {verb} is not allowed in state {state}",
         metadata={"state": state, "verb": verb},
     )
 
 
-def unusable_request(violations: Sequence[Violation]) -> MeshError:
-    """The request breaks rules that its schema cannot express."""
+def invalid_request(violations: Sequence[Violation]) -> MeshError:
+    """The request breaks rules that the contract cannot express."""
     return MeshError(Reason.INVALID_REQUEST, violations=violations)
 
 
 def page_token_invalid() -> MeshError:
-    """The token was not made by this query."""
+    """The page token is malformed or belongs to another query."""
     return MeshError(Reason.PAGE_TOKEN_INVALID)
 
 
 def too_contended() -> MeshError:
-    """Others kept changing the ticket first."""
+    """Concurrent changes of the ticket won in every attempt."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.1)

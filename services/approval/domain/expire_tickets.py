@@ -1,4 +1,4 @@
-"""Writes down what time has decided."""
+"""Stores the expiry of overdue tickets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BATCH = 500
 
 
 async def expire_tickets(tickets: Tickets, clock: Clock) -> int:
-    """Store the denial of every ticket whose time is over; return how many there were. Safe in any number of replicas."""
+    """Expire all overdue tickets and return their number. Safe in any number of replicas."""
     total = 0
     while True:
         expired = await tickets.expire(clock.now(), BATCH)

@@ -1,4 +1,4 @@
-"""Reads one ticket."""
+"""GetTicket: reads one ticket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PREFIX = "tickets/"
 
 
 async def get_ticket(name: str, tickets: Tickets, clock: Clock) -> Ticket:
-    """Return the ticket as it is now; NOT_FOUND when there is none of this name."""
+    """Return the ticket in its current state. Raises NOT_FOUND."""
     ticket = await tickets.find(name.removeprefix(_PREFIX))
     if ticket is None:
         raise ticket_not_found(name)

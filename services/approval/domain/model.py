@@ -1,4 +1,4 @@
-"""A ticket: one exact call that waits for a person, and everything that person needs to know about it."""
+"""The model of tickets: a ticket is one exact call that waits for approval, with everything an approver needs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from libs.common.json.canonical import digest, digest_bytes
-from services.approval.domain.states import TicketState, Verb, after
+from services.approval.domain.states import TicketState, Verb, next_state
 
 DEFAULT_LIFETIME = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asked, as the executor knew them at the time."""
+    """The requester of the call, as reported by the executor."""
 
     subject: str
     agent: str = ""
@@ -21,7 +21,7 @@ class Requester:
     tier: str = ""
     token_id: str = ""
     delegation_chain: tuple[tuple[str, str], ...] = ()
-    """Subject and token id of everyone the authority passed through, the originator first."""
+    """Subject and token id of each delegation, the originator first."""
     scopes: tuple[str, ...] = ()
     session_id: str = ""
     peer: str = ""
@@ -30,7 +30,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One person's decision."""
+    """The decision of one approver."""
 
     approver: str
     approved: bool
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class TicketDraft:
-    """What the executor asks a person about."""
+    """The request for approval of one call."""
 
     request_id: str
     tool_version: str
@@ -58,23 +58,23 @@ class TicketDraft:
 
     @property
     def call_digest(self) -> str:
-        """Identifies the call in question. A repeated request may come with a newer decision about the same call; with
-        another tool, other arguments, another invocation or another requester it is about another call."""
-        who = self.requester
+        """The identity of the call: tool, arguments, invocation and requester. A repeated request may carry a newer
+        policy decision for the same call."""
+        requester = self.requester
         return digest(
             {
                 "tool_version": self.tool_version,
                 "tool_digest": self.tool_digest,
                 "arguments_digest": self.arguments_digest,
                 "invocation": self.invocation,
-                "requester": [who.subject, who.agent, who.tenant],
+                "requester": [requester.subject, requester.agent, requester.tenant],
             }
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A ticket as it stands. Its revision counts its changes."""
+    """A ticket. Its revision counts its changes."""
 
     ticket_id: str
     draft: TicketDraft
@@ -95,17 +95,16 @@ class Ticket:
 
     @property
     def etag(self) -> str:
-        """Differs after every change, and only then."""
+        """A value that changes with every change of the ticket, and only then."""
         return digest_bytes(f"{self.ticket_id}:{self.revision}:{self.state}".encode())[len("sha256:") :][:32]
 
     def at(self, now: datetime) -> Ticket:
-        """Return the ticket as it is at a moment. Once its time is over, a ticket that nobody decided is denied, whether or
-        not anybody has written that down yet."""
+        """Return the ticket as of a time. An overdue pending ticket is denied, also before that is stored."""
         if self.state is not TicketState.PENDING or now < self.expire_time:
             return self
         return self.changed(Verb.EXPIRE, self.expire_time)
 
-    def changed(self, verb: Verb, when: datetime) -> Ticket:
-        """Return the ticket after a verb. Raises FAILED_PRECONDITION where the state forbids it."""
-        moved = replace(self, state=after(self.state, verb), revision=self.revision + 1)
-        return replace(moved, redeem_time=when) if verb is Verb.REDEEM else replace(moved, resolve_time=when)
+    def changed(self, verb: Verb, time: datetime) -> Ticket:
+        """Return the ticket after a transition. Raises FAILED_PRECONDITION if its state does not allow it."""
+        changed = replace(self, state=next_state(self.state, verb), revision=self.revision + 1)
+        return replace(changed, redeem_time=time) if verb is Verb.REDEEM else replace(changed, resolve_time=time)

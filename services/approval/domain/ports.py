@@ -1,4 +1,4 @@
-"""What the domain needs from storage."""
+"""The ports of the approval domain."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from services.approval.domain.model import Ticket
 from services.approval.domain.states import TicketState
 
 
-class Place(NamedTuple):
-    """A place in the order of tickets: the newest first, and by id among those of one moment."""
+class Cursor(NamedTuple):
+    """A position in the list of tickets, which is sorted by create time and id, newest first."""
 
     create_time: datetime
     ticket_id: str
 
 
 class Tickets(Protocol):
-    """Keeps tickets durably. What a method returned is on disk."""
+    """The durable store of tickets. Every change is committed when the method returns."""
 
     async def add(self, ticket: Ticket) -> Ticket:
-        """Store a ticket; return it, or the one that its request id already opened. Concurrent requests with one id store
-        one ticket."""
+        """Store a ticket and return it, or return the stored one with the same request id. Concurrent requests with one
+        id store one ticket."""
         ...
 
     async def find(self, ticket_id: str) -> Ticket | None:
         """Return a ticket as stored."""
         ...
 
-    async def page(self, state: TicketState | None, now: datetime, after: Place | None, limit: int) -> list[Ticket]:
-        """Return tickets as stored, the newest first, beginning behind a place; only those that are in the state at the
-        moment, if one is given."""
+    async def page(self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int) -> list[Ticket]:
+        """Return tickets as stored, newest first, after a cursor. A state filter applies to the state at `now`."""
         ...
 
     async def change(self, ticket: Ticket) -> bool:
-        """Store what changed, if the ticket is still at the revision before; otherwise store nothing and return False."""
+        """Store a changed ticket if the stored one still has the previous revision; otherwise return False."""
         ...
 
     async def expire(self, now: datetime, limit: int) -> int:
-        """Store the denial of so many tickets whose time is over, and return how many there were. Replicas that do this at
-        the same time do not wait for each other, and none denies a ticket twice."""
+        """Expire at most `limit` overdue tickets and return their number. Concurrent replicas do not wait for each
+        other, and no ticket expires twice."""
         ...

@@ -1,4 +1,4 @@
-"""Where a ticket can be, and what moves it. There is no other way from one state to another."""
+"""The state machine of tickets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.approval.domain.errors import wrong_state
 
 
 class TicketState(StrEnum):
-    """Where a ticket is. All but the first two are final."""
+    """The states of a ticket. All but the first two are final."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -20,7 +20,7 @@ class TicketState(StrEnum):
 
 
 class Verb(StrEnum):
-    """What can happen to a ticket. Time is a verb too: it expires what nobody decided."""
+    """The transitions of a ticket."""
 
     APPROVE = "approve"
     DENY = "deny"
@@ -34,14 +34,14 @@ TRANSITIONS: Mapping[tuple[TicketState, Verb], TicketState] = {
     (TicketState.PENDING, Verb.DENY): TicketState.DENIED,
     (TicketState.PENDING, Verb.EXPIRE): TicketState.AUTO_DENIED,
     (TicketState.PENDING, Verb.CANCEL): TicketState.CANCELED,
-    # An approval is used once; nothing leads back.
+    # An approval can be redeemed once.
     (TicketState.APPROVED, Verb.REDEEM): TicketState.REDEEMED,
 }
 
 
-def after(state: TicketState, verb: Verb) -> TicketState:
-    """Return the state that a verb leads to; FAILED_PRECONDITION where it leads nowhere."""
-    reached = TRANSITIONS.get((state, verb))
-    if reached is None:
+def next_state(state: TicketState, verb: Verb) -> TicketState:
+    """Return the state after a transition. Raises FAILED_PRECONDITION if it is not allowed."""
+    following = TRANSITIONS.get((state, verb))
+    if following is None:
         raise wrong_state(state, verb)
-    return reached
+    return following

@@ -1,4 +1,4 @@
-"""A running approval service: real PostgreSQL, real mutual TLS, real tokens, and a clock that a test moves."""
+"""A running approval service with real PostgreSQL, mutual TLS and tokens, and a manual clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Environment = Callable[[str], dict[str, str]]
 
 
 class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
-    """Answers the keys that the test's tokens are signed with."""
+    """Serves the public keys of the test tokens."""
 
     def __init__(self, signer: Any) -> None:
         self._signer = signer
@@ -45,7 +45,7 @@ class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
 
 @pytest.fixture
 async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[RpcServer]:
-    """The issuer of tokens, as far as approval needs it."""
+    """A token issuer with the RPCs that approval needs."""
     settings = load(ProcessSettings, {**process_environment("authz"), "TOOLMESH_DRAIN_SECONDS": "0"})
     chain = build_chain(
         policy={
@@ -74,7 +74,7 @@ async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[
 
 @pytest.fixture
 def environment(process_environment: Environment, database: Callable[[str], str], authz: RpcServer) -> dict[str, str]:
-    """What an approval process needs to start, with a database of its own."""
+    """The environment of an approval process with its own database."""
     return {
         **process_environment("approval"),
         "TOOLMESH_DATABASE_URL": database("approval"),
@@ -97,7 +97,7 @@ def stub_to(pki: Any) -> Callable[[str, int], Any]:
 
 @pytest.fixture
 async def service(environment: dict[str, str], stub_to: Any) -> AsyncIterator[Any]:
-    """The service on a manual clock, and stubs for whoever calls it."""
+    """The service with a manual clock, and stubs for its callers."""
     clock = ManualClock()
     log = Log("approval", level="error", descriptor=2)
     application = compose(load(Settings, environment), log, Tracing(), clock)

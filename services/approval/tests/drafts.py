@@ -1,4 +1,4 @@
-"""Requests and tickets for tests: complete, and different only where a test says so."""
+"""Complete requests, drafts and tickets for tests."""
 
 from __future__ import annotations
 

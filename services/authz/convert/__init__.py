@@ -1,1 +1,1 @@
-"""From messages to the domain and back, a file for each gRPC service. Pure."""
+"""Converts between protobuf messages and the domain model. Pure functions."""

@@ -1,4 +1,4 @@
-"""Between the contract and the domain. Pure."""
+"""Converts the messages of AuthzService."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _USABILITIES = {one: pb.Usability.Value(f"USABILITY_{one}") for one in Usability
 
 
 def issued_message(issued: IssuedToken) -> pb.IssueTokenResponse:
-    """Render a token and what was signed."""
+    """Build the response with a token and its claims."""
     return pb.IssueTokenResponse(token=issued.token, claims=claims_message(issued.claims))
 
 
-def introspection_message(found: Introspection) -> pb.IntrospectTokenResponse:
-    """Render whether a token is accepted."""
-    if found.claims is None:
-        return pb.IntrospectTokenResponse(error_code=found.error_code)
-    return pb.IntrospectTokenResponse(active=True, claims=claims_message(found.claims))
+def introspection_message(introspection: Introspection) -> pb.IntrospectTokenResponse:
+    """Build the response with the state of a token."""
+    if introspection.claims is None:
+        return pb.IntrospectTokenResponse(error_code=introspection.error_code)
+    return pb.IntrospectTokenResponse(active=True, claims=claims_message(introspection.claims))
 
 
 def call_facts(call: pb.CallFacts) -> CallFacts:
-    """Read a call in question."""
+    """Parse the call that a decision is about."""
     tool, version = _version_of(call.tool_version)
     return CallFacts(
         tool=tool,
@@ -72,7 +72,7 @@ def call_facts(call: pb.CallFacts) -> CallFacts:
 
 
 def subject_facts(subject: pb.SubjectFacts) -> SubjectFacts:
-    """Read whom a question is about."""
+    """Parse the subject that a decision is about."""
     return SubjectFacts(
         subject=subject.subject,
         kind=pb.PrincipalKind.Name(subject.kind).removeprefix("PRINCIPAL_KIND_").lower(),
@@ -84,31 +84,31 @@ def subject_facts(subject: pb.SubjectFacts) -> SubjectFacts:
     )
 
 
-def usability_numbers(found: Iterable[Usability]) -> list[pb.Usability.ValueType]:
-    """Render what may be used."""
-    return [_USABILITIES[one] for one in found]
+def usability_values(results: Iterable[Usability]) -> list[pb.Usability.ValueType]:
+    """Convert usabilities to enum values."""
+    return [_USABILITIES[usability] for usability in results]
 
 
 def check_response(decision: Decision) -> pb.CheckResponse:
-    """Render a decision as an answer to Check."""
+    """Build the response of Check."""
     response = pb.CheckResponse()
-    _render(decision, response.decision)
+    _fill(decision, response.decision)
     return response
 
 
 def decision_message(decision: Decision) -> decision_pb2.Decision:
-    """Render a decision."""
+    """Build the message of a decision."""
     message = decision_pb2.Decision()
-    _render(decision, message)
+    _fill(decision, message)
     return message
 
 
-def _render(decision: Decision, message: decision_pb2.Decision) -> None:
-    message.MergeFromString(_rendered(decision.verdict, decision.policy_set_version))
+def _fill(decision: Decision, message: decision_pb2.Decision) -> None:
+    message.MergeFromString(_serialized_verdict(decision.verdict, decision.policy_set_version))
     message.name = decision.name
     message.cacheable = decision.cacheable
-    _set_moment(message.decide_time, decision.decide_time)
-    _set_moment(message.expire_time, decision.expire_time)
+    _set_timestamp(message.decide_time, decision.decide_time)
+    _set_timestamp(message.expire_time, decision.expire_time)
     if decision.added_labels:
         message.added_labels.extend(decision.added_labels)
     if decision.limits:
@@ -117,14 +117,14 @@ def _render(decision: Decision, message: decision_pb2.Decision) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _rendered(verdict: Verdict, policy_set_version: str) -> bytes:
-    """Render what many decisions have in common. Few verdicts are most of the answers."""
+def _serialized_verdict(verdict: Verdict, policy_set_version: str) -> bytes:
+    """Serialize the part that decisions with the same verdict share. Most decisions have one of a few verdicts."""
     message = decision_pb2.Decision(
         reasons=verdict.reasons,
         determining_policies=verdict.policies,
         policy_set_version=policy_set_version,
         obligations=[
-            decision_pb2.Obligation(kind=_OBLIGATIONS[each.kind], values=each.values) for each in verdict.obligations
+            decision_pb2.Obligation(kind=_OBLIGATIONS[one.kind], values=one.values) for one in verdict.obligations
         ],
         suggested_updates=[decision_pb2.SuggestedUpdate(kind=u.kind, value=u.value) for u in verdict.suggested_updates],
         mode=decision_pb2.DECISION_MODE_ENFORCE,
@@ -163,19 +163,19 @@ def _set_outcome(message: decision_pb2.Decision, outcome: Outcome) -> None:
         message.needs_approval.policy = outcome.policy
 
 
-def _set_moment(message: Timestamp, moment: datetime) -> None:
-    # By hand: the library's own way costs ten times as much, and every decision has two.
-    message.seconds = int(moment.timestamp() // 1)
-    message.nanos = moment.microsecond * 1000
+def _set_timestamp(message: Timestamp, time: datetime) -> None:
+    # FromDatetime takes ten times as long, and every decision has two timestamps.
+    message.seconds = int(time.timestamp() // 1)
+    message.nanos = time.microsecond * 1000
 
 
-def _texts(found: Sequence[str]) -> tuple[str, ...]:
-    # Nearly always there are none, and asking is cheaper than to go through them.
-    return tuple(found) if found else ()
+def _texts(values: Sequence[str]) -> tuple[str, ...]:
+    # The test for emptiness is cheaper than the iteration, and these fields are nearly always empty.
+    return tuple(values) if values else ()
 
 
 @lru_cache(maxsize=4096)
 def _version_of(name: str) -> tuple[ToolName, Version]:
-    """Take a version's name apart. Callers ask about the same tools again and again."""
+    """Parse the name of a tool version. Cached, because few tools get most calls."""
     tool, version = split_version_name(name)
     return tool, Version.parse(version)

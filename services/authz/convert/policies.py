@@ -1,4 +1,4 @@
-"""Between the contract of policy sets and the domain. Pure."""
+"""Converts the messages of PolicyService."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from toolmesh.authz.v1 import policy_service_pb2 as pb
 
 from libs.common.call_context import Call
 from services.authz.convert.authz import decision_message
-from services.authz.domain.model import Question
-from services.authz.domain.policies.model import Change, Explanation, Finding, Flip, Problem, Progress, StoredSet
+from services.authz.domain.model import DecisionRequest
+from services.authz.domain.policies.model import (
+    DecisionFlip,
+    Explanation,
+    PolicyFinding,
+    PolicyProblem,
+    PolicySetChange,
+    ReplayProgress,
+    StoredPolicySet,
+)
 
 _KINDS = {
     "user": authz_pb.PRINCIPAL_KIND_USER,
@@ -21,25 +29,25 @@ _KINDS = {
 }
 
 
-def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest) -> Change:
-    """Read what to make of a set."""
+def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest) -> PolicySetChange:
+    """Parse the change of a policy set."""
     documents = {document.name: document.text for document in request.documents}
-    return Change(documents, tuple(request.removed), number_of(request.base))
+    return PolicySetChange(documents, tuple(request.removed), number_of(request.base))
 
 
 def number_of(name: str) -> int | None:
-    """Read the number of a set; None for none, and for the active one."""
+    """Parse the number of a policy set; None for an empty name and for the active set."""
     number = name.removeprefix("policySets/")
     return int(number) if number.isascii() and number.isdecimal() else None
 
 
-def by_whom(call: Call) -> str:
-    """Name who asks: a DID, or the mesh name of a peer."""
+def actor_name(call: Call) -> str:
+    """Return the actor of a call: a DID, or the mesh name of a peer."""
     return call.identity.actor if call.identity is not None else call.peer
 
 
-def set_message(stored: StoredSet) -> pb.PolicySet:
-    """Render a set."""
+def set_message(stored: StoredPolicySet) -> pb.PolicySet:
+    """Build the message of a policy set."""
     message = pb.PolicySet(
         name=stored.name,
         version=stored.version,
@@ -55,47 +63,47 @@ def set_message(stored: StoredSet) -> pb.PolicySet:
     return message
 
 
-def problem_messages(problems: Iterable[Problem]) -> list[pb.PolicyProblem]:
-    """Render what is wrong."""
+def problem_messages(problems: Iterable[PolicyProblem]) -> list[pb.PolicyProblem]:
+    """Build the messages of problems."""
     return [
         pb.PolicyProblem(
-            document=each.document,
-            line=each.line,
-            column=each.column,
-            policy=each.policy,
-            rule=each.rule,
-            message=each.message,
+            document=problem.document,
+            line=problem.line,
+            column=problem.column,
+            policy=problem.policy,
+            rule=problem.rule,
+            message=problem.message,
         )
-        for each in problems
+        for problem in problems
     ]
 
 
 def explanation_message(explanation: Explanation) -> pb.ExplainDecisionResponse:
-    """Render an explanation, without the arguments."""
-    question = explanation.recorded.question
+    """Build the response of an explanation, without the arguments."""
+    request = explanation.recorded.request
     return pb.ExplainDecisionResponse(
         decision=decision_message(explanation.recorded.decision),
-        call=_call_message(question),
-        subject=_subject_message(question),
-        environment=question.environment,
-        session_labels=sorted(question.labels or ()),
-        findings=[_finding_message(each) for each in explanation.findings],
+        call=_call_message(request),
+        subject=_subject_message(request),
+        environment=request.environment,
+        session_labels=sorted(request.labels or ()),
+        findings=[_finding_message(finding) for finding in explanation.findings],
         summary=explanation.summary,
     )
 
 
-def progress_message(progress: Progress) -> pb.ReplayPolicySetResponse:
-    """Render how far a replay has come."""
+def progress_message(progress: ReplayProgress) -> pb.ReplayPolicySetResponse:
+    """Build the message of a replay's progress."""
     return pb.ReplayPolicySetResponse(
         replayed=progress.replayed,
         total=progress.total,
-        flips=[_flip_message(each) for each in progress.flips],
+        flips=[_flip_message(flip) for flip in progress.flips],
         undecidable=progress.undecidable,
     )
 
 
-def _call_message(question: Question) -> authz_pb.CallFacts:
-    call = question.call
+def _call_message(request: DecisionRequest) -> authz_pb.CallFacts:
+    call = request.call
     return authz_pb.CallFacts(
         tool_version=call.tool.version(str(call.version)),
         tool_digest=call.tool_digest,
@@ -115,8 +123,8 @@ def _call_message(question: Question) -> authz_pb.CallFacts:
     )
 
 
-def _subject_message(question: Question) -> authz_pb.SubjectFacts:
-    caller = question.caller
+def _subject_message(request: DecisionRequest) -> authz_pb.SubjectFacts:
+    caller = request.caller
     return authz_pb.SubjectFacts(
         subject=caller.actor,
         kind=_KINDS[caller.kind],
@@ -128,7 +136,7 @@ def _subject_message(question: Question) -> authz_pb.SubjectFacts:
     )
 
 
-def _finding_message(finding: Finding) -> pb.PolicyFinding:
+def _finding_message(finding: PolicyFinding) -> pb.PolicyFinding:
     return pb.PolicyFinding(
         policy=finding.policy,
         effect=finding.effect,
@@ -140,7 +148,7 @@ def _finding_message(finding: Finding) -> pb.PolicyFinding:
     )
 
 
-def _flip_message(flip: Flip) -> pb.Flip:
+def _flip_message(flip: DecisionFlip) -> pb.Flip:
     return pb.Flip(
         decision=flip.decision,
         subject=flip.subject,
@@ -151,7 +159,7 @@ def _flip_message(flip: Flip) -> pb.Flip:
     )
 
 
-def _timestamp(moment: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(moment)
-    return stamp
+def _timestamp(time: datetime) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromDatetime(time)
+    return timestamp

@@ -1,4 +1,4 @@
-"""Between the contract and the domain, for what is taken back. Pure."""
+"""Converts the messages of revocations and invalidations."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from datetime import datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import token_service_pb2 as pb
 
-from services.authz.domain.model import Invalidation, Revocation, Target
+from services.authz.domain.model import Invalidation, Revocation, RevocationTarget
 from services.authz.domain.revocation.revoke_token import NEVER
 
-# Each may name somebody in 512 characters, and all of them must fit into what gRPC takes for one message.
+# A revocation may name a subject of 512 characters, and all of them must fit into one gRPC message.
 MAX_REVOCATIONS = 5_000
 _FIELDS = {"token": "token_id", "subject": "subject", "key": "key_id"}
 
 
-def target_of(request: pb.RevokeTokenRequest) -> Target:
-    """Read what is to be revoked; the contract makes sure that there is something."""
+def target_of(request: pb.RevokeTokenRequest) -> RevocationTarget:
+    """Parse the target of a revocation; the contract requires one."""
     match request.WhichOneof("target"):
         case "subject":
-            return Target("subject", request.subject)
+            return RevocationTarget("subject", request.subject)
         case "key_id":
-            return Target("key", request.key_id)
+            return RevocationTarget("key", request.key_id)
         case _:
-            return Target("token", request.token_id)
+            return RevocationTarget("token", request.token_id)
 
 
 def revocation_message(revocation: Revocation) -> pb.Revocation:
-    """Render a revocation for people."""
-    message = _bare(revocation)
+    """Build the message of a revocation, with its reason and author."""
+    message = _target_message(revocation)
     message.reason, message.revoked_by = revocation.reason, revocation.revoked_by
     return message
 
 
-def invalidation_messages(word: Invalidation) -> Iterator[pb.WatchInvalidationsResponse]:
-    """Render a word to those who remember answers, in as many messages as it takes. They need not know why something was revoked, nor by
-    whom."""
-    last = max(len(word.revocations) - 1, 0) // MAX_REVOCATIONS
-    for place in range(last + 1):
-        some = word.revocations[place * MAX_REVOCATIONS : (place + 1) * MAX_REVOCATIONS]
+def invalidation_messages(invalidation: Invalidation) -> Iterator[pb.WatchInvalidationsResponse]:
+    """Yield the messages of an invalidation, each of bounded size. They leave out the reason and author of
+    revocations."""
+    last = max(len(invalidation.revocations) - 1, 0) // MAX_REVOCATIONS
+    for index in range(last + 1):
+        chunk = invalidation.revocations[index * MAX_REVOCATIONS : (index + 1) * MAX_REVOCATIONS]
         yield pb.WatchInvalidationsResponse(
-            sequence=word.sequence,
-            revocations=[_bare(one) for one in some],
-            policy_set_version=word.policy_set_version,
-            snapshot=word.snapshot and place == 0,
-            continued=place < last,
+            sequence=invalidation.sequence,
+            revocations=[_target_message(revocation) for revocation in chunk],
+            policy_set_version=invalidation.policy_set_version,
+            snapshot=invalidation.snapshot and index == 0,
+            continued=index < last,
         )
 
 
-def _bare(revocation: Revocation) -> pb.Revocation:
-    message = pb.Revocation(name=f"revocations/{revocation.sequence}", revoke_time=_stamp(revocation.revoked_at))
+def _target_message(revocation: Revocation) -> pb.Revocation:
+    message = pb.Revocation(name=f"revocations/{revocation.sequence}", revoke_time=_timestamp(revocation.revoked_at))
     setattr(message, _FIELDS[revocation.target.kind], revocation.target.value)
     if revocation.expires_at < NEVER:
-        message.expire_time.CopyFrom(_stamp(revocation.expires_at))
+        message.expire_time.CopyFrom(_timestamp(revocation.expires_at))
     return message
 
 
-def _stamp(moment: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(moment)
-    return stamp
+def _timestamp(time: datetime) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromDatetime(time)
+    return timestamp

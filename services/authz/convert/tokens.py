@@ -1,4 +1,4 @@
-"""Between the contract and what tokens carry. Pure."""
+"""Converts the messages of TokenService and the claims of tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant
-from services.authz.domain.model import Part, TokenRequest
+from services.authz.domain.model import Attenuation, TokenRequest
 
 _TIERS = {
     "user": caller_pb2.CREDENTIAL_TIER_USER,
@@ -24,7 +24,7 @@ _TIERS = {
 
 
 class HasLifetime(Protocol):
-    """A request that may say how long the token should hold."""
+    """A request with an optional token lifetime."""
 
     @property
     def lifetime(self) -> Duration: ...
@@ -32,7 +32,7 @@ class HasLifetime(Protocol):
 
 
 def token_request(request: authz_pb.IssueTokenRequest) -> TokenRequest:
-    """Read what a token is asked to carry."""
+    """Parse the requested authority of a new token."""
     return TokenRequest(
         subject=request.subject,
         tools=grants(request.tools),
@@ -51,9 +51,9 @@ def token_request(request: authz_pb.IssueTokenRequest) -> TokenRequest:
     )
 
 
-def part(message: token_pb.Part) -> Part:
-    """Read which part of an authority is passed on."""
-    return Part(
+def attenuation(message: token_pb.Part) -> Attenuation:
+    """Parse the requested authority of a derived token."""
+    return Attenuation(
         tools=grants(message.tools),
         scopes=tuple(message.scopes),
         resources=tuple(message.resource_constraints),
@@ -69,22 +69,22 @@ def part(message: token_pb.Part) -> Part:
 
 
 def seconds(request: HasLifetime) -> float | None:
-    """Read a lifetime; None when nothing was said."""
+    """Parse a lifetime in seconds; None if it is unset."""
     return request.lifetime.seconds + request.lifetime.nanos / 1e9 if request.HasField("lifetime") else None
 
 
 def grants(tools: Iterable[pb.ToolGrant]) -> tuple[Grant, ...]:
-    """Read grants of tools."""
+    """Parse tool grants."""
     return tuple(Grant(grant.tool, grant.version_constraint) for grant in tools)
 
 
 def constraints(messages: Iterable[pb.ArgumentConstraint]) -> tuple[ArgumentConstraint, ...]:
-    """Read constraints on arguments, their schemas as they were sent."""
+    """Parse argument constraints, with their schemas as received."""
     return tuple(ArgumentConstraint(message.tool, message.schema) for message in messages)
 
 
 def budget(message: pb.Budget) -> Budget:
-    """Read a budget. Running time is counted in whole milliseconds; a fraction is dropped."""
+    """Parse a budget. Running time is rounded down to milliseconds."""
     running = message.running_time
     return Budget(
         calls=message.calls if message.HasField("calls") else None,
@@ -94,7 +94,7 @@ def budget(message: pb.Budget) -> Budget:
 
 
 def confirmation(message: pb.Confirmation) -> str:
-    """Read what a holder must prove; empty when nothing."""
+    """Parse the key or certificate that a holder must prove; empty if none."""
     proof = message.WhichOneof("proof")
     if proof is None:
         return ""
@@ -104,9 +104,9 @@ def confirmation(message: pb.Confirmation) -> str:
 
 
 def claims_message(claims: Mapping[str, Any]) -> pb.CapabilityTokenClaims:
-    """Render claims from the very object that was signed, so that the two cannot differ.
+    """Build the message of claims from the object that was signed, so that the two cannot differ.
 
-    A claim that an older issuer did not write stays unset: a token that is accepted can always be shown.
+    Claims that older tokens do not have stay unset.
     """
     audience = claims["aud"]
     message = pb.CapabilityTokenClaims(
@@ -138,10 +138,10 @@ def _set_bounds(message: pb.CapabilityTokenClaims, claims: Mapping[str, Any]) ->
     message.confirmation = "".join(f"{proof}:{thumbprint}" for proof, thumbprint in claims.get("cnf", {}).items())
     for constraint in claims.get("args", []):
         message.argument_constraints.add(tool=constraint["tool"], schema=orjson.dumps(constraint["schema"]))
-    spent = claims.get("budget", {})
-    if spent:
-        message.budget.CopyFrom(pb.Budget(calls=spent.get("calls"), cost_micros=spent.get("cost_micros")))
-    if "running_ms" in spent:
-        message.budget.running_time.FromMilliseconds(spent["running_ms"])
+    limits = claims.get("budget", {})
+    if limits:
+        message.budget.CopyFrom(pb.Budget(calls=limits.get("calls"), cost_micros=limits.get("cost_micros")))
+    if "running_ms" in limits:
+        message.budget.running_time.FromMilliseconds(limits["running_ms"])
     for ancestor in claims.get("line", []):
         message.lineage.add(claims=claims_message(ancestor), key_id=ancestor["kid"])

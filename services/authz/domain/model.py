@@ -1,4 +1,4 @@
-"""The nouns of authorization: what is granted, what is asked, what was answered."""
+"""The model of authorization: tokens, decision requests, decisions, limits and revocations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from libs.common.tool_names import ToolName
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """The authority that a token is asked to carry."""
+    """The authority that a new token is requested with."""
 
     subject: str
     tools: tuple[Grant, ...] = ()
@@ -31,24 +31,24 @@ class TokenRequest:
     audiences: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     argument_constraints: tuple[ArgumentConstraint, ...] = ()
-    """With their schemas as they were sent."""
+    """With their schemas as received."""
     budget: Budget = Budget()
     depth: int | None = None
-    """How often it may be passed on; None means the issuer's default."""
+    """How often it may be delegated; None means the issuer's default."""
     confirmation: str = ""
     session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The part of a token's authority that is passed on. What is empty or None is passed on as it is, but for scopes."""
+class Attenuation:
+    """The requested authority of a derived token. Empty and None mean the parent's value, except for scopes."""
 
     tools: tuple[Grant, ...] = ()
     scopes: tuple[str, ...] = ()
-    """Nothing is passed on unless it is named."""
+    """Only the named scopes are passed on."""
     resources: tuple[str, ...] = ()
     argument_constraints: tuple[ArgumentConstraint, ...] = ()
-    """Beside those of the parent, which stay. With their schemas as they were sent."""
+    """In addition to the parent's, which always stay. With their schemas as received."""
     budget: Budget = Budget()
     lifetime: float | None = None
     audiences: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A signed token and exactly the claims inside it."""
+    """A signed token and its claims."""
 
     token: str
     claims: Mapping[str, Any]
@@ -71,7 +71,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What is remembered of a token. Never the token: whoever reads the ledger gains no authority by it."""
+    """The ledger's record of a token. The token itself is never stored: reading the ledger must not grant authority."""
 
     token_id: str
     subject: str
@@ -83,35 +83,35 @@ class LedgerEntry:
     tools: tuple[Grant, ...]
     agent: str = ""
     parent_id: str = ""
-    """The token it was derived from; empty for one that was issued."""
+    """The token it was derived from; empty for an issued token."""
     root_id: str = ""
-    """The token at the beginning of its chain; its own id for one that was issued."""
+    """The first token of its chain; its own id for an issued token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDid:
-    """A DID that somebody vouches for, with the thumbprints (RFC 7638) of the keys it authenticates by and can make proofs with, the first
-    one first."""
+    """A resolved DID, with the thumbprints (RFC 7638) of the authentication keys that can make DPoP proofs, in document
+    order."""
 
     did: str
     thumbprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideToken:
-    """A verified token of an outside issuer, as the configuration of that issuer reads it."""
+class ExternalToken:
+    """A verified token of an external issuer, mapped by the configuration of that issuer."""
 
     subject: str
-    """The DID that stands for its subject here."""
+    """The DID that its subject is mapped to."""
     expires_at: float
     tenant: str
     groups: tuple[str, ...]
-    grant: OutsideGrant
+    grant: ExternalGrant
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideGrant:
-    """What the users of an outside issuer are granted at most."""
+class ExternalGrant:
+    """The authority that users of an external issuer get."""
 
     tools: tuple[Grant, ...]
     scopes: tuple[str, ...]
@@ -131,7 +131,7 @@ class Introspection:
 
 @fact(frozen=True, slots=True)
 class CallFacts:
-    """One call that somebody wants to make."""
+    """A tool call that a decision is about."""
 
     tool: ToolName
     version: Version
@@ -148,16 +148,16 @@ class CallFacts:
     closed_world: bool = False
     tool_trust: int = 0
     result_labels: tuple[str, ...] = ()
-    """What the results carry, by the tool's own word."""
+    """Labels of the results, as declared by the tool."""
     risk: tuple[tuple[str, int], ...] = ()
-    # Last, so that the others can be taken together without them.
+    # The last two fields, which without_arguments() drops.
     arguments: bytes = b""
-    """As JSON; empty when they are not known or not told."""
+    """As JSON; empty when they are unknown or were not sent."""
     resources: tuple[str, ...] = ()
-    """What the arguments name, as `kind:value`."""
+    """The resources that the arguments name, as `kind:value`."""
 
     def without_arguments(self) -> CallFacts:
-        """Return everything but the arguments and what they name."""
+        """Return the call without arguments and resources."""
         return CallFacts(*_BUT_ARGUMENTS(self))
 
 
@@ -166,21 +166,21 @@ _BUT_ARGUMENTS = attrgetter(*(field.name for field in fields(CallFacts)[:-2]))
 
 @dataclass(frozen=True, slots=True)
 class SubjectFacts:
-    """Somebody whom policy is asked about without a token of theirs."""
+    """A subject that policy is evaluated for without a token."""
 
     subject: str
     kind: str
     """user, agent or service."""
     on_behalf_of: str = ""
-    """Whose authority an agent acts on; empty where it acts for itself, or that is not known."""
+    """The subject that an agent acts for; empty if it acts for itself or that is unknown."""
     tenant: str = ""
     trust_level: int = 0
     groups: tuple[str, ...] = ()
     scopes: frozenset[str] = frozenset()
 
 
-class Fact(StrEnum):
-    """What policy may read that can differ between two calls of one caller to one tool."""
+class ContextField(StrEnum):
+    """A part of the policy context that can differ between two calls of one caller to one tool."""
 
     ARGUMENTS = "arguments"
     DIGEST = "digest"
@@ -191,15 +191,15 @@ class Fact(StrEnum):
 
 
 @fact(frozen=True, slots=True)
-class Question:
-    """Everything that policy may read about a call."""
+class DecisionRequest:
+    """The input of a policy decision: everything that policy may read."""
 
     caller: Identity
     call: CallFacts
     environment: str
-    moment: datetime = datetime.fromtimestamp(0, UTC)
+    time: datetime = datetime.fromtimestamp(0, UTC)
     labels: frozenset[str] | None = None
-    """What the session carries; None when it was not looked up, because no policy that could match reads it."""
+    """Labels of the session; None when they were not read, because no policy that could match uses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +216,12 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """A person must decide: `quorum` of these groups, in the order of escalation."""
+    """Approval is required: `quorum` approvers out of these groups, in the order of escalation."""
 
     approver_groups: tuple[str, ...]
     quorum: int
     policy: str
-    """The policy that asks for a person; empty when merely no policy lets the call run without one."""
+    """The policy that requires approval; empty if no policy permits the call without approval."""
 
 
 Outcome: TypeAlias = Allow | Deny | NeedsApproval
@@ -229,7 +229,7 @@ Outcome: TypeAlias = Allow | Deny | NeedsApproval
 
 @dataclass(frozen=True, slots=True)
 class SuggestedUpdate:
-    """A change that would lead to another answer."""
+    """A change of the token or the call that could lead to another decision."""
 
     kind: str
     value: str
@@ -237,7 +237,7 @@ class SuggestedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """What binds whoever runs the call: redact_fields, redact_pii, cap_rows, sandbox_tier or dry_run, and to what or how much."""
+    """A duty of the executor: redact_fields, redact_pii, cap_rows, sandbox_tier or dry_run, with its values."""
 
     kind: str
     values: tuple[str, ...] = ()
@@ -245,41 +245,41 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was answered, and why."""
+    """The result of a policy evaluation, with its reasons."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
     policies: tuple[str, ...] = ()
     suggested_updates: tuple[SuggestedUpdate, ...] = ()
     holds_for_any_arguments: bool = True
-    """True if nothing that differs between two calls of this caller to this tool could have changed the answer."""
+    """True if the verdict is the same for every call of this caller to this tool, whatever the context."""
     obligations: tuple[Obligation, ...] = ()
     labels: tuple[str, ...] = ()
-    """What policy says that the results carry."""
+    """Labels that policy adds to the results."""
     blocked_path: str = ""
-    """Where the refusal lies: a JSON pointer into the arguments, or `session_id`."""
+    """The cause of a refusal: a JSON Pointer into the arguments, or `session_id`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What may be spent together by every call that counts in one bucket. Unset bounds do not bound."""
+    """The limits of all calls that count in one bucket. None means unlimited."""
 
     bucket: str
     window_seconds: float | None = None
-    """Over how long calls and cost count, sliding; None means for as long as the bucket is kept."""
+    """The sliding window of calls and cost; None means the lifetime of the bucket."""
     max_calls: int | None = None
     max_cost_micros: int | None = None
     max_concurrent: int | None = None
     max_running_seconds: float | None = None
     expires_at: float | None = None
-    """When a bucket without a window may be forgotten, in seconds since the epoch."""
+    """When a bucket without a window may be deleted, in seconds since the epoch."""
     source: str = ""
     """The rule or token that sets it."""
 
 
 @fact(frozen=True, slots=True)
 class Decision:
-    """A verdict as a fact: named, dated, and bound to the policies that were asked."""
+    """A verdict with a name, times and the version of the policy set that made it."""
 
     name: str
     verdict: Verdict
@@ -288,16 +288,16 @@ class Decision:
     decide_time: datetime
     expire_time: datetime
     limits: tuple[Limit, ...] = ()
-    """What must be counted before the call runs."""
+    """Limits that must be reserved before the call runs."""
     cost_micros: int = 0
-    """What the call counts as costing."""
+    """The price of the call."""
     added_labels: tuple[str, ...] = ()
-    """What the session did not carry before this call."""
+    """Labels that are new to the session."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What is revoked: one token, all tokens of a subject or agent, or all tokens signed by a key."""
+class RevocationTarget:
+    """The target of a revocation: one token, all tokens of a subject or agent, or all tokens signed by a key."""
 
     kind: Literal["token", "subject", "key"]
     value: str
@@ -305,22 +305,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """Authority that was taken back."""
+    """A revocation of tokens."""
 
     sequence: int
-    """Its place in the feed; 0 until it has one."""
-    target: Target
+    """Its sequence number in the feed; 0 until it is stored."""
+    target: RevocationTarget
     reason: str
     revoked_by: str
     """A DID, or the mesh name of a peer."""
     revoked_at: datetime
     expires_at: datetime
-    """When nothing it applies to can hold any more."""
+    """When every token that it applies to has expired."""
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """What the ledger knows of one token."""
+class TokenRecord:
+    """A token in the ledger, with its ancestors."""
 
     token_id: str
     expires_at: datetime
@@ -330,10 +330,10 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Invalidation:
-    """A word to those who remember answers: what was revoked since the last one, and which policies are asked now."""
+    """An event for caches: the revocations since the last event, and the active policy set."""
 
     sequence: int
     policy_set_version: str
     revocations: tuple[Revocation, ...] = ()
     snapshot: bool = False
-    """True if it replaces everything known before."""
+    """True if it replaces all earlier events."""

@@ -1,4 +1,4 @@
-"""What authorization needs from the outside."""
+"""The ports of the authorization domain."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Protocol
 from libs.common.auth.identity import Identity
 from services.authz.domain.decisions.limits import Limits
 from services.authz.domain.model import (
+    ContextField,
     Decision,
-    Fact,
+    DecisionRequest,
+    ExternalToken,
     Invalidation,
-    Issued,
     LedgerEntry,
-    OutsideToken,
-    Question,
     ResolvedDid,
     Revocation,
-    Target,
+    RevocationTarget,
+    TokenRecord,
     Verdict,
 )
 
 
 class SigningKey(Protocol):
-    """A key that tokens are signed with."""
+    """A private key that signs tokens."""
 
     @property
     def kid(self) -> str:
@@ -33,175 +33,177 @@ class SigningKey(Protocol):
         ...
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
-        """Return a token with exactly these claims. Never holds up other calls while it signs."""
+        """Return a token with exactly these claims. Does not block the event loop."""
         ...
 
 
 class KeyRing(Protocol):
-    """The keys of this issuer, as they are now."""
+    """The current signing keys of this issuer."""
 
     async def active(self) -> SigningKey:
-        """Return the key that new tokens are signed with. Raises SERVICE_UNAVAILABLE when every key was revoked."""
+        """Return the key that signs new tokens. Raises SERVICE_UNAVAILABLE when all keys are revoked."""
         ...
 
     async def jwks(self) -> bytes:
-        """Return every public key that tokens may still be verified with, as a JSON Web Key Set."""
+        """Return all public keys as a JSON Web Key Set."""
         ...
 
-    def glance(self) -> bytes | None:
-        """Return the same without waiting, if it is fresh; None if it must be looked at first."""
+    def cached_jwks(self) -> bytes | None:
+        """Return the key set without waiting; None if the cached one is stale."""
         ...
 
     async def published(self) -> AbstractSet[str]:
-        """Return the ids of those keys."""
+        """Return the ids of all published keys."""
         ...
 
 
 class Ledger(Protocol):
-    """The memory of which tokens were issued."""
+    """The record of issued tokens."""
 
     async def record(self, entry: LedgerEntry) -> None:
-        """Return when the entry is durable. Raises SERVICE_UNAVAILABLE when it cannot be kept."""
+        """Store an entry durably. Raises SERVICE_UNAVAILABLE."""
         ...
 
 
-class OutsideTokens(Protocol):
-    """The tokens of outside issuers that this mesh trusts."""
+class ExternalTokenVerifier(Protocol):
+    """Verifies tokens of trusted external issuers."""
 
-    async def verify(self, token: str) -> OutsideToken:
-        """Return what a token says about its subject. Raises the TOKEN_ reason that it deserves; SERVICE_UNAVAILABLE when the
-        issuer's keys cannot be had."""
+    async def verify(self, token: str) -> ExternalToken:
+        """Return the mapped claims of a token. Raises a TOKEN_ reason for an invalid one, and SERVICE_UNAVAILABLE when
+        the issuer's keys cannot be fetched."""
         ...
 
 
 class DidResolver(Protocol):
-    """Finds out whom decentralised identifiers belong to."""
+    """Resolves decentralized identifiers."""
 
     async def resolve(self, did: str) -> ResolvedDid:
-        """Return what is known of the DID, or raise DID_NOT_FOUND; SERVICE_UNAVAILABLE when nobody could be asked."""
+        """Return the resolved DID. Raises DID_NOT_FOUND, and SERVICE_UNAVAILABLE when the resolver does not respond."""
         ...
 
 
 class TokenReader(Protocol):
-    """Tells good tokens from bad ones."""
+    """Verifies tokens of this mesh."""
 
     async def verify(self, token: str) -> Identity:
-        """Return the identity behind a token, or raise one of the TOKEN_ reasons."""
+        """Return the identity of a token. Raises a TOKEN_ reason."""
         ...
 
 
 class PolicyEngine(Protocol):
-    """Answers by policy."""
+    """Decides by the policies of one set."""
 
     @property
     def version(self) -> str:
-        """The digest of the policies that are asked."""
+        """The digest of the policy set."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """What those policies let be spent."""
+        """The limits of the policy set."""
         ...
 
-    def reads(self, question: Question) -> frozenset[Fact]:
-        """Return every fact that a policy which could match this caller and tool reads: with other facts, or without
-        them, the answer may be another one. May name too many, never too few."""
+    def context_fields(self, request: DecisionRequest) -> frozenset[ContextField]:
+        """Return the context fields that policies which could match this caller and tool read: the decision may depend
+        on them. May return too many, never too few."""
         ...
 
-    def judge(self, question: Question) -> Verdict:
-        """Return what policy says. What no policy permits is denied, and so is whatever a policy fails to evaluate.
+    def decide(self, request: DecisionRequest) -> Verdict:
+        """Return the verdict. Calls that no policy permits are denied, and so are calls for which a policy fails.
 
-        Raises POLICY_ENGINE_ERROR when there is no answer at all.
+        Raises POLICY_ENGINE_ERROR when there is no decision at all.
         """
         ...
 
-    def consider(self, question: Question) -> Consideration:
-        """Begin to answer: find out what `reads` says, and keep what that took for the verdict."""
+    def evaluate(self, request: DecisionRequest) -> Evaluation:
+        """Start an evaluation: determine the context fields, and keep the partial result for the verdict."""
         ...
 
 
-class Consideration(Protocol):
-    """A question that is half answered."""
+class Evaluation(Protocol):
+    """A started evaluation of one request."""
 
     @property
-    def reads(self) -> frozenset[Fact]:
-        """What PolicyEngine.reads says about it."""
+    def context_fields(self) -> frozenset[ContextField]:
+        """The result of PolicyEngine.context_fields for the request."""
         ...
 
     def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        """Return what PolicyEngine.judge says about the question with these labels of its session."""
+        """Return the result of PolicyEngine.decide for the request with these session labels."""
         ...
 
 
-class Engines(Protocol):
-    """The policies that are asked now."""
+class EngineProvider(Protocol):
+    """Provides the engine of the active policy set."""
 
     @property
     def current(self) -> PolicyEngine:
-        """The active set. Whoever decides takes it once, so that one decision is made by one set."""
+        """The engine of the active set. Read it once per decision, so that one set makes the whole decision."""
         ...
 
 
 class SessionLabels(Protocol):
-    """What sessions have seen. A label is never taken back."""
+    """The labels of sessions. Labels are never removed."""
 
-    async def of(self, question: Question) -> frozenset[str]:
-        """Return everything that this session or this line of tokens carries, with all that was added before the call."""
+    async def find(self, request: DecisionRequest) -> frozenset[str]:
+        """Return all labels of the session and of the token's chain."""
         ...
 
-    async def add(self, question: Question, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return those that were not there before, once they are durable. Raises SERVICE_UNAVAILABLE."""
+    async def add(self, request: DecisionRequest, labels: Iterable[str]) -> tuple[str, ...]:
+        """Store labels durably and return the new ones. Raises SERVICE_UNAVAILABLE."""
         ...
 
 
 class Journal(Protocol):
-    """The memory of decisions, for explanation and replay."""
+    """The journal of decisions, for explanation and replay."""
 
-    def record(self, decision: Decision, question: Question, reads: frozenset[Fact] | None) -> None:
-        """Take a decision to be kept, without waiting; `reads` is None when policy was not asked."""
+    def record(
+        self, decision: Decision, request: DecisionRequest, context_fields: frozenset[ContextField] | None
+    ) -> None:
+        """Queue a decision without waiting; `context_fields` is None when policy was not evaluated."""
         ...
 
 
 class Revocations(Protocol):
-    """The memory of what was taken back."""
+    """The store of revocations."""
 
-    async def issued(self, token_id: str) -> Issued | None:
-        """Return what the ledger knows of a token; None for one that this mesh did not issue."""
+    async def find_token(self, token_id: str) -> TokenRecord | None:
+        """Return a token of the ledger; None for a token that this mesh did not issue."""
         ...
 
     async def last_issued(self, subject: str) -> datetime | None:
-        """Return when the newest token of a subject or agent was made."""
+        """Return when the newest token of a subject or agent was issued."""
         ...
 
     async def signed_with(self, key_id: str) -> bool:
-        """Say whether any token was signed with this key."""
+        """Return whether any token was signed with this key."""
         ...
 
-    async def find(self, target: Target) -> Revocation | None:
-        """Return the newest revocation of a target that still matters."""
+    async def find(self, target: RevocationTarget) -> Revocation | None:
+        """Return the newest unexpired revocation of a target."""
         ...
 
     async def add(self, revocation: Revocation) -> Revocation:
-        """Return the revocation with its place in the feed, once it is durable there."""
+        """Store a revocation durably in the feed and return it with its sequence number."""
         ...
 
     async def page(self, *, before: int | None, limit: int, now: datetime) -> Sequence[Revocation]:
-        """Return revocations that still matter, newest first, beginning before a place in the feed."""
+        """Return unexpired revocations, newest first, with sequence numbers below `before`."""
         ...
 
 
 class InvalidationFeed(Protocol):
-    """What is told to those who remember answers."""
+    """The feed of events that invalidate caches."""
 
     def announce(self) -> None:
-        """Let every replica look at the feed now."""
+        """Wake every replica to poll the feed."""
         ...
 
-    async def reached(self, sequence: int) -> None:
-        """Return when this replica itself keeps to everything up to this place in the feed."""
+    async def wait_until_applied(self, sequence: int) -> None:
+        """Return when this replica has applied the feed up to this sequence number."""
         ...
 
     def watch(self) -> AsyncIterator[Invalidation]:
-        """Yield everything that matters, then each change, and a word without one at least once a second. Ends with
-        SERVICE_UNAVAILABLE when this replica is about to end."""
+        """Yield a snapshot, then each change, and a heartbeat at least once a second. Ends with SERVICE_UNAVAILABLE
+        when this replica shuts down."""
         ...

@@ -1,1 +1,1 @@
-"""The RPCs of the authz service, a file for each of its gRPC services."""
+"""The RPC handlers of the authz service, one file for each gRPC service."""

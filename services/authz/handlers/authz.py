@@ -34,12 +34,12 @@ class AuthzHandlers(rpc.AuthzServiceServicer):
     filter_tools: FilterTools
 
     async def IssueToken(self, request: pb.IssueTokenRequest, context: Context) -> pb.IssueTokenResponse:
-        issued = await self.issue_token(convert_tokens.token_request(request))
+        issued = await self.issue_token.execute(convert_tokens.token_request(request))
         return convert.issued_message(issued)
 
     async def IntrospectToken(self, request: pb.IntrospectTokenRequest, context: Context) -> pb.IntrospectTokenResponse:
-        found = await self.introspect_token(request.token)
-        return convert.introspection_message(found)
+        introspection = await self.introspect_token.execute(request.token)
+        return convert.introspection_message(introspection)
 
     async def GetJwks(self, request: pb.GetJwksRequest, context: Context) -> pb.GetJwksResponse:
         return pb.GetJwksResponse(jwks=await self.keys.jwks())
@@ -47,15 +47,18 @@ class AuthzHandlers(rpc.AuthzServiceServicer):
     async def Check(self, request: pb.CheckRequest, context: Context) -> pb.CheckResponse:
         call = convert.call_facts(request.call)
         if request.HasField("subject"):
-            decision = await self.check.about(serving().caller, convert.subject_facts(request.subject), call)
+            subject = convert.subject_facts(request.subject)
+            decision = await self.check.decide_for_subject(serving().caller, subject, call)
         else:
-            decision = await self.check(serving().caller, call)
+            decision = await self.check.decide(serving().caller, call)
         return convert.check_response(decision)
 
     async def BatchCheck(self, request: pb.BatchCheckRequest, context: Context) -> pb.BatchCheckResponse:
-        decisions = await self.batch_check(serving().caller, [convert.call_facts(call) for call in request.calls])
+        calls = [convert.call_facts(call) for call in request.calls]
+        decisions = await self.batch_check.execute(serving().caller, calls)
         return pb.BatchCheckResponse(decisions=[convert.decision_message(decision) for decision in decisions])
 
     async def FilterTools(self, request: pb.FilterToolsRequest, context: Context) -> pb.FilterToolsResponse:
-        found, version = await self.filter_tools(serving().caller, [convert.call_facts(tool) for tool in request.tools])
-        return pb.FilterToolsResponse(tools=convert.usability_numbers(found), policy_set_version=version)
+        tools = [convert.call_facts(tool) for tool in request.tools]
+        results, version = await self.filter_tools.execute(serving().caller, tools)
+        return pb.FilterToolsResponse(tools=convert.usability_values(results), policy_set_version=version)

@@ -38,41 +38,45 @@ class PolicyHandlers(rpc.PolicyServiceServicer):
     replay_policy_set: ReplayPolicySet
 
     async def PutPolicy(self, request: pb.PutPolicyRequest, context: Context) -> pb.PutPolicyResponse:
-        stored = await self.put_policy(convert.change_of(request), request.comment, convert.by_whom(serving()))
+        stored = await self.put_policy.execute(
+            convert.change_of(request), request.comment, convert.actor_name(serving())
+        )
         return pb.PutPolicyResponse(policy_set=convert.set_message(stored))
 
     async def ValidatePolicy(self, request: pb.ValidatePolicyRequest, context: Context) -> pb.ValidatePolicyResponse:
-        problems = await self.validate_policy(convert.change_of(request))
+        problems = await self.validate_policy.execute(convert.change_of(request))
         return pb.ValidatePolicyResponse(problems=convert.problem_messages(problems))
 
     async def GetPolicySet(self, request: pb.GetPolicySetRequest, context: Context) -> pb.GetPolicySetResponse:
-        stored = await self.get_policy_set(convert.number_of(request.name))
+        stored = await self.get_policy_set.execute(convert.number_of(request.name))
         return pb.GetPolicySetResponse(policy_set=convert.set_message(stored))
 
     async def ListPolicySets(self, request: pb.ListPolicySetsRequest, context: Context) -> pb.ListPolicySetsResponse:
-        found, following = await self.list_policy_sets(request.page_size, request.page_token)
-        sets = [convert.set_message(each) for each in found]
-        return pb.ListPolicySetsResponse(policy_sets=sets, next_page_token=following)
+        page, next_page_token = await self.list_policy_sets.execute(request.page_size, request.page_token)
+        sets = [convert.set_message(stored) for stored in page]
+        return pb.ListPolicySetsResponse(policy_sets=sets, next_page_token=next_page_token)
 
     async def ActivatePolicySet(
         self, request: pb.ActivatePolicySetRequest, context: Context
     ) -> pb.ActivatePolicySetResponse:
         number, expected = convert.number_of(request.name), convert.number_of(request.expected_active)
-        stored = await self.activate_policy_set(number or 0, expected, convert.by_whom(serving()))
+        stored = await self.activate_policy_set.execute(number or 0, expected, convert.actor_name(serving()))
         return pb.ActivatePolicySetResponse(policy_set=convert.set_message(stored))
 
     async def RollbackPolicySet(
         self, request: pb.RollbackPolicySetRequest, context: Context
     ) -> pb.RollbackPolicySetResponse:
-        stored = await self.rollback_policy_set(convert.number_of(request.expected_active), convert.by_whom(serving()))
+        stored = await self.rollback_policy_set.execute(
+            convert.number_of(request.expected_active), convert.actor_name(serving())
+        )
         return pb.RollbackPolicySetResponse(policy_set=convert.set_message(stored))
 
     async def ExplainDecision(self, request: pb.ExplainDecisionRequest, context: Context) -> pb.ExplainDecisionResponse:
-        explanation = await self.explain_decision(request.name.removeprefix("decisions/"), serving().identity)
+        explanation = await self.explain_decision.execute(request.name.removeprefix("decisions/"), serving().identity)
         return convert.explanation_message(explanation)
 
     async def ReplayPolicySet(
         self, request: pb.ReplayPolicySetRequest, context: Context
     ) -> AsyncIterator[pb.ReplayPolicySetResponse]:
-        async for progress in self.replay_policy_set(convert.number_of(request.name) or 0, request.decisions):
+        async for progress in self.replay_policy_set.execute(convert.number_of(request.name) or 0, request.decisions):
             yield convert.progress_message(progress)

@@ -36,39 +36,38 @@ class TokenHandlers(rpc.TokenServiceServicer):
 
     async def ExchangeToken(self, request: pb.ExchangeTokenRequest, context: Context) -> pb.ExchangeTokenResponse:
         confirmation = convert.confirmation(request.confirmation)
-        issued = await self.exchange_token(
+        issued = await self.exchange_token.execute(
             request.subject_token, lifetime=convert.seconds(request), confirmation=confirmation
         )
         return pb.ExchangeTokenResponse(token=issued.token, claims=convert.claims_message(issued.claims))
 
     async def DelegateToken(self, request: pb.DelegateTokenRequest, context: Context) -> pb.DelegateTokenResponse:
-        issued = await self.delegate_token(
+        issued = await self.delegate_token.execute(
             serving().caller,
             request.agent,
-            convert.part(request.part),
+            convert.attenuation(request.part),
             depth=request.delegation_depth if request.HasField("delegation_depth") else None,
             bind_to_agent_key=request.bind_to_agent_key,
         )
         return pb.DelegateTokenResponse(token=issued.token, claims=convert.claims_message(issued.claims))
 
     async def NarrowToken(self, request: pb.NarrowTokenRequest, context: Context) -> pb.NarrowTokenResponse:
-        issued = await self.narrow_token(serving().caller, convert.part(request.part))
+        issued = await self.narrow_token.execute(serving().caller, convert.attenuation(request.part))
         return pb.NarrowTokenResponse(token=issued.token, claims=convert.claims_message(issued.claims))
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         call, target = serving(), convert_revocations.target_of(request)
-        revocation = await self.revoke_token(target, request.reason, caller=call.identity, peer=call.peer)
+        revocation = await self.revoke_token.execute(target, request.reason, caller=call.identity, peer=call.peer)
         return pb.RevokeTokenResponse(revocation=convert_revocations.revocation_message(revocation))
 
     async def ListRevocations(self, request: pb.ListRevocationsRequest, context: Context) -> pb.ListRevocationsResponse:
-        found, following = await self.list_revocations(request.page_size, request.page_token)
-        return pb.ListRevocationsResponse(
-            revocations=map(convert_revocations.revocation_message, found), next_page_token=following
-        )
+        page, next_page_token = await self.list_revocations.execute(request.page_size, request.page_token)
+        messages = [convert_revocations.revocation_message(revocation) for revocation in page]
+        return pb.ListRevocationsResponse(revocations=messages, next_page_token=next_page_token)
 
     async def WatchInvalidations(
         self, request: pb.WatchInvalidationsRequest, context: Context
     ) -> AsyncIterator[pb.WatchInvalidationsResponse]:
-        async for word in self.watch_invalidations():
-            for message in convert_revocations.invalidation_messages(word):
+        async for invalidation in self.watch_invalidations.execute():
+            for message in convert_revocations.invalidation_messages(invalidation):
                 yield message

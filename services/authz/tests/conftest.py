@@ -1,4 +1,4 @@
-"""Signing keys, fakes at the ports, and a running authz behind real mutual TLS."""
+"""Signing keys and a running authz with real mutual TLS."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def folder(tmp_path: Path, pems: tuple[bytes, ...]) -> Path:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that begins now, because verifiers read the machine's."""
+    """A manual clock that starts now, because verifiers use the system clock."""
     return ManualClock(datetime.now(UTC))
 
 
 @pytest.fixture
 def quiet() -> Log:
-    """A log that shows only what must not happen."""
+    """A log that writes only errors."""
     return Log("authz", level="error")
 
 
 @dataclass
 class Mesh:
-    """A running authz, and the ways to call it."""
+    """A running authz with clients."""
 
     pki: Any
     application: RpcApplication
@@ -98,8 +98,9 @@ class Mesh:
         return await self.stub("operator").IssueToken(pb.IssueTokenRequest(**asked))  # type: ignore[no-any-return]
 
     async def introspect(self, token: str) -> pb.IntrospectTokenResponse:
-        """Ask about a token."""
-        return await self.stub("executor").IntrospectToken(pb.IntrospectTokenRequest(token=token))  # type: ignore[no-any-return]
+        """Introspect a token."""
+        request = pb.IntrospectTokenRequest(token=token)
+        return await self.stub("executor").IntrospectToken(request)  # type: ignore[no-any-return]
 
     async def check(self, token: str, peer: str = "executor", **changes: Any) -> Any:
         """Ask about a harmless call, unless `changes` make it another."""

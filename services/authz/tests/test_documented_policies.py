@@ -1,4 +1,4 @@
-"""The examples of the documentation are policies that can be put, and do what their words say."""
+"""The example policies of the documentation are valid and decide as described."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar.annotations import _KNOWN
-from services.authz.adapters.cedar.compiler import MAX_POLICIES, compiler_for, documents_in
+from services.authz.adapters.cedar.annotations import ANNOTATIONS
+from services.authz.adapters.cedar.compiler import MAX_POLICIES, compiler_for, read_documents
 from services.authz.adapters.cedar.engine import CedarEngine
 from services.authz.domain.model import Allow, Deny, NeedsApproval, Obligation
-from services.authz.tests.adapters.cedar.test_engine import question
+from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.wiring import POLICIES
 
 
@@ -26,12 +26,12 @@ def text() -> str:
 def engine(text: str) -> CedarEngine:
     examples = re.findall(r"```cedar\n(.*?)```", text, re.DOTALL)
     assert len(examples) == 5
-    documents = documents_in(POLICIES) | {"examples.cedar": "\n".join(examples)}
+    documents = read_documents(POLICIES) | {"examples.cedar": "\n".join(examples)}
     return CedarEngine(compiler_for(POLICIES).compile(documents), Log("authz", level="error"))
 
 
 def judged(engine: CedarEngine, **given: Any) -> Any:
-    return engine.judge(question("dev", **{"trust_level": 90, **given}))
+    return engine.decide(make_request("dev", **{"trust_level": 90, **given}))
 
 
 def test_a_large_payment_needs_two(engine: CedarEngine) -> None:
@@ -62,7 +62,7 @@ def test_at_night_a_person_looks(engine: CedarEngine) -> None:
     assert judged(engine, moment_hour=3).outcome == Allow()
 
 
-def test_nothing_is_done_on_behalf_of_somebody_who_is_banned(engine: CedarEngine) -> None:
+def test_a_ban_of_a_subject_covers_all_actors_for_it(engine: CedarEngine) -> None:
     mallory = {"subject": "did:web:example.com:mallory"}
     for acting in ({}, {"tier": "agent", "agent": "did:key:own"}, {"tier": "invocation"}, {"tier": "service"}):
         assert isinstance(judged(engine, **mallory, **acting).outcome, Deny)
@@ -71,5 +71,5 @@ def test_nothing_is_done_on_behalf_of_somebody_who_is_banned(engine: CedarEngine
 
 def test_every_annotation_is_described(text: str) -> None:
     described = set(re.findall(r"`@(\w+)\(", text))
-    assert described >= set(_KNOWN)
+    assert described >= set(ANNOTATIONS)
     assert f"{MAX_POLICIES:,} policies" in text

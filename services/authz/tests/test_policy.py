@@ -1,4 +1,4 @@
-"""Every RPC of the contract has a row, and the rows say what the contract says."""
+"""The access policy of every RPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process: it starts whole or not at all."""
+"""The authz process starts completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from libs.common.testing.clock import ManualClock
 from services.authz.adapters.cedar.compiler import PolicySetError
 from services.authz.config import Settings
 from services.authz.tests.conftest import SECOND
-from services.authz.tests.planted import permit, plant
+from services.authz.tests.policy_texts import permit, write_policy_set
 from services.authz.wiring import compose
 
 
@@ -66,7 +66,7 @@ async def events_until(child: asyncio.subprocess.Process, event: str) -> list[st
     return seen
 
 
-async def test_it_starts_serves_and_ends_in_order(process: Callable[..., Any], environment: dict[str, str]) -> None:
+async def test_authz_starts_serves_and_stops_in_order(process: Callable[..., Any], environment: dict[str, str]) -> None:
     child = await process(environment)
     await events_until(child, "ready")
     child.send_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ async def test_it_starts_serves_and_ends_in_order(process: Callable[..., Any], e
     assert await child.wait() == 0
 
 
-async def test_it_does_not_start_with_a_key_it_cannot_use(
+async def test_authz_does_not_start_with_an_invalid_key(
     process: Callable[..., Any], environment: dict[str, str], folder: Path
 ) -> None:
     (folder / SECOND).write_text("not a key")
@@ -83,15 +83,15 @@ async def test_it_does_not_start_with_a_key_it_cannot_use(
     assert await child.wait() == 1
 
 
-def test_it_is_not_built_with_policies_that_fail_validation(
+def test_authz_is_not_composed_with_invalid_policies(
     environment: dict[str, str], quiet: Log, clock: ManualClock, tmp_path: Path
 ) -> None:
-    policies = plant(tmp_path / "policies", permit("misspelt", "principal.trust_lvl > 1"))
+    policies = write_policy_set(tmp_path / "policies", permit("misspelt", "principal.trust_lvl > 1"))
     with pytest.raises(PolicySetError):
         compose(load(Settings, environment), quiet, Tracing(), clock=clock, policies=policies)
 
 
-async def test_it_does_not_start_with_outside_issuers_that_cannot_be_trusted_as_described(
+async def test_authz_does_not_start_with_an_invalid_file_of_external_issuers(
     process: Callable[..., Any], environment: dict[str, str], tmp_path: Path
 ) -> None:
     issuers = tmp_path / "issuers.json"

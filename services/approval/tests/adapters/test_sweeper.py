@@ -1,4 +1,4 @@
-"""The task that writes expiry down."""
+"""The periodic task that stores expiry."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from services.approval.adapters.postgres_tickets import PostgresTickets
-from services.approval.adapters.sweeper import Sweeper
+from services.approval.adapters.sweeper import expiry_sweeper
 from services.approval.domain.model import Ticket
 from services.approval.domain.states import TicketState
 from services.approval.tests.drafts import ticket
 from services.approval.tests.memory import MemoryTickets
 
 
-class Watched(MemoryTickets):
-    """A store that is away at first, and tells when something expired."""
+class FlakyTickets(MemoryTickets):
+    """A store that fails twice and then signals when a ticket expired."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,17 +37,17 @@ class Watched(MemoryTickets):
         return count
 
 
-async def test_the_sweeper_survives_a_store_that_is_away(tmp_path: Path) -> None:
-    store, clock = Watched(), ManualClock()
+async def test_the_sweeper_survives_an_unavailable_store(tmp_path: Path) -> None:
+    store, clock = FlakyTickets(), ManualClock()
     pending = await store.add(ticket())
     clock.advance(3600)
     path = tmp_path / "log"
     with path.open("wb") as file:
-        sweeper = Sweeper(store, clock, Log("approval", descriptor=file.fileno()), interval=0)
+        sweeper = expiry_sweeper(store, clock, Log("approval", descriptor=file.fileno()), interval=0)
         await sweeper.start()
         await asyncio.wait_for(store.expired.wait(), 10)
         await sweeper.stop()
-    assert store.kept[pending.ticket_id].state is TicketState.AUTO_DENIED
+    assert store.tickets[pending.ticket_id].state is TicketState.AUTO_DENIED
     events = [orjson.loads(line)["level"] for line in path.read_bytes().splitlines()]
     assert events[:2] == ["error", "error"]
 
@@ -56,7 +56,7 @@ async def test_two_sweepers_on_one_database_expire_each_ticket_once(postgres_tic
     clock = ManualClock()
     made = [await postgres_tickets.add(ticket()) for _ in range(20)]
     clock.advance(3600)
-    sweepers = [Sweeper(postgres_tickets, clock, Log("approval", level="error"), interval=0) for _ in range(2)]
+    sweepers = [expiry_sweeper(postgres_tickets, clock, Log("approval", level="error"), interval=0) for _ in range(2)]
     for sweeper in sweepers:
         await sweeper.start()
     async with asyncio.timeout(20):
@@ -74,4 +74,4 @@ async def _waiting(store: PostgresTickets, made: list[Ticket]) -> bool:
 
 
 async def test_a_sweeper_that_was_never_started_can_be_stopped() -> None:
-    await Sweeper(MemoryTickets(), ManualClock(), Log("approval", level="error")).stop()
+    await expiry_sweeper(MemoryTickets(), ManualClock(), Log("approval", level="error")).stop()

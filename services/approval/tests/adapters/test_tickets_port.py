@@ -1,4 +1,4 @@
-"""What every store of tickets must do, held against PostgreSQL and against the one that the domain's tests use."""
+"""The contract of the Tickets port, for PostgreSQL and for the store in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.approval.domain.model import Verdict
-from services.approval.domain.ports import Place, Tickets
+from services.approval.domain.ports import Cursor, Tickets
 from services.approval.domain.states import TicketState, Verb
 from services.approval.tests.drafts import START, draft, ticket
 from services.approval.tests.memory import MemoryTickets
@@ -24,7 +24,7 @@ def tickets(request: Any) -> Tickets:
     return store
 
 
-async def test_a_ticket_comes_back_as_it_was_stored(tickets: Tickets) -> None:
+async def test_the_store_returns_a_ticket_unchanged(tickets: Tickets) -> None:
     verdict = Verdict("did:web:example.com:bob", True, "fine", START)
     whole = ticket(preview=b"\x00\xff", escalation_index=1, verdicts=(verdict,))
     await tickets.add(whole)
@@ -34,19 +34,19 @@ async def test_a_ticket_comes_back_as_it_was_stored(tickets: Tickets) -> None:
     assert await tickets.find(plain.ticket_id) == plain
 
 
-async def test_an_unknown_id_finds_nothing(tickets: Tickets) -> None:
+async def test_the_store_returns_none_for_an_unknown_id(tickets: Tickets) -> None:
     assert await tickets.find("none") is None
 
 
-async def test_a_request_id_opens_one_ticket_however_often_and_concurrently_it_comes(tickets: Tickets) -> None:
+async def test_the_store_keeps_one_ticket_for_each_request_id(tickets: Tickets) -> None:
     made = draft()
     stored = await asyncio.gather(*(tickets.add(ticket(made)) for _ in range(8)))
     assert len({t.ticket_id for t in stored}) == 1
     assert len(await tickets.page(None, START, None, 10)) == 1
 
 
-async def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repeat(tickets: Tickets) -> None:
-    # Two of each moment, so that the id has to decide.
+async def test_store_pages_are_newest_first_without_gaps_or_repeats(tickets: Tickets) -> None:
+    # Two with each create time, so that the id decides the order.
     made = [ticket(create_time=START + n // 2 * HOUR) for n in range(6)]
     for one in made:
         await tickets.add(one)
@@ -54,11 +54,11 @@ async def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repeat(tick
     seen, after = [], None
     while page := await tickets.page(None, START, after, 2):
         seen += page
-        after = Place(page[-1].create_time, page[-1].ticket_id)
+        after = Cursor(page[-1].create_time, page[-1].ticket_id)
     assert seen == wanted
 
 
-async def test_a_state_is_what_it_is_at_the_moment(tickets: Tickets) -> None:
+async def test_a_state_filter_applies_to_the_current_state(tickets: Tickets) -> None:
     soon, late = ticket(), ticket(draft(lifetime=3 * HOUR))
     canceled = ticket().changed(Verb.CANCEL, START)
     for one in (soon, late, canceled):
@@ -75,7 +75,7 @@ async def test_a_state_is_what_it_is_at_the_moment(tickets: Tickets) -> None:
     assert await ids(TicketState.APPROVED, 9) == set()
 
 
-async def test_of_changes_to_one_revision_one_wins(tickets: Tickets) -> None:
+async def test_only_one_of_concurrent_changes_to_a_revision_is_stored(tickets: Tickets) -> None:
     pending = await tickets.add(ticket())
     changes = [pending.changed(verb, START) for verb in (Verb.CANCEL, Verb.APPROVE, Verb.DENY)]
     won = await asyncio.gather(*(tickets.change(change) for change in changes))
@@ -83,7 +83,7 @@ async def test_of_changes_to_one_revision_one_wins(tickets: Tickets) -> None:
     assert await tickets.find(pending.ticket_id) == changes[won.index(True)]
 
 
-async def test_expiry_is_stored_as_it_was_read_and_touches_nothing_else(tickets: Tickets) -> None:
+async def test_stored_expiry_equals_the_read_state_and_affects_only_overdue_tickets(tickets: Tickets) -> None:
     over = [await tickets.add(ticket()) for _ in range(3)]
     waiting = await tickets.add(ticket(draft(lifetime=3 * HOUR)))
     approved = await tickets.add(ticket().changed(Verb.APPROVE, START))
@@ -93,10 +93,10 @@ async def test_expiry_is_stored_as_it_was_read_and_touches_nothing_else(tickets:
     assert [await tickets.find(t.ticket_id) for t in (waiting, approved)] == [waiting, approved]
 
 
-async def test_replicas_that_expire_together_deny_each_ticket_once(tickets: Tickets) -> None:
+async def test_concurrent_replicas_expire_each_ticket_once(tickets: Tickets) -> None:
     made = [await tickets.add(ticket()) for _ in range(12)]
     now = START + HOUR
-    # A round may leave what another has locked; whoever comes next finds it.
+    # A sweep skips locked tickets; the last one finds them.
     counts = await asyncio.gather(*(tickets.expire(now, 5) for _ in range(4)))
     counts += [await tickets.expire(now, 100)]
     assert sum(counts) == 12

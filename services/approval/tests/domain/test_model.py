@@ -1,4 +1,4 @@
-"""What a ticket is at a moment, and what tells one from another."""
+"""Tickets over time, their etags and call digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.approval.tests.drafts import START, draft, ticket
 HOUR, TICK = timedelta(hours=1), timedelta(microseconds=1)
 
 
-def test_a_ticket_waits_until_its_time_is_over_and_not_a_moment_longer() -> None:
+def test_a_pending_ticket_expires_exactly_at_its_expire_time() -> None:
     pending = ticket()
     assert pending.at(START + HOUR - TICK) is pending
     denied = pending.at(START + HOUR)
@@ -23,12 +23,12 @@ def test_a_ticket_waits_until_its_time_is_over_and_not_a_moment_longer() -> None
 
 
 @pytest.mark.parametrize("state", [s for s in TicketState if s is not TicketState.PENDING])
-def test_time_does_not_change_what_is_resolved(state: TicketState) -> None:
+def test_a_resolved_ticket_does_not_expire(state: TicketState) -> None:
     resolved = ticket(state=state, resolve_time=START)
     assert resolved.at(START + 9 * HOUR) is resolved
 
 
-def test_every_change_has_an_etag_of_its_own() -> None:
+def test_every_change_of_a_ticket_changes_its_etag() -> None:
     pending = ticket()
     approved = pending.changed(Verb.APPROVE, START)
     seen = [
@@ -43,13 +43,13 @@ def test_every_change_has_an_etag_of_its_own() -> None:
     assert pending.etag != ticket().etag
 
 
-def test_each_verb_notes_its_own_time() -> None:
+def test_resolve_and_redeem_times_are_set_by_their_transitions() -> None:
     approved = ticket().changed(Verb.APPROVE, START)
     redeemed = approved.changed(Verb.REDEEM, START + HOUR)
     assert (redeemed.resolve_time, redeemed.redeem_time) == (START, START + HOUR)
 
 
-def test_the_call_is_told_by_what_would_run_and_for_whom() -> None:
+def test_the_call_digest_covers_tool_arguments_invocation_and_requester() -> None:
     made = draft()
     others = [
         replace(made, tool_version="tools/acme.send_email/versions/1.2.4"),

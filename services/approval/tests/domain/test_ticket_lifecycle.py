@@ -1,4 +1,4 @@
-"""The use cases, on a store in memory."""
+"""The use cases, with a store in memory."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ async def test_arguments_are_a_strict_object(arguments: bytes) -> None:
     store = MemoryTickets()
     error = await refusal(create_ticket(draft(redacted_arguments=arguments), store, ManualClock()))
     assert error.reason is Reason.INVALID_JSON
-    assert store.kept == {}
+    assert store.tickets == {}
 
 
-async def test_what_no_ticket_can_hold_is_named_all_at_once() -> None:
+async def test_all_violations_of_a_request_are_reported_at_once() -> None:
     made = draft(reason="a\0b", escalation_chain=("fine", "\0"), requester=Requester(subject="", scopes=("\0",)))
     error = await refusal(create_ticket(made, MemoryTickets(), ManualClock()))
     assert error.reason is Reason.INVALID_REQUEST
@@ -46,7 +46,7 @@ async def test_what_no_ticket_can_hold_is_named_all_at_once() -> None:
     assert {v.path for v in error.violations} == paths
 
 
-async def test_a_repeated_request_sees_the_ticket_as_it_is_by_then() -> None:
+async def test_a_repeated_request_returns_the_current_state_of_its_ticket() -> None:
     store, clock, made = MemoryTickets(), ManualClock(), draft()
     first = await create_ticket(made, store, clock)
     clock.advance(3600)
@@ -55,7 +55,7 @@ async def test_a_repeated_request_sees_the_ticket_as_it_is_by_then() -> None:
 
 
 class Contended(MemoryTickets):
-    """A store in which somebody else is always first, so many times."""
+    """A store in which a concurrent change wins a number of times."""
 
     def __init__(self, times: int, verb: Verb | None) -> None:
         super().__init__()
@@ -64,27 +64,27 @@ class Contended(MemoryTickets):
     async def change(self, ticket: Ticket) -> bool:
         if self._times:
             self._times -= 1
-            stored = self.kept[ticket.ticket_id]
+            stored = self.tickets[ticket.ticket_id]
             if self._verb is not None:
-                self.kept[ticket.ticket_id] = stored.changed(self._verb, stored.create_time)
+                self.tickets[ticket.ticket_id] = stored.changed(self._verb, stored.create_time)
             return False
         return await super().change(ticket)
 
 
-async def test_a_cancel_that_comes_second_sees_who_came_first() -> None:
+async def test_a_cancel_that_loses_against_an_approval_is_refused() -> None:
     store, clock = Contended(1, Verb.APPROVE), ManualClock()
     pending = await store.add(ticket())
     error = await refusal(cancel_ticket(pending.name, store, clock))
     assert (error.reason, error.metadata["state"]) == (Reason.FAILED_PRECONDITION, "approved")
 
 
-async def test_two_cancels_at_once_are_one() -> None:
+async def test_concurrent_cancels_succeed_once() -> None:
     store, clock = Contended(1, Verb.CANCEL), ManualClock()
     pending = await store.add(ticket())
     assert (await cancel_ticket(pending.name, store, clock)).state is TicketState.CANCELED
 
 
-async def test_a_cancel_tries_again_and_gives_up_in_the_end() -> None:
+async def test_a_contended_cancel_is_retried_and_gives_up_in_the_end() -> None:
     store, clock = Contended(4, None), ManualClock()
     pending = await store.add(ticket())
     assert (await cancel_ticket(pending.name, store, clock)).state is TicketState.CANCELED
@@ -94,13 +94,13 @@ async def test_a_cancel_tries_again_and_gives_up_in_the_end() -> None:
     assert error.reason is Reason.SERVICE_UNAVAILABLE
 
 
-async def test_an_expired_ticket_cannot_be_canceled_even_before_that_is_written_down() -> None:
+async def test_an_overdue_ticket_cannot_be_canceled_before_its_expiry_is_stored() -> None:
     store, clock = MemoryTickets(), ManualClock()
     pending = await store.add(ticket())
     clock.advance(3600)
     error = await refusal(cancel_ticket(pending.name, store, clock))
     assert (error.reason, error.metadata["state"]) == (Reason.FAILED_PRECONDITION, "auto_denied")
-    assert store.kept[pending.ticket_id] is pending
+    assert store.tickets[pending.ticket_id] is pending
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ async def test_an_expired_ticket_cannot_be_canceled_even_before_that_is_written_
         ["2026-01-01T00:00:00+00:00", "\0"],
     ],
 )
-async def test_a_cursor_that_no_page_made_is_refused(cursor: list[Any]) -> None:
+async def test_an_invalid_page_cursor_is_refused(cursor: list[Any]) -> None:
     token = encode({"list": "tickets", "state": None}, cursor)
     error = await refusal(list_tickets(None, 0, token, MemoryTickets(), ManualClock()))
     assert error.reason is Reason.PAGE_TOKEN_INVALID
 
 
-async def test_the_size_of_pages_may_change_and_the_query_may_not() -> None:
+async def test_the_page_size_may_change_and_the_query_may_not() -> None:
     store, clock = MemoryTickets(), ManualClock()
     for n in range(5):
         await store.add(ticket(create_time=clock.now() + timedelta(seconds=n)))
@@ -140,7 +140,7 @@ async def test_a_page_that_is_exactly_full_is_the_last() -> None:
     assert (len(page), token) == (100, "")
 
 
-async def test_expiry_goes_on_until_nothing_is_left() -> None:
+async def test_expiry_continues_until_no_ticket_is_overdue() -> None:
     store, clock = MemoryTickets(), ManualClock()
     for _ in range(BATCH + 1):
         await store.add(ticket())
@@ -149,6 +149,6 @@ async def test_expiry_goes_on_until_nothing_is_left() -> None:
     assert await expire_tickets(store, clock) == 0
 
 
-async def test_a_name_that_nobody_has_is_not_found() -> None:
+async def test_an_unknown_ticket_is_not_found() -> None:
     error = await refusal(get_ticket("tickets/none", MemoryTickets(), ManualClock()))
     assert (error.reason, error.metadata["name"]) == (Reason.NOT_FOUND, "tickets/none")

@@ -1,4 +1,4 @@
-"""The service as a process of its own: what it acknowledged survives it, however it ends."""
+"""The service as a process: acknowledged tickets survive a kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The service as its callers meet it."""
+"""The RPCs of a running approval service."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-async def test_a_ticket_holds_what_was_asked(service: Any) -> None:
+async def test_a_ticket_has_the_fields_of_its_request(service: Any) -> None:
     asked = request()
     ticket = (await service.stub("executor").CreateTicket(asked)).ticket
     assert ticket.state == tickets.TICKET_STATE_PENDING
@@ -55,7 +55,7 @@ async def test_a_ticket_holds_what_was_asked(service: Any) -> None:
     assert (await service.stub("executor").GetTicket(pb.GetTicketRequest(name=ticket.name))).ticket == ticket
 
 
-async def test_unset_parts_take_the_defaults_of_the_contract(service: Any) -> None:
+async def test_unset_fields_of_a_ticket_have_the_defaults_of_the_contract(service: Any) -> None:
     ticket = await create(
         service.stub("executor"), quorum=0, redacted_arguments=b"", lifetime=Duration(seconds=604_800)
     )
@@ -63,7 +63,7 @@ async def test_unset_parts_take_the_defaults_of_the_contract(service: Any) -> No
     assert ticket.expire_time.seconds - ticket.create_time.seconds == 604_800
 
 
-async def test_the_same_request_answers_the_same_ticket_and_another_call_is_refused(service: Any) -> None:
+async def test_a_repeated_request_returns_its_ticket_and_another_call_is_refused(service: Any) -> None:
     stub = service.stub("executor")
     asked = request()
     first = (await stub.CreateTicket(asked)).ticket
@@ -72,7 +72,7 @@ async def test_the_same_request_answers_the_same_ticket_and_another_call_is_refu
     assert (await refusal(stub.CreateTicket(other))).reason is Reason.ALREADY_EXISTS
 
 
-async def test_concurrent_duplicates_make_one_ticket(service: Any) -> None:
+async def test_concurrent_duplicate_requests_create_one_ticket(service: Any) -> None:
     stub = service.stub("executor")
     asked = request()
     answers = await asyncio.gather(*(stub.CreateTicket(asked) for _ in range(10)))
@@ -81,7 +81,7 @@ async def test_concurrent_duplicates_make_one_ticket(service: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", [b"[]", b"{", b'{"a":1,"a":2}'])
-async def test_arguments_that_are_no_strict_object_are_refused(service: Any, arguments: bytes) -> None:
+async def test_ticket_arguments_must_be_a_strict_json_object(service: Any, arguments: bytes) -> None:
     error = await refusal(service.stub("executor").CreateTicket(request(redacted_arguments=arguments)))
     assert error.reason is Reason.INVALID_JSON
 
@@ -104,7 +104,7 @@ async def test_a_request_that_breaks_the_contract_is_refused(service: Any, chang
     assert path in {v.path for v in error.violations}
 
 
-async def test_a_ticket_that_nobody_decided_reads_as_denied_everywhere(service: Any) -> None:
+async def test_an_overdue_ticket_reads_as_denied_in_every_rpc(service: Any) -> None:
     stub = service.stub("executor")
     pending = await create(stub)
     service.clock.advance(3600)
@@ -123,7 +123,7 @@ async def test_a_ticket_that_nobody_decided_reads_as_denied_everywhere(service: 
     assert error.reason is Reason.FAILED_PRECONDITION
 
 
-async def test_a_withdrawn_ticket_stays_withdrawn(service: Any) -> None:
+async def test_a_canceled_ticket_stays_canceled(service: Any) -> None:
     stub = service.stub("operator")
     pending = await create(service.stub("executor"))
     service.clock.advance(60)
@@ -145,12 +145,12 @@ async def test_concurrent_cancels_agree(service: Any) -> None:
 
 
 @pytest.mark.parametrize("rpc_name", ["GetTicket", "CancelTicket"])
-async def test_a_name_that_nobody_has_is_not_found(service: Any, rpc_name: str) -> None:
+async def test_an_unknown_ticket_is_not_found(service: Any, rpc_name: str) -> None:
     message = getattr(pb, f"{rpc_name}Request")(name="tickets/none")
     assert (await refusal(getattr(service.stub("executor"), rpc_name)(message))).reason is Reason.NOT_FOUND
 
 
-async def test_pages_are_newest_first_and_bound_to_their_query(service: Any) -> None:
+async def test_ticket_pages_are_newest_first_and_bound_to_their_query(service: Any) -> None:
     stub = service.stub("executor")
     made = []
     for _ in range(5):
@@ -188,11 +188,11 @@ async def test_callers_read_with_the_scope_and_change_nothing(service: Any, sign
 
 
 @pytest.mark.parametrize("peer", ["operator", "registry", "audit"])
-async def test_only_the_executor_opens_tickets(service: Any, peer: str) -> None:
+async def test_only_the_executor_creates_tickets(service: Any, peer: str) -> None:
     assert (await refusal(service.stub(peer).CreateTicket(request()))).reason is Reason.PEER_NOT_ALLOWED
 
 
-def test_every_rpc_has_a_row() -> None:
+def test_every_approval_rpc_has_a_policy_row() -> None:
     described = pb.DESCRIPTOR.services_by_name["ApprovalService"]
     assert set(POLICY) == {f"/{described.full_name}/{method.name}" for method in described.methods}
 

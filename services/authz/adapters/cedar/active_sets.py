@@ -1,4 +1,4 @@
-"""The policies that this replica asks: compiled sets in memory, swapped whole."""
+"""Keeps compiled policy sets in memory and replaces the active one atomically."""
 
 from __future__ import annotations
 
@@ -6,109 +6,108 @@ import asyncio
 import time
 from dataclasses import replace
 
+from libs.common.runtime.single_flight import SingleFlight
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar.compiler import CedarCompiler, PolicySetError
 from services.authz.adapters.cedar.engine import CedarEngine
 from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
 from services.authz.domain.errors import no_decision, policies_not_ready
 from services.authz.domain.policies.errors import policies_invalid
-from services.authz.domain.policies.model import Documents, Examination, NewSet, StoredSet
+from services.authz.domain.policies.model import Documents, NewPolicySet, StoredPolicySet, ValidationResult
 
-# How many sets stay compiled beside the active one, for explanations and replays.
-_KEPT = 8
-# How long the set before may still decide here while the active one is compiled, which takes longest where it was not put.
+# Compiled sets kept beside the active one, for explanations and replays.
+_MAX_INACTIVE = 8
+# How long the previous set may still decide while this replica compiles the active one.
 FOLLOW_SECONDS = 1.0
 
 
-class ActiveSets:
-    """Engines by version. `current` changes from one whole set to another between two decisions, never within one. Where the active set takes
-    long to be ready, nothing is decided meanwhile rather than by a set that was replaced."""
+class ActivePolicySets:
+    """Engines by version. `current` switches between two decisions, never within one.
+
+    If the active set takes longer than FOLLOW_SECONDS to compile, decisions fail until it is ready: a replaced set must
+    not decide.
+    """
 
     def __init__(
         self, sets: PostgresPolicySets, compiler: CedarCompiler, log: Log, *, follow_seconds: float = FOLLOW_SECONDS
     ) -> None:
         self._sets, self._compiler, self._log, self._follow_seconds = sets, compiler, log, follow_seconds
         self._current: CedarEngine | None = None
-        self._wanted, self._behind_since = "", 0.0
-        self._engines: dict[str, asyncio.Task[CedarEngine]] = {}
+        self._active_version, self._behind_since = "", 0.0
+        self._engines: dict[str, CedarEngine] = {}
+        self._compiling = SingleFlight[str, CedarEngine]()
         self._refreshing = asyncio.Lock()
 
     @property
     def current(self) -> CedarEngine:
         if self._current is None:
             raise no_decision()
-        if self._wanted != self._current.version and time.monotonic() - self._behind_since > self._follow_seconds:
+        behind = self._active_version != self._current.version
+        if behind and time.monotonic() - self._behind_since > self._follow_seconds:
             raise policies_not_ready()
         return self._current
 
     @property
     def version(self) -> str:
-        """The version of the set that decides here; empty before the first one is there."""
+        """The version of the set that decides in this replica; empty before the first one is loaded."""
         return "" if self._current is None else self._current.version
 
     @property
-    def wanted(self) -> str:
-        """The version of the active set, as soon as it is known here, ready or not."""
-        return self._wanted
+    def active_version(self) -> str:
+        """The version of the active set as last read from the database, compiled or not."""
+        return self._active_version
 
-    async def start(self, first: NewSet) -> None:
-        """Make sure that there is a set, and load the active one."""
+    async def start(self, first: NewPolicySet) -> None:
+        """Store the first set if there is none, and load the active set."""
         if await self._sets.seed(first):
-            self._log.info("first policy set put", version=first.version)
+            self._log.info("first policy set stored", version=first.version)
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Ask the set from now on that the database says is active."""
+        """Switch to the set that is active in the database."""
         async with self._refreshing:
             version = await self._sets.active_version()
             if version and version != self.version:
-                if version != self._wanted:
-                    self._wanted, self._behind_since = version, time.monotonic()
-                engine = await self.of_version(version)
+                if version != self._active_version:
+                    self._active_version, self._behind_since = version, time.monotonic()
+                engine = await self.engine_for(version)
                 if engine is not None:
                     self._current = engine
                     self._log.info("policy set active", version=version)
             elif version:
-                # Back to the one that decides, before another was ready.
-                self._wanted = version
+                # Activated again before its successor was compiled here.
+                self._active_version = version
 
-    async def of_version(self, version: str) -> CedarEngine | None:
-        """Return the engine of a set, also of one that was active once; None when there is no such set. Raises POLICY_INVALID."""
-        if version not in self._engines:
-            stored = await self._sets.of_version(version)
-            if stored is None:
-                return None
-            if version not in self._engines:
-                self._make_room()
-                self._engines[version] = asyncio.create_task(self._compiled(stored))
-        task = self._engines[version]
+    async def engine_for(self, version: str) -> CedarEngine | None:
+        """Return the engine of an active or former set; None if there is no such set. Raises POLICY_INVALID."""
+        if version in self._engines:
+            return self._engines[version]
+        stored = await self._sets.find_version(version)
+        if stored is None:
+            return None
+        if version in self._engines:
+            return self._engines[version]
         try:
-            # Whoever runs out of patience leaves the work to whoever comes next.
-            return await asyncio.shield(task)
+            return await self._compiling.run(version, lambda: self._compile(stored))
         except PolicySetError as error:
-            self._log.error("a kept policy set cannot be used", version=version)
+            self._log.error("stored policy set cannot be compiled", version=version)
             raise policies_invalid(error.problems) from error
-        finally:
-            if _failed(task) and self._engines.get(version) is task:
-                # For whatever reason: what comes next tries again, or this replica would be without the set until it is started anew.
-                del self._engines[version]
 
-    async def examine(self, documents: Documents) -> Examination:
-        """Say what is wrong with documents, without holding up other calls."""
+    async def validate(self, documents: Documents) -> ValidationResult:
+        """Validate documents in a thread."""
         version = self._compiler.version(documents)
-        problems, count = await asyncio.to_thread(self._compiler.examine, documents)
-        return Examination(version, tuple(problems), count)
+        problems, count = await asyncio.to_thread(self._compiler.validate, documents)
+        return ValidationResult(version, tuple(problems), count)
 
-    async def _compiled(self, stored: StoredSet) -> CedarEngine:
+    async def _compile(self, stored: StoredPolicySet) -> CedarEngine:
         compiled = await asyncio.to_thread(self._compiler.compile, stored.documents)
-        # The version that it was put under, also after the schema has grown.
-        return CedarEngine(replace(compiled, version=stored.version), self._log)
+        # A set keeps the version that it was stored under, also after the schema has changed.
+        engine = CedarEngine(replace(compiled, version=stored.version), self._log)
+        self._evict()
+        self._engines[stored.version] = engine
+        return engine
 
-    def _make_room(self) -> None:
-        done = [version for version, task in self._engines.items() if task.done() and version != self.version]
-        for version in done[: max(0, len(self._engines) - _KEPT)]:
+    def _evict(self) -> None:
+        inactive = [version for version in self._engines if version != self.version]
+        for version in inactive[: max(0, len(self._engines) - _MAX_INACTIVE)]:
             del self._engines[version]
-
-
-def _failed(task: asyncio.Task[CedarEngine]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)

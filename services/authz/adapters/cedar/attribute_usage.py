@@ -1,5 +1,7 @@
-"""What of the caller and the tool policies read. Two questions that are the same in all of it have the same answer, whatever else tells
-them apart."""
+"""Finds the principal and resource attributes that a policy reads, and builds cache keys from them.
+
+Requests with equal values in all attributes that a policy reads get the same response from it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from services.authz.domain.model import Question
+from services.authz.domain.model import DecisionRequest
 
-Parsed = Mapping[str, Any]
-Reading = Callable[[Question], Hashable]
-"""Returns everything of a question that some policies read."""
+ParsedPolicy = Mapping[str, Any]
+"""A policy in Cedar's JSON format."""
+CacheKeyFunction = Callable[[DecisionRequest], Hashable]
+"""Returns the values of all attributes that some policies read."""
 
-# By parts: two versions that differ only in their build are equal, and read differently.
-_VERSION = tuple(f"call.version.{part}" for part in ("major", "minor", "patch", "prerelease", "build"))
+# By components: versions that differ only in their build compare as equal but are different texts.
+_VERSION = tuple(f"call.version.{component}" for component in ("major", "minor", "patch", "prerelease", "build"))
 _TOOL = ("call.tool.namespace", "call.tool.tool_id")
-# Where a question has what policies call so. A variable alone is the caller or the tool by name, not what is known of them.
-_PLACES: Mapping[str, tuple[str, ...]] = {
+# The fields of a DecisionRequest behind each Cedar attribute. A bare variable is the UID, without attributes.
+_REQUEST_FIELDS: Mapping[str, tuple[str, ...]] = {
     "principal": ("caller.kind", "caller.actor"),
     "principal.subject": ("caller.subject",),
     "principal.tenant": ("caller.tenant",),
@@ -36,53 +39,52 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "resource.trust": ("call.tool_trust",),
     "resource.closed_world": ("call.closed_world",),
     "resource.result_labels": ("call.result_labels",),
-    # All that is so of the context whatever the call is.
+    # The only part of the context that does not change from call to call.
     "context": ("environment",),
 }
-_VARIABLES = frozenset({"principal", "resource"})
-_NAMED = _VARIABLES | {"context"}
-_NOTHING: frozenset[str] = frozenset()
-EVERYTHING = frozenset(_PLACES)
+_ENTITY_VARIABLES = frozenset({"principal", "resource"})
+_VARIABLES = _ENTITY_VARIABLES | {"context"}
+_NONE: frozenset[str] = frozenset()
+ALL_ATTRIBUTES = frozenset(_REQUEST_FIELDS)
 
 
-def reading_of(attributes: Iterable[str]) -> Reading:
-    """Return how to tell questions apart that policies which read these attributes, and nothing of the call itself, may answer
-    differently."""
-    places = sorted({place for attribute in attributes for place in _PLACES[attribute]})
-    return attrgetter(*places) if places else _nothing
+def cache_key_for(attributes: Iterable[str]) -> CacheKeyFunction:
+    """Return the cache key function of policies that read these attributes and no per-call context."""
+    fields = sorted({field for attribute in attributes for field in _REQUEST_FIELDS[attribute]})
+    return attrgetter(*fields) if fields else _constant_key
 
 
-def _nothing(question: Question) -> Hashable:
+def _constant_key(request: DecisionRequest) -> Hashable:
     return None
 
 
-def attributes_read(policy: Parsed) -> frozenset[str]:
-    """Return what a policy reads of the caller and the tool; everything there is where that cannot be told."""
-    scope = (variable for variable in _VARIABLES if policy[variable]["op"] != "All")
-    return _read(policy["conditions"]).union(scope)
+def attributes_used(policy: ParsedPolicy) -> frozenset[str]:
+    """Return the principal and resource attributes that a policy reads; all of them where that cannot be determined."""
+    scope = (variable for variable in _ENTITY_VARIABLES if policy[variable]["op"] != "All")
+    return _used_by(policy["conditions"]).union(scope)
 
 
-def _read(expression: Any) -> frozenset[str]:
+def _used_by(expression: Any) -> frozenset[str]:
     if isinstance(expression, list):
-        return _NOTHING.union(*(_read(item) for item in expression))
+        return _NONE.union(*(_used_by(item) for item in expression))
     if not isinstance(expression, dict):
-        return _NOTHING
-    return _NOTHING.union(*(_operands(operator, operands) for operator, operands in expression.items()))
+        return _NONE
+    return _NONE.union(*(_used_by_operator(operator, operands) for operator, operands in expression.items()))
 
 
-def _operands(operator: str, operands: Any) -> frozenset[str]:
+def _used_by_operator(operator: str, operands: Any) -> frozenset[str]:
     if operator == "Var" and isinstance(operands, str):
-        return _NAMED & {operands}
+        return _VARIABLES & {operands}
     if operator in (".", "has") and isinstance(operands, dict) and "attr" in operands:
-        return _accessed(operands["left"], operands["attr"])
-    return _read(operands)
+        return _used_by_access(operands["left"], operands["attr"])
+    return _used_by(operands)
 
 
-def _accessed(owner: Any, attribute: str) -> frozenset[str]:
+def _used_by_access(owner: Any, attribute: str) -> frozenset[str]:
     variable = owner.get("Var")
-    if variable in _VARIABLES:
-        named = f"{variable}.{attribute}"
-        return frozenset({named}) if named in _PLACES else EVERYTHING
-    behind = _read(owner)
-    # Something that may be the caller or the tool, under another name.
-    return EVERYTHING if behind & _VARIABLES else behind
+    if variable in _ENTITY_VARIABLES:
+        qualified = f"{variable}.{attribute}"
+        return frozenset({qualified}) if qualified in _REQUEST_FIELDS else ALL_ATTRIBUTES
+    used = _used_by(owner)
+    # The owner may be an alias of the principal or the resource.
+    return ALL_ATTRIBUTES if used & _ENTITY_VARIABLES else used

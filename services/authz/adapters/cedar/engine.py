@@ -1,74 +1,80 @@
-"""Policy answered by Cedar. Cedar knows two answers and the mesh three, so every call is put to it as two questions:
-may it run, and may it run without a person? Both are evaluated in one pass over the same entities."""
+"""The Cedar policy engine. Cedar allows or denies, and the mesh also needs "approval required". So each call is
+evaluated as two actions in one batch: `invoke` and `invoke_without_approval`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar.annotations import DEFAULT_APPROVERS, INVOKE, WITHOUT_APPROVAL, PolicyNotes
+from services.authz.adapters.cedar.annotations import DEFAULT_APPROVERS, INVOKE, WITHOUT_APPROVAL, PolicyAnnotations
 from services.authz.adapters.cedar.compiler import PolicySet
 from services.authz.adapters.cedar.entities import TooManyArgumentsError
-from services.authz.adapters.cedar.lru_cache import Remembered
-from services.authz.adapters.cedar.request import Answers, Case, no_answers
-from services.authz.adapters.cedar.slicing import Part, part_of
+from services.authz.adapters.cedar.request import CedarRequest, CedarResponses, empty_responses
+from services.authz.adapters.cedar.slicing import PolicySlice, compile_slice
 from services.authz.domain.decisions.limits import Limits
 from services.authz.domain.errors import no_decision
-from services.authz.domain.model import Allow, Deny, Fact, NeedsApproval, Obligation, Question, Verdict
-from services.authz.domain.policies.model import Finding
+from services.authz.domain.model import Allow, ContextField, DecisionRequest, Deny, NeedsApproval, Obligation, Verdict
+from services.authz.domain.policies.model import PolicyFinding
 
+_CACHE_SIZE = 10_000
 _FAILED = "A policy could not be evaluated, so the call is denied."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Said:
-    """What a part answered. There is one of a kind, however many questions it is the answer to."""
+class _SliceResult:
+    """The responses of a slice. Equal results share one object, which then serves as a cache key."""
 
-    part: Part
-    answers: Answers
+    policy_slice: PolicySlice
+    responses: CedarResponses
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What is so whatever the facts of the call are."""
+class _StaticResult:
+    """The part of an evaluation that does not depend on the per-call context."""
 
-    answers: Answers
-    """Of the policies that read nothing of the call."""
-    touched: tuple[Part, ...]
-    """The parts of the set that the call's own facts decide about."""
-    reads: frozenset[Fact]
+    responses: CedarResponses
+    """Of the policies that read no per-call context."""
+    context_slices: tuple[PolicySlice, ...]
+    """The widened slices that matched: their policies must be evaluated with the context."""
+    context_fields: frozenset[ContextField]
     verdict: Verdict | None
-    """What comes of it, unless the call's own facts matter or a policy failed."""
+    """The verdict, unless it depends on the context or a policy failed."""
 
 
-class _Considered:
-    """Keeps the promise of the port."""
+class CedarEvaluation:
+    """A started evaluation of one request; an Evaluation."""
 
-    __slots__ = ("_engine", "_known", "_question", "reads")
+    __slots__ = ("_engine", "_request", "_static", "context_fields")
 
-    def __init__(self, engine: CedarEngine, question: Question, known: _Known) -> None:
-        self._engine, self._question, self._known = engine, question, known
-        self.reads = known.reads
+    def __init__(self, engine: CedarEngine, request: DecisionRequest, static: _StaticResult) -> None:
+        self._engine, self._request, self._static = engine, request, static
+        self.context_fields = static.context_fields
 
     def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        if self._known.verdict is not None:
-            return self._known.verdict
-        question = self._question if labels is self._question.labels else replace(self._question, labels=labels)
-        return self._engine.concluded(self._known, question)
+        if self._static.verdict is not None:
+            return self._static.verdict
+        request = self._request if labels is self._request.labels else replace(self._request, labels=labels)
+        return self._engine.finish(self._static, request)
 
 
 class CedarEngine:
-    """A PolicyEngine over a loaded policy set, which it never reads again. What a part answered is remembered by what its policies read of
-    the question, so that Cedar is not asked the same twice; what follows is remembered by the answers, of which there are few."""
+    """A PolicyEngine over a compiled policy set.
+
+    The responses of a slice are cached by the attributes that its policies read. The static result of a request is
+    cached by the slice results that it follows from, of which there are few.
+    """
 
     def __init__(self, policy_set: PolicySet, log: Log) -> None:
         self._set = policy_set
-        self._log, self._broken = log, _Broken(log)
+        self._log, self._fail_closed = log, _FailClosed(log)
         self._order = {name: index for index, name in enumerate(policy_set.policies)}
-        self._said, self._alike = Remembered[_Said](), Remembered[_Said]()
-        self._known = Remembered[_Known]()
+        self._slice_results: LRUCache[Hashable, _SliceResult] = LRUCache(_CACHE_SIZE)
+        self._distinct_results: LRUCache[Hashable, _SliceResult] = LRUCache(_CACHE_SIZE)
+        self._static_results: LRUCache[Hashable, _StaticResult] = LRUCache(_CACHE_SIZE)
 
     @property
     def version(self) -> str:
@@ -78,163 +84,170 @@ class CedarEngine:
     def limits(self) -> Limits:
         return self._set.limits
 
-    def reads(self, question: Question) -> frozenset[Fact]:
-        """Return what the policies that could match read of this one call."""
-        return self.consider(question).reads
+    def context_fields(self, request: DecisionRequest) -> frozenset[ContextField]:
+        """Return the context fields that the policies which could match read."""
+        return self.evaluate(request).context_fields
 
-    def judge(self, question: Question) -> Verdict:
-        """Return allow only if both questions are answered with Allow and no policy failed."""
-        return self.consider(question).verdict(question.labels)
+    def decide(self, request: DecisionRequest) -> Verdict:
+        """Return the verdict: allow only if both actions are allowed and no policy failed."""
+        return self.evaluate(request).verdict(request.labels)
 
-    def consider(self, question: Question) -> _Considered:
-        """Put the question to the policies that are asked whatever the facts of the call are."""
-        with self._broken:
-            steady = [self._answered(question, part) for part in self._set.steady.relevant(question)]
-            wide = [self._answered(question, part) for part in self._set.widened.relevant(question)]
-            key = (*steady, None, *wide)
-            known = self._known.find(key)
-            if known is None:
-                known = self._following(steady, wide)
-                if not any(_errors(said.answers) for said in (*steady, *wide)):
-                    self._known.keep(key, known)
-            return _Considered(self, question, known)
+    def evaluate(self, request: DecisionRequest) -> CedarEvaluation:
+        """Evaluate the policies that read no per-call context."""
+        with self._fail_closed:
+            static = [self._evaluate_slice(request, one) for one in self._set.static.relevant(request)]
+            widened = [self._evaluate_slice(request, one) for one in self._set.widened.relevant(request)]
+            key = (*static, None, *widened)
+            result = self._static_results.get(key)
+            if result is None:
+                result = self._combine(static, widened)
+                if not any(_errors(one.responses) for one in (*static, *widened)):
+                    self._static_results[key] = result
+            return CedarEvaluation(self, request, result)
 
-    def concluded(self, known: _Known, question: Question) -> Verdict:
-        """Put the question to the policies that the facts of the call decide about, and say what comes of it all."""
-        answers = {action: answer.copy() for action, answer in known.answers.items()}
-        with self._broken:
-            if known.touched:
-                parts = [self._set.narrow[part] for part in known.touched]
+    def finish(self, static: _StaticResult, request: DecisionRequest) -> Verdict:
+        """Evaluate the policies that depend on the context, and return the verdict of all policies."""
+        responses = {action: response.copy() for action, response in static.responses.items()}
+        with self._fail_closed:
+            if static.context_slices:
+                slices = [self._set.unwidened[one] for one in static.context_slices]
                 try:
-                    Case(self._set, question).ask_about_the_call(parts, known.reads, answers)
+                    CedarRequest(self._set, request).evaluate_with_context(slices, static.context_fields, responses)
                 except TooManyArgumentsError:
-                    return _unreadable()
-        if errors := _errors(answers):
-            # Cedar skips a policy that fails, so that a failing forbid would forbid nothing.
-            self._log.error("policy failed", errors=errors, tool=question.call.tool.qualified)
+                    return _too_many_arguments()
+        if errors := _errors(responses):
+            # Cedar skips a policy that fails, so a failing forbid would not forbid anything.
+            self._log.error("policy failed", errors=errors, tool=request.call.tool.qualified)
             return Verdict(Deny(Reason.POLICY_ENGINE_ERROR), (_FAILED,), holds_for_any_arguments=False)
-        return self._verdict(answers, holds=not known.reads)
+        return self._verdict(responses, holds=not static.context_fields)
 
-    def findings(self, question: Question) -> list[Finding]:
-        """Say what each policy makes of a question, in the order of the documents. Those that cannot be about this caller or tool, and
-        those about the other half of the question, are among them as not matched."""
+    def findings(self, request: DecisionRequest) -> list[PolicyFinding]:
+        """Evaluate each policy by itself, in document order. Policies about another caller, tool or action are listed
+        as not matched."""
         matched, failed = set[str](), set[str]()
-        with self._broken:
-            case = Case(self._set, question)
-            for names in self._alike_in_kind():
-                self._look_at(case, names, matched, failed)
+        with self._fail_closed:
+            cedar_request = CedarRequest(self._set, request)
+            for names in self._findings_groups():
+                self._find_matches(cedar_request, names, matched, failed)
         return [self._finding(name, name in matched, name in failed) for name in self._set.policies]
 
-    def _alike_in_kind(self) -> Iterable[list[str]]:
-        """Policies that can be asked together so that Cedar names each that matches: permits apart from what would overrule them, and those
-        that read arguments apart from those that may be asked however many there are."""
-        kinds: dict[tuple[str, bool, bool], list[str]] = {}
+    def _findings_groups(self) -> Iterable[list[str]]:
+        """Group policies so that Cedar reports every match of a group: permits apart from forbids, which would override
+        them, and policies that read arguments apart from those that work with any number of arguments."""
+        groups: dict[tuple[str, bool, bool], list[str]] = {}
         for name, policy in self._set.policies.items():
-            kind = policy.parsed["effect"], bool(policy.reads), Fact.ARGUMENTS in policy.reads
-            kinds.setdefault(kind, []).append(name)
-        return kinds.values()
+            fields = policy.context_fields
+            groups.setdefault((policy.parsed["effect"], bool(fields), ContextField.ARGUMENTS in fields), []).append(
+                name
+            )
+        return groups.values()
 
-    def _look_at(self, case: Case, names: list[str], matched: set[str], failed: set[str]) -> None:
-        """Find those of some policies that match and those that fail. Where one fails they are asked by halves, because Cedar says which
-        one it was in words only."""
+    def _find_matches(self, request: CedarRequest, names: list[str], matched: set[str], failed: set[str]) -> None:
+        """Add the matching and the failing policies of a group. After a failure the group is bisected, because Cedar
+        names the failing policy only in the error text."""
         policies = {name: self._set.policies[name] for name in names}
-        part = part_of({name: each.parsed for name, each in policies.items()}, {n: p.text for n, p in policies.items()})
-        reads, answers = frozenset[Fact]().union(*(each.reads for each in policies.values())), no_answers()
+        parsed = {name: policy.parsed for name, policy in policies.items()}
+        policy_slice = compile_slice(parsed, {name: policy.text for name, policy in policies.items()})
+        fields = frozenset[ContextField]().union(*(policy.context_fields for policy in policies.values()))
+        responses = empty_responses()
         try:
-            if reads:
-                case.ask_about_the_call([part], reads, answers)
+            if fields:
+                request.evaluate_with_context([policy_slice], fields, responses)
             else:
-                answers = case.ask(part)
+                responses = request.evaluate(policy_slice)
         except TooManyArgumentsError:
-            # Nobody could be told of them, which is why the call was denied.
+            # The call was denied for the same reason.
             failed.update(names)
             return
-        errors = _errors(answers)
+        errors = _errors(responses)
         if errors and len(names) > 1:
             half = len(names) // 2
-            self._look_at(case, names[:half], matched, failed)
-            self._look_at(case, names[half:], matched, failed)
+            self._find_matches(request, names[:half], matched, failed)
+            self._find_matches(request, names[half:], matched, failed)
             return
         failed.update(names if errors else ())
-        matched.update(*(answer.permits | answer.forbids for answer in answers.values()))
+        matched.update(*(response.permits | response.forbids for response in responses.values()))
 
-    def _finding(self, name: str, matched: bool, failed: bool) -> Finding:
+    def _finding(self, name: str, matched: bool, failed: bool) -> PolicyFinding:
         policy = self._set.policies[name]
-        notes = policy.notes
-        return Finding(
-            policy=notes.id,
-            effect=notes.effect,
+        annotations = policy.annotations
+        return PolicyFinding(
+            policy=annotations.id,
+            effect=annotations.effect,
             matched=matched,
             failed=failed,
-            reason=notes.reason,
+            reason=annotations.reason,
             document=policy.document,
             line=policy.line,
         )
 
-    def _answered(self, question: Question, part: Part) -> _Said:
-        """Return what a part says, which it has said before of whatever it reads alike."""
-        key = part, part.reading(question)
-        said = self._said.find(key)
-        if said is None:
-            said = _Said(part, Case(self._set, question).ask(part))
-            if not _errors(said.answers):
-                said = self._one_of_a_kind(said)
-                self._said.keep(key, said)
-        return said
+    def _evaluate_slice(self, request: DecisionRequest, policy_slice: PolicySlice) -> _SliceResult:
+        """Return the result of a slice, from the cache if its attributes have the same values. Failures are not
+        cached."""
+        key = policy_slice, policy_slice.cache_key(request)
+        result = self._slice_results.get(key)
+        if result is None:
+            result = _SliceResult(policy_slice, CedarRequest(self._set, request).evaluate(policy_slice))
+            if not _errors(result.responses):
+                result = self._intern(result)
+                self._slice_results[key] = result
+        return result
 
-    def _one_of_a_kind(self, said: _Said) -> _Said:
-        kind = (
-            said.part,
-            *(frozenset(found) for each in said.answers.values() for found in (each.permits, each.forbids)),
+    def _intern(self, result: _SliceResult) -> _SliceResult:
+        """Return the one object that represents all equal results of a slice."""
+        key = (
+            result.policy_slice,
+            *(frozenset(names) for one in result.responses.values() for names in (one.permits, one.forbids)),
         )
-        known = self._alike.find(kind)
-        if known is None:
-            self._alike.keep(kind, said)
-        return known or said
+        interned = self._distinct_results.get(key)
+        if interned is None:
+            self._distinct_results[key] = result
+        return interned or result
 
-    def _following(self, steady: list[_Said], wide: list[_Said]) -> _Known:
-        """Return what follows from the answers of the parts."""
-        answers = no_answers()
-        for said in steady:
-            for action, answer in said.answers.items():
-                answers[action].merge(answer)
-        # These have policies that could match or fail, if the facts of the call were the right ones.
-        touched = tuple(
-            said.part for said in wide if any(each.permits or each.errors for each in said.answers.values())
+    def _combine(self, static: list[_SliceResult], widened: list[_SliceResult]) -> _StaticResult:
+        responses = empty_responses()
+        for result in static:
+            for action, response in result.responses.items():
+                responses[action].merge(response)
+        # These slices hold policies that could match or fail with a suitable context.
+        context_slices = tuple(
+            result.policy_slice
+            for result in widened
+            if any(response.permits or response.errors for response in result.responses.values())
         )
-        verdict = None if touched or _errors(answers) else self._verdict(answers, holds=True)
-        return _Known(answers, touched, self._facts(touched), verdict)
+        verdict = None if context_slices or _errors(responses) else self._verdict(responses, holds=True)
+        return _StaticResult(responses, context_slices, self._context_fields_of(context_slices), verdict)
 
-    def _facts(self, parts: Iterable[Part]) -> frozenset[Fact]:
-        return frozenset().union(*(self._set.policies[name].reads for part in parts for name in part.names.values()))
+    def _context_fields_of(self, slices: Iterable[PolicySlice]) -> frozenset[ContextField]:
+        names = (name for one in slices for name in one.names.values())
+        return frozenset().union(*(self._set.policies[name].context_fields for name in names))
 
-    def _verdict(self, answers: Answers, *, holds: bool) -> Verdict:
-        may_run, unattended = answers[INVOKE], answers[WITHOUT_APPROVAL]
-        if not may_run.allowed:
-            policies = self._named(may_run.forbids)
-            return _said(Deny(Reason.PERMISSION_DENIED), policies, holds, "No policy permits this call.")
-        running = self._named(may_run.permits)
+    def _verdict(self, responses: CedarResponses, *, holds: bool) -> Verdict:
+        invoke, unattended = responses[INVOKE], responses[WITHOUT_APPROVAL]
+        if not invoke.allowed:
+            forbidding = self._annotations_of(invoke.forbids)
+            return _verdict_of(Deny(Reason.PERMISSION_DENIED), forbidding, holds, "No policy permits this call.")
+        permitting = self._annotations_of(invoke.permits)
         if not unattended.allowed:
-            asking = self._named(unattended.forbids)
+            asking = self._annotations_of(unattended.forbids)
             first = asking[0] if asking else None
             outcome = (
                 NeedsApproval(first.approvers, first.quorum, first.id)
                 if first
                 else NeedsApproval(DEFAULT_APPROVERS, 1, "")
             )
-            otherwise = "No policy lets this call run without a person."
-            return _said(outcome, asking, holds, otherwise, obligations=_together([*running, *asking]))
-        alone = self._named(unattended.permits)
-        policies = list(dict.fromkeys([*running, *alone]))
+            default = "No policy lets this call run without approval."
+            return _verdict_of(outcome, asking, holds, default, obligations=_merge_obligations([*permitting, *asking]))
+        policies = list(dict.fromkeys([*permitting, *self._annotations_of(unattended.permits)]))
         labels = dict.fromkeys(label for policy in policies for label in policy.labels)
-        return _said(Allow(), policies, holds, obligations=_together(policies), labels=tuple(labels))
+        return _verdict_of(Allow(), policies, holds, obligations=_merge_obligations(policies), labels=tuple(labels))
 
-    def _named(self, names: Iterable[str]) -> list[PolicyNotes]:
-        return [self._set.policies[name].notes for name in sorted(names, key=self._order.__getitem__)]
+    def _annotations_of(self, names: Iterable[str]) -> list[PolicyAnnotations]:
+        return [self._set.policies[name].annotations for name in sorted(names, key=self._order.__getitem__)]
 
 
-class _Broken:
-    """Whatever breaks inside the engine, the answer is the same: there is none, so the call is refused."""
+class _FailClosed:
+    """Turns every unexpected exception of the engine into POLICY_ENGINE_ERROR, so that the call is refused."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -244,31 +257,31 @@ class _Broken:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, MeshError | TooManyArgumentsError):
-            self._log.error("policy engine broke", cause=error)
+            self._log.error("policy engine failed", cause=error)
             raise no_decision() from error
 
 
-def _errors(answers: Answers) -> list[str]:
-    return [error for answer in answers.values() for error in answer.errors]
+def _errors(responses: CedarResponses) -> list[str]:
+    return [error for response in responses.values() for error in response.errors]
 
 
-def _unreadable() -> Verdict:
+def _too_many_arguments() -> Verdict:
     reason = "A policy reads the arguments of this call, and there are too many of them to be read."
     return Verdict(Deny(Reason.PERMISSION_DENIED), (reason,), holds_for_any_arguments=False)
 
 
-def _said(
+def _verdict_of(
     outcome: Allow | Deny | NeedsApproval,
-    policies: list[PolicyNotes],
+    policies: list[PolicyAnnotations],
     holds: bool,
-    otherwise: str = "",
+    default_reason: str = "",
     *,
     obligations: tuple[Obligation, ...] = (),
     labels: tuple[str, ...] = (),
 ) -> Verdict:
     return Verdict(
         outcome,
-        reasons=tuple(policy.reason for policy in policies) or (otherwise,),
+        reasons=tuple(policy.reason for policy in policies) or (default_reason,),
         policies=tuple(policy.id for policy in policies),
         holds_for_any_arguments=holds,
         obligations=obligations,
@@ -276,13 +289,13 @@ def _said(
     )
 
 
-def _together(policies: list[PolicyNotes]) -> tuple[Obligation, ...]:
-    """The obligations of several policies as one of each kind, the strictest."""
+def _merge_obligations(policies: list[PolicyAnnotations]) -> tuple[Obligation, ...]:
+    """Merge the obligations of several policies into the strictest one of each kind."""
     values: dict[str, list[str]] = {}
     for policy in policies:
         for obligation in policy.obligations:
             values.setdefault(obligation.kind, []).extend(obligation.values)
-    return tuple(Obligation(kind, _strictest(kind, found)) for kind, found in values.items())
+    return tuple(Obligation(kind, _strictest(kind, merged)) for kind, merged in values.items())
 
 
 def _strictest(kind: str, values: list[str]) -> tuple[str, ...]:

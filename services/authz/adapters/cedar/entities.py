@@ -1,4 +1,4 @@
-"""A question in Cedar's terms: the caller and the tool as entities, and the context."""
+"""Converts a decision request to Cedar: the caller and the tool as entities, and the context."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import orjson
 
 from libs.common.auth.identity import Identity
 from libs.common.json.canonical import canonical
+from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import parse_object
-from services.authz.domain.model import CallFacts, Fact, Question
+from services.authz.domain.model import CallFacts, ContextField, DecisionRequest
 
-# A policy reads arguments one by one; a call with more of them than this cannot be asked about.
+# Calls with more arguments are denied where a policy reads arguments.
 MAX_ARGUMENTS = 2_000
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _KINDS = {"user": "User", "agent": "Agent", "service": "Service"}
@@ -38,84 +39,86 @@ _RESOURCE: dict[str, Callable[[CallFacts], Any]] = {
     "closed_world": lambda call: call.closed_world,
     "result_labels": lambda call: list(call.result_labels),
 }
-Telling = Callable[[Question], str]
-"""Returns entities as JSON."""
-Asking = Callable[[Question], list[dict[str, Any]]]
-"""Returns requests, one for each action."""
-# Stand for the caller and the tool where nobody reads which they are.
-_SOMEBODY, _SOMETHING = {"type": "User", "id": ""}, {"type": "Tool", "id": ""}
+EntitiesBuilder = Callable[[DecisionRequest], str]
+"""Returns the entities of a request as JSON."""
+RequestsBuilder = Callable[[DecisionRequest], list[dict[str, Any]]]
+"""Returns Cedar requests, one for each action."""
+# Placeholders where no policy reads the UID of the caller or the tool.
+_ANY_PRINCIPAL, _ANY_RESOURCE = {"type": "User", "id": ""}, {"type": "Tool", "id": ""}
 
 
 class TooManyArgumentsError(Exception):
-    """The call has more arguments than policy can be told of."""
+    """The call has more than MAX_ARGUMENTS arguments."""
 
 
 def principal_uid(caller: Identity) -> dict[str, str]:
-    """The name of the caller: who acts, however the token came to be. On whose behalf is an attribute."""
+    """Return the UID of the caller, which is the actor of the token. The subject is an attribute."""
     return {"type": _KINDS[caller.kind], "id": caller.actor}
 
 
 def resource_uid(call: CallFacts) -> dict[str, str]:
-    """The name of the tool."""
+    """Return the UID of the tool version."""
     return {"type": "Tool", "id": call.tool.version(str(call.version))}
 
 
-def principal_of(caller: Identity) -> dict[str, Any]:
-    """The caller as an entity."""
+def principal_entity(caller: Identity) -> dict[str, Any]:
+    """Return the caller as a Cedar entity."""
     return _entity(principal_uid(caller), _PRINCIPAL.items(), caller)
 
 
-def resource_of(call: CallFacts) -> dict[str, Any]:
-    """The tool as an entity."""
+def resource_entity(call: CallFacts) -> dict[str, Any]:
+    """Return the tool as a Cedar entity."""
     return _entity(resource_uid(call), _RESOURCE.items(), call)
 
 
-def telling_of(attributes: Collection[str]) -> Telling:
-    """Return what tells Cedar of the caller and the tool, each with no more than these attributes, and not at all without any: what
-    nobody reads costs more than the reading."""
+def entities_builder(attributes: Collection[str]) -> EntitiesBuilder:
+    """Return a builder of the caller and tool entities with only these attributes. Entities without attributes are left
+    out: converting an unused attribute costs more than evaluating the policies."""
     principal = [(name, get) for name, get in _PRINCIPAL.items() if f"principal.{name}" in attributes]
     resource = [(name, get) for name, get in _RESOURCE.items() if f"resource.{name}" in attributes]
-    caller_uid, tool_uid = _names_of(attributes)
+    caller_uid, tool_uid = _uid_getters(attributes)
 
-    def told(question: Question) -> str:
+    def build(request: DecisionRequest) -> str:
         entities = []
         if principal:
-            entities.append(_entity(caller_uid(question), principal, question.caller))
+            entities.append(_entity(caller_uid(request), principal, request.caller))
         if resource:
-            entities.append(_entity(tool_uid(question), resource, question.call))
+            entities.append(_entity(tool_uid(request), resource, request.call))
         return orjson.dumps(entities).decode()
 
-    return told
+    return build
 
 
-def asking_of(attributes: Collection[str], actions: Iterable[str]) -> Asking:
-    """Return what puts a question to policies that read no more than these attributes. Where they read nothing that a request holds, it is
-    always the same one."""
-    named = [action_uid(action) for action in actions]
-    caller_uid, tool_uid = _names_of(attributes)
+def requests_builder(attributes: Collection[str], actions: Iterable[str]) -> RequestsBuilder:
+    """Return a builder of Cedar requests for policies that read only these attributes. If they read no UID and no
+    environment, it always returns the same requests."""
+    uids = [action_uid(action) for action in actions]
+    caller_uid, tool_uid = _uid_getters(attributes)
 
-    def asked(question: Question) -> list[dict[str, Any]]:
-        common: dict[str, Any] = {"principal": caller_uid(question), "resource": tool_uid(question)}
+    def build(request: DecisionRequest) -> list[dict[str, Any]]:
+        common: dict[str, Any] = {"principal": caller_uid(request), "resource": tool_uid(request)}
         if "context" in attributes:
-            common["context"] = orjson.dumps({"environment": question.environment}).decode()
-        return [{**common, "action": action} for action in named]
+            common["context"] = orjson.dumps({"environment": request.environment}).decode()
+        return [{**common, "action": action} for action in uids]
 
     if not {"principal", "resource", "context"}.isdisjoint(attributes):
-        return asked
-    same = [{"principal": _SOMEBODY, "resource": _SOMETHING, "action": action} for action in named]
-    return lambda question: same
+        return build
+    constant = [{"principal": _ANY_PRINCIPAL, "resource": _ANY_RESOURCE, "action": action} for action in uids]
+    return lambda request: constant
 
 
-def _names_of(attributes: Collection[str]) -> tuple[Callable[[Question], dict[str, str]], ...]:
-    """Return how the caller and the tool are named to policies that read no more than these attributes."""
+def _uid_getters(attributes: Collection[str]) -> tuple[Callable[[DecisionRequest], dict[str, str]], ...]:
+    """Return functions for the UIDs of the caller and the tool; placeholders where the policies do not read them."""
     return (
-        (lambda question: principal_uid(question.caller)) if "principal" in attributes else lambda question: _SOMEBODY,
-        (lambda question: resource_uid(question.call)) if "resource" in attributes else lambda question: _SOMETHING,
+        (lambda request: principal_uid(request.caller))
+        if "principal" in attributes
+        else (lambda request: _ANY_PRINCIPAL),
+        (lambda request: resource_uid(request.call)) if "resource" in attributes else (lambda request: _ANY_RESOURCE),
     )
 
 
 def action_uid(action: str) -> dict[str, str]:
-    """The name of an action."""
+    """Return the UID of an action."""
     return {"type": "Action", "id": action}
 
 
@@ -123,18 +126,18 @@ def _entity(uid: dict[str, str], attributes: Iterable[tuple[str, Callable[[Any],
     return {"uid": uid, "attrs": {name: get(of) for name, get in attributes}, "parents": []}
 
 
-def whole_context(question: Question, reads: frozenset[Fact]) -> tuple[str, list[dict[str, Any]]]:
-    """Everything, and the entities that it refers to. Arguments and labels that nothing reads are left empty.
+def full_context(request: DecisionRequest, context_fields: frozenset[ContextField]) -> tuple[str, list[dict[str, Any]]]:
+    """Return the whole context and the entities that it refers to. Unread arguments are left empty.
 
-    Raises TooManyArgumentsError, and INVALID_JSON for arguments that are none.
+    Raises TooManyArgumentsError, and INVALID_JSON for arguments that are not a JSON object.
     """
-    call, moment = question.call, question.moment
-    told = parse_object(call.arguments) if Fact.ARGUMENTS in reads else _NO_ARGUMENTS
-    text, number, pointers, facts = _flat(told)
+    call, time = request.call, request.time
+    arguments = parse_object(call.arguments) if ContextField.ARGUMENTS in context_fields else _NO_ARGUMENTS
+    text, number, pointers, facts = _flatten(arguments)
     context = {
-        "environment": question.environment,
+        "environment": request.environment,
         "session_id": call.session_id,
-        "session_labels": sorted(question.labels or ()),
+        "session_labels": sorted(request.labels or ()),
         "arguments_digest": call.arguments_digest,
         "arguments": {
             "text": _uid("TextArguments"),
@@ -142,8 +145,8 @@ def whole_context(question: Question, reads: frozenset[Fact]) -> tuple[str, list
             "pointers": pointers,
             "facts": facts,
         },
-        "resources": list(call.resources) if Fact.ARGUMENTS in reads else [],
-        "time": {"epoch": int(moment.timestamp()), "hour": moment.hour, "weekday": moment.isoweekday()},
+        "resources": list(call.resources) if ContextField.ARGUMENTS in context_fields else [],
+        "time": {"epoch": int(time.timestamp()), "hour": time.hour, "weekday": time.isoweekday()},
         "risk": _uid("RiskFacts"),
     }
     entities = [
@@ -154,40 +157,40 @@ def whole_context(question: Question, reads: frozenset[Fact]) -> tuple[str, list
     return orjson.dumps(context).decode(), entities
 
 
-def _flat(arguments: dict[str, Any]) -> tuple[dict[str, str], dict[str, int], list[str], list[str]]:
+def _flatten(arguments: dict[str, Any]) -> tuple[dict[str, str], dict[str, int], list[str], list[str]]:
     text: dict[str, str] = {}
     number: dict[str, int] = {}
     pointers: list[str] = []
     facts: dict[str, None] = {}
-    for pointer, pattern, value in _leaves(arguments, "", ""):
+    for pointer, pattern, value in _descendants(arguments, "", ""):
         pointers.append(pointer)
         if len(pointers) > MAX_ARGUMENTS:
             raise TooManyArgumentsError
         if isinstance(value, dict | list):
             continue
-        # In the one form that every equal value has: 7.0 is 7, to the tool and to its digest, and so to policy.
+        # Canonical JSON, so that equal values have equal texts: 7.0 is "7", as in the arguments digest.
         text[pointer] = value if isinstance(value, str) else canonical(value).decode()
         facts[f"{pattern}={text[pointer]}"] = None
         if isinstance(value, int | float) and not isinstance(value, bool):
-            number[pointer] = _whole(value)
+            number[pointer] = _round_away_from_zero(value)
     return text, number, pointers, list(facts)
 
 
-def _leaves(value: Any, pointer: str, pattern: str) -> Iterator[tuple[str, str, Any]]:
-    """Everything under a value, with its pointer and the pointer with * for each index."""
+def _descendants(value: Any, pointer: str, pattern: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield every nested value with its JSON Pointer and the same pointer with `*` for each index."""
     if isinstance(value, dict):
-        steps = [(name.replace("~", "~0").replace("/", "~1"), each) for name, each in value.items()]
-        for step, each in steps:
-            yield f"{pointer}/{step}", f"{pattern}/{step}", each
-            yield from _leaves(each, f"{pointer}/{step}", f"{pattern}/{step}")
+        for name, member in value.items():
+            step = pointer_of((name,))
+            yield pointer + step, pattern + step, member
+            yield from _descendants(member, pointer + step, pattern + step)
     elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield f"{pointer}/{index}", f"{pattern}/*", each
-            yield from _leaves(each, f"{pointer}/{index}", f"{pattern}/*")
+        for index, item in enumerate(value):
+            yield f"{pointer}/{index}", f"{pattern}/*", item
+            yield from _descendants(item, f"{pointer}/{index}", f"{pattern}/*")
 
 
-def _whole(value: float) -> int:
-    """Away from zero, so that no amount slips under a bound by its fraction; what is too large stays the largest."""
+def _round_away_from_zero(value: float) -> int:
+    """Round so that a fraction never brings an amount below a bound, and clamp to 64 bits."""
     whole = math.ceil(value) if value > 0 else math.floor(value)
     return min(max(whole, _LOWEST), _HIGHEST)
 

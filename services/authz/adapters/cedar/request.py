@@ -1,4 +1,4 @@
-"""One question in Cedar's terms, and what Cedar says to it."""
+"""Evaluates one decision request with Cedar and collects the policies that matched or failed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from services.authz.adapters.cedar.annotations import INVOKE, WITHOUT_APPROVAL
 from services.authz.adapters.cedar.compiler import PolicySet
 from services.authz.adapters.cedar.entities import (
     action_uid,
-    principal_of,
+    full_context,
+    principal_entity,
     principal_uid,
-    resource_of,
+    resource_entity,
     resource_uid,
-    whole_context,
 )
-from services.authz.adapters.cedar.slicing import Part
-from services.authz.domain.model import Fact, Question
+from services.authz.adapters.cedar.slicing import PolicySlice
+from services.authz.domain.model import ContextField, DecisionRequest
 
 
 @dataclass(slots=True)
-class Answer:
-    """What Cedar says to one of the two questions, gathered from the parts of a set."""
+class CedarResponse:
+    """The matching and failing policies of one action, merged from the slices of a set."""
 
     forbids: set[str] = field(default_factory=set)
     permits: set[str] = field(default_factory=set)
@@ -35,70 +35,78 @@ class Answer:
     def allowed(self) -> bool:
         return bool(self.permits) and not self.forbids
 
-    def copy(self) -> Answer:
-        """Return the same, for more to be added to it."""
-        return Answer(set(self.forbids), set(self.permits), list(self.errors))
+    def copy(self) -> CedarResponse:
+        """Return a copy that can be extended."""
+        return CedarResponse(set(self.forbids), set(self.permits), list(self.errors))
 
-    def merge(self, other: Answer) -> None:
-        """Add what Cedar says about another part."""
+    def merge(self, other: CedarResponse) -> None:
+        """Add the response of another slice."""
         self.forbids |= other.forbids
         self.permits |= other.permits
         self.errors += other.errors
 
     def add(self, result: cedarpy.AuthzResult, names: Mapping[str, str]) -> None:
+        """Add Cedar's result; `names` maps Cedar's policy names to the names in the set."""
         decision, diagnostics = result.decision, result.diagnostics
         if decision is cedarpy.Decision.NoDecision:
-            raise UnansweredError(diagnostics.errors)
+            raise NoDecisionError(diagnostics.errors)
         if reasons := diagnostics.reasons:
-            found = self.permits if decision is cedarpy.Decision.Allow else self.forbids
-            found.update([names[reason] for reason in reasons])
+            matched = self.permits if decision is cedarpy.Decision.Allow else self.forbids
+            matched.update([names[reason] for reason in reasons])
         self.errors += diagnostics.errors
 
 
-Answers = Mapping[str, Answer]
-"""By the two actions."""
+CedarResponses = Mapping[str, CedarResponse]
+"""Responses by action."""
 
 
-class UnansweredError(Exception):
-    """Cedar gave no decision."""
+class NoDecisionError(Exception):
+    """Cedar returned no decision."""
 
 
-class Case:
-    """One question in Cedar's terms."""
+class CedarRequest:
+    """A decision request in Cedar's format."""
 
-    def __init__(self, policies: PolicySet, question: Question) -> None:
-        self._set, self._question = policies, question
+    def __init__(self, policies: PolicySet, request: DecisionRequest) -> None:
+        self._set, self._request = policies, request
 
-    def ask(self, part: Part) -> Answers:
-        """Put both questions to policies that read nothing of the call itself."""
-        question, answers = self._question, no_answers()
-        # Without the schema, which would ask for facts that these policies do not read, and so are not told.
-        results = cedarpy.is_authorized_batch(part.asking(question), part.policies, part.telling(question))
-        self._take(part, results, answers)
-        return answers
+    def evaluate(self, policy_slice: PolicySlice) -> CedarResponses:
+        """Evaluate both actions for policies that read no per-call context."""
+        request, responses = self._request, empty_responses()
+        # Without the schema: it would require attributes that these policies do not read and that are not sent.
+        results = cedarpy.is_authorized_batch(
+            policy_slice.build_requests(request), policy_slice.policies, policy_slice.build_entities(request)
+        )
+        self._collect(policy_slice, results, responses)
+        return responses
 
-    def ask_about_the_call(self, parts: Iterable[Part], reads: frozenset[Fact], into: Answers) -> None:
-        """Put both questions to policies that may read everything."""
-        question = self._question
-        context, facts = whole_context(question, reads)
-        entities = orjson.dumps([principal_of(question.caller), resource_of(question.call), *facts]).decode()
+    def evaluate_with_context(
+        self, slices: Iterable[PolicySlice], context_fields: frozenset[ContextField], into: CedarResponses
+    ) -> None:
+        """Evaluate both actions for policies that may read the whole context."""
+        request = self._request
+        context, tagged = full_context(request, context_fields)
+        entities = orjson.dumps([principal_entity(request.caller), resource_entity(request.call), *tagged]).decode()
         handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
-        # Uids as objects: cheaper than Cedar's own notation, and no id can be mistaken for syntax.
+        # UIDs as objects: cheaper than Cedar's own notation, and an id cannot be mistaken for syntax.
         common = {
-            "principal": principal_uid(question.caller),
-            "resource": resource_uid(question.call),
+            "principal": principal_uid(request.caller),
+            "resource": resource_uid(request.call),
             "context": context,
         }
-        for part in parts:
-            requests: list[dict[str, Any]] = [{**common, "action": action_uid(action)} for action in part.actions]
-            self._take(part, cedarpy.is_authorized_batch(requests, part.policies, handle, self._set.schema), into)
+        for policy_slice in slices:
+            requests: list[dict[str, Any]] = [
+                {**common, "action": action_uid(action)} for action in policy_slice.actions
+            ]
+            results = cedarpy.is_authorized_batch(requests, policy_slice.policies, handle, self._set.schema)
+            self._collect(policy_slice, results, into)
 
     @staticmethod
-    def _take(part: Part, results: list[cedarpy.AuthzResult], into: Answers) -> None:
-        for action, result in zip(part.actions, results, strict=True):
-            into[action].add(result, part.names)
+    def _collect(policy_slice: PolicySlice, results: list[cedarpy.AuthzResult], into: CedarResponses) -> None:
+        for action, result in zip(policy_slice.actions, results, strict=True):
+            into[action].add(result, policy_slice.names)
 
 
-def no_answers() -> Answers:
-    """What is known before anything was asked."""
-    return {INVOKE: Answer(), WITHOUT_APPROVAL: Answer()}
+def empty_responses() -> CedarResponses:
+    """Return a response without matches for each action."""
+    return {INVOKE: CedarResponse(), WITHOUT_APPROVAL: CedarResponse()}

@@ -1,10 +1,11 @@
-"""Which policies are worth asking. A set is cut into parts by what a policy demands of the caller or the tool, so that a question is
-only put to parts that could have something to say about it.
+"""Policy slicing: splits a policy set so that a request is evaluated only against policies that could apply.
 
-Cedar's answer about a set follows from its answers about the parts: one forbid that matches decides, then one permit. A part is left
-out only if each of its policies would have been found false before anything in it could fail.
+Policies are grouped by a value that they require of the principal or the resource. Cedar's decision about a set follows
+from its responses for the slices: a matching forbid decides, then a matching permit. A slice is skipped only if each of
+its policies would evaluate to false before any expression in it could fail.
 
-The policies of a part read the same of the caller and the tool, so that what is new in a question is put only to those who read it.
+All policies of a slice read the same attributes, so a cached response stays valid until one of those attributes
+changes.
 """
 
 from __future__ import annotations
@@ -13,39 +14,40 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import cedarpy
 import orjson
 
 from services.authz.adapters.cedar.annotations import INVOKE, WITHOUT_APPROVAL
-from services.authz.adapters.cedar.attribute_usage import Parsed, Reading, attributes_read, reading_of
+from services.authz.adapters.cedar.attribute_usage import CacheKeyFunction, ParsedPolicy, attributes_used, cache_key_for
 from services.authz.adapters.cedar.context_usage import may_fail
 from services.authz.adapters.cedar.entities import (
-    Asking,
-    Telling,
-    asking_of,
+    EntitiesBuilder,
+    RequestsBuilder,
+    entities_builder,
     principal_uid,
+    requests_builder,
     resource_uid,
-    telling_of,
 )
-from services.authz.domain.model import Question
+from services.authz.domain.model import DecisionRequest
 
-Key = tuple[str, str]
+IndexKey = tuple[str, str]
+"""An attribute and the value that a policy requires it to have or to contain."""
 
-# Below this many policies, one part is asked faster than several.
-SMALL = 16
-# What tells callers and tools apart, and where a question has it; all of it is text, or several texts.
-_EQUAL: Mapping[str, Callable[[Question], str]] = {
-    "principal": lambda question: _uid(principal_uid(question.caller)),
+# Up to this many policies, one slice is evaluated faster than several.
+UNSLICED_POLICIES = 16
+# Attributes that policies are indexed by, and their values in a request.
+_EQUAL: Mapping[str, Callable[[DecisionRequest], str]] = {
+    "principal": lambda request: _uid(principal_uid(request.caller)),
     "principal.subject": attrgetter("caller.subject"),
     "principal.tenant": attrgetter("caller.tenant"),
-    "resource": lambda question: _uid(resource_uid(question.call)),
+    "resource": lambda request: _uid(resource_uid(request.call)),
     "resource.namespace": attrgetter("call.tool.namespace"),
     "resource.tool_id": attrgetter("call.tool.tool_id"),
-    "resource.version": lambda question: str(question.call.version),
+    "resource.version": lambda request: str(request.call.version),
 }
-_CONTAINS: Mapping[str, Callable[[Question], Collection[str]]] = {
+_CONTAINS: Mapping[str, Callable[[DecisionRequest], Collection[str]]] = {
     "principal.groups": attrgetter("caller.groups"),
     "principal.scopes": attrgetter("caller.scopes"),
     "resource.tags": attrgetter("call.tags"),
@@ -56,119 +58,131 @@ _ACTIONS = (INVOKE, WITHOUT_APPROVAL)
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Some policies of a set, ready to be asked."""
+class PolicySlice:
+    """Compiled policies of a set that are evaluated together."""
 
     names: Mapping[str, str]
-    """Their names in the set, by the names that Cedar gives them here."""
+    """Names in the set, by the names that Cedar assigns in this slice."""
     policies: cedarpy.PolicySet
     actions: tuple[str, ...]
-    """The actions that any of them is about."""
-    reading: Reading
-    """What they read of a question, if they read nothing of the call itself."""
-    telling: Telling
-    """What they must be told of the caller and the tool."""
-    asking: Asking
-    """How a question is put to them, if they read nothing of the call itself."""
+    """The actions that the policies are about."""
+    cache_key: CacheKeyFunction
+    """IndexKey of a cached response, if the policies read no per-call context."""
+    build_entities: EntitiesBuilder
+    """Builds the entities with the attributes that the policies read."""
+    build_requests: RequestsBuilder
+    """Builds Cedar requests, if the policies read no per-call context."""
 
 
-class Compiled(Protocol):
-    """Makes a part of some policies of a set."""
-
-    def __call__(self, policies: Mapping[str, Parsed]) -> Part: ...
+CompileSlice = Callable[[Mapping[str, ParsedPolicy]], PolicySlice]
 
 
 class PolicyIndex:
-    """The parts of a set by what they demand."""
+    """The slices of a policy set by the attribute value that they require."""
 
-    def __init__(self, policies: Mapping[str, Parsed], compiled: Compiled, *, small: int = SMALL) -> None:
-        chosen = dict.fromkeys(policies) if len(policies) <= small else _rarest(policies)
-        members: dict[tuple[Key | None, frozenset[str]], list[str]] = {}
-        for name, key in chosen.items():
-            members.setdefault((key, attributes_read(policies[name])), []).append(name)
-        self._always: list[Part] = []
-        self._by_key: dict[str, dict[str, list[Part]]] = {}
+    def __init__(
+        self,
+        policies: Mapping[str, ParsedPolicy],
+        compile_policies: CompileSlice,
+        *,
+        unsliced: int = UNSLICED_POLICIES,
+    ) -> None:
+        keys = dict.fromkeys(policies) if len(policies) <= unsliced else _choose_rarest_keys(policies)
+        members: dict[tuple[IndexKey | None, frozenset[str]], list[str]] = {}
+        for name, key in keys.items():
+            members.setdefault((key, attributes_used(policies[name])), []).append(name)
+        self._unkeyed: list[PolicySlice] = []
+        self._by_key: dict[str, dict[str, list[PolicySlice]]] = {}
         for (key, _), names in members.items():
-            part = compiled({name: policies[name] for name in names})
+            policy_slice = compile_policies({name: policies[name] for name in names})
             if key is None:
-                self._always.append(part)
+                self._unkeyed.append(policy_slice)
             else:
-                self._by_key.setdefault(key[0], {}).setdefault(key[1], []).append(part)
-        self._equal = [(_EQUAL[path], parts) for path, parts in self._by_key.items() if path in _EQUAL]
-        self._contains = [(_CONTAINS[path], parts) for path, parts in self._by_key.items() if path in _CONTAINS]
+                self._by_key.setdefault(key[0], {}).setdefault(key[1], []).append(policy_slice)
+        self._equal = [(_EQUAL[path], by_value) for path, by_value in self._by_key.items() if path in _EQUAL]
+        self._contains = [(_CONTAINS[path], by_value) for path, by_value in self._by_key.items() if path in _CONTAINS]
 
-    def relevant(self, question: Question) -> list[Part]:
-        """Return every part that could have something to say about this caller and tool, each once."""
-        found = self._always.copy()
-        for value, parts in self._equal:
-            found += parts.get(value(question), ())
-        for values, parts in self._contains:
-            for each in values(question):
-                found += [part for part in parts.get(each, ()) if part not in found]
-        return found
+    def relevant(self, request: DecisionRequest) -> list[PolicySlice]:
+        """Return every slice that could match this caller and tool, without duplicates."""
+        slices = self._unkeyed.copy()
+        for get_value, by_value in self._equal:
+            slices += by_value.get(get_value(request), ())
+        for get_values, by_value in self._contains:
+            for value in get_values(request):
+                slices += [candidate for candidate in by_value.get(value, ()) if candidate not in slices]
+        return slices
 
     @property
-    def parts(self) -> list[Part]:
-        """All of them."""
-        keyed = (part for parts in self._by_key.values() for some in parts.values() for part in some)
-        return [*self._always, *keyed]
+    def slices(self) -> list[PolicySlice]:
+        """All slices of the set."""
+        keyed = (one for by_value in self._by_key.values() for slices in by_value.values() for one in slices)
+        return [*self._unkeyed, *keyed]
 
 
-def part_of(policies: Mapping[str, Parsed], texts: Mapping[str, str]) -> Part:
-    """Compile policies as they are written. Cedar numbers them in their order."""
+def compile_slice(policies: Mapping[str, ParsedPolicy], texts: Mapping[str, str]) -> PolicySlice:
+    """Compile policies from their source text. Cedar numbers them in order."""
     source = "\n".join(texts[name] for name in policies)
     names = {f"policy{index}": name for index, name in enumerate(policies)}
-    return _part(names, cedarpy.PolicySet.from_str(source, release_gil=True), policies)
+    return _build_slice(names, cedarpy.PolicySet.from_str(source, release_gil=True), policies)
 
 
-def part_of_parsed(policies: Mapping[str, Parsed]) -> Part:
-    """Compile policies that nobody wrote."""
+def compile_parsed_slice(policies: Mapping[str, ParsedPolicy]) -> PolicySlice:
+    """Compile policies from their JSON format, such as widened policies, which have no source text."""
     document = orjson.dumps({"staticPolicies": dict(policies), "templates": {}, "templateLinks": []}).decode()
     names = {name: name for name in policies}
-    return _part(names, cedarpy.PolicySet.from_json_str(document, release_gil=True), policies)
+    return _build_slice(names, cedarpy.PolicySet.from_json_str(document, release_gil=True), policies)
 
 
-def _part(names: Mapping[str, str], parsed: cedarpy.PolicySet, policies: Mapping[str, Parsed]) -> Part:
-    attributes = frozenset[str]().union(*map(attributes_read, policies.values()))
+def _build_slice(
+    names: Mapping[str, str], parsed: cedarpy.PolicySet, policies: Mapping[str, ParsedPolicy]
+) -> PolicySlice:
+    attributes = frozenset[str]().union(*map(attributes_used, policies.values()))
     actions = _actions_of(policies)
-    return Part(names, parsed, actions, reading_of(attributes), telling_of(attributes), asking_of(attributes, actions))
+    return PolicySlice(
+        names=names,
+        policies=parsed,
+        actions=actions,
+        cache_key=cache_key_for(attributes),
+        build_entities=entities_builder(attributes),
+        build_requests=requests_builder(attributes, actions),
+    )
 
 
-def _actions_of(policies: Mapping[str, Parsed]) -> tuple[str, ...]:
-    named = {action for each in policies.values() for action in _actions(each)}
+def _actions_of(policies: Mapping[str, ParsedPolicy]) -> tuple[str, ...]:
+    named = {action for policy in policies.values() for action in _actions(policy)}
     return tuple(action for action in _ACTIONS if action in named)
 
 
-def _actions(policy: Parsed) -> tuple[str, ...]:
+def _actions(policy: ParsedPolicy) -> tuple[str, ...]:
     scope = policy["action"]
     return (scope["entity"]["id"],) if scope["op"] == "==" else _ACTIONS
 
 
-def _rarest(policies: Mapping[str, Parsed]) -> dict[str, Key | None]:
-    """Choose for each policy the demand that the fewest policies share."""
-    demands = {name: list(_demands(policy)) for name, policy in policies.items()}
-    counts = Counter(key for keys in demands.values() for key in keys)
-    return {name: min(keys, key=lambda key: counts[key], default=None) for name, keys in demands.items()}
+def _choose_rarest_keys(policies: Mapping[str, ParsedPolicy]) -> dict[str, IndexKey | None]:
+    """Choose for each policy the required value that the fewest policies share."""
+    required = {name: list(_required_keys(policy)) for name, policy in policies.items()}
+    counts = Counter(key for keys in required.values() for key in keys)
+    return {name: min(keys, key=lambda key: counts[key], default=None) for name, keys in required.items()}
 
 
-def _demands(policy: Parsed) -> Iterator[Key]:
-    """What must be so for a policy to match, or to fail."""
+def _required_keys(policy: ParsedPolicy) -> Iterator[IndexKey]:
+    """Yield the values that must be present for a policy to match or to fail."""
     for variable in ("principal", "resource"):
         scope = policy[variable]
         if scope["op"] == "==" and "entity" in scope:
             yield variable, _uid(scope["entity"])
     for condition in policy["conditions"]:
-        # They are evaluated from left to right until one is false: behind one that may fail, nothing may be relied on.
+        # Cedar evaluates from left to right until one is false. A key after an expression that may fail is not safe.
         leaves = _conjuncts(condition["body"]) if condition["kind"] == "when" else iter([condition["body"]])
         for leaf in leaves:
-            if condition["kind"] == "when" and (key := _demand(leaf)) is not None:
+            if condition["kind"] == "when" and (key := _required_key(leaf)) is not None:
                 yield key
             if may_fail(leaf):
                 return
 
 
 def _conjuncts(expression: Any) -> Iterator[Any]:
-    """The parts that must all be true, in the order of evaluation."""
+    """Yield the operands of nested `&&`, in the order of evaluation."""
     if isinstance(expression, dict) and "&&" in expression:
         yield from _conjuncts(expression["&&"]["left"])
         yield from _conjuncts(expression["&&"]["right"])
@@ -176,7 +190,7 @@ def _conjuncts(expression: Any) -> Iterator[Any]:
         yield expression
 
 
-def _demand(leaf: Any) -> Key | None:
+def _required_key(leaf: Any) -> IndexKey | None:
     operator, operands = next(iter(leaf.items()))
     if operator == "contains":
         path, value = _path(operands["left"]), operands["right"].get("Value")

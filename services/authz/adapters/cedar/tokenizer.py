@@ -1,7 +1,7 @@
-"""The text of policy documents: where each policy begins and ends, and where each token is.
+"""Splits policy documents into policies and tokens with their offsets.
 
-The Cedar parser says what is wrong but not where, and it ends the process when a policy is nested too deeply. So documents are
-taken apart here first, into policies that are small enough to be parsed.
+Cedar's parser reports errors without a location, and a policy that is nested too deeply crashes the process. Documents
+are therefore split here first, and policies that are too large are refused before they are parsed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# One token after another; whatever is none of these is a token of its own, which the parser will refuse.
+# Any other character is a token of its own, which the parser will refuse.
 _TOKEN = re.compile(
     r"""
       (?P<blank>\s+|//[^\n]*)
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _END = ";"
-# What makes an expression deeper. Bounding their sum bounds the depth.
+# Tokens that make an expression deeper. A bound on their number bounds the depth.
 _DEEPENING = frozenset(
     {"(", "[", "{", ".", "!", "-", "+", "*", "&&", "||", "if", "has", "like", "in", "is", "==", "!="}
 )
@@ -38,7 +38,7 @@ MAX_POLICY_TOKENS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text that has meaning, and where it is in its document."""
+    """A token and its offset in the document."""
 
     kind: str
     text: str
@@ -51,27 +51,27 @@ class Token:
 
 @dataclass(frozen=True)
 class PolicyText:
-    """One policy as it is written: from its first annotation to its semicolon, or to the end of the document without one."""
+    """The source of one policy: from its first annotation to its semicolon or the end of the document."""
 
     document: str
     source: str
     """The whole document."""
     tokens: tuple[Token, ...]
     line: int
-    """The line that it begins on."""
+    """The first line of the policy."""
 
     @property
     def text(self) -> str:
         return self.source[self.tokens[0].start : self.tokens[-1].end]
 
-    def place(self, offset: int) -> tuple[int, int]:
-        """Return line and column of an offset into the document, both from 1."""
-        return place_of(self.source, offset)
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Return line and column of an offset in the document, both from 1."""
+        return line_and_column(self.source, offset)
 
-    def excess(self) -> tuple[str, int] | None:
-        """Return why this must not be parsed, and where that shows; None if it may be."""
+    def size_problem(self) -> tuple[str, int] | None:
+        """Return why the policy is too large to be parsed, and the offset; None if it is not."""
         if len(self.tokens) > MAX_POLICY_TOKENS:
-            return f"the policy has more than {MAX_POLICY_TOKENS} words and marks", self.tokens[0].start
+            return f"the policy has more than {MAX_POLICY_TOKENS} tokens", self.tokens[0].start
         depth = operators = 0
         for token in self.tokens:
             depth += (token.text in _OPENING) - (token.text in _CLOSING)
@@ -83,19 +83,19 @@ class PolicyText:
         return None
 
 
-def policies_in(document: str, source: str) -> list[PolicyText]:
-    """Take a document apart. Whatever stands behind the last semicolon counts as a policy, unless it is blank."""
-    found: list[PolicyText] = []
+def split_policies(document: str, source: str) -> list[PolicyText]:
+    """Split a document into policies. Text after the last semicolon counts as a policy, unless it is blank."""
+    policies: list[PolicyText] = []
     line, counted = 1, 0
-    for tokens in _sentences(source):
+    for tokens in _split_tokens(source):
         line, counted = line + source.count("\n", counted, tokens[0].start), tokens[0].start
-        found.append(PolicyText(document, source, tokens, line))
-    return found
+        policies.append(PolicyText(document, source, tokens, line))
+    return policies
 
 
-def _sentences(source: str) -> Iterator[tuple[Token, ...]]:
+def _split_tokens(source: str) -> Iterator[tuple[Token, ...]]:
     tokens: list[Token] = []
-    for token in tokens_of(source):
+    for token in tokenize(source):
         tokens.append(token)
         if token.text == _END:
             yield tuple(tokens)
@@ -104,18 +104,18 @@ def _sentences(source: str) -> Iterator[tuple[Token, ...]]:
         yield tuple(tokens)
 
 
-def tokens_of(source: str) -> Iterator[Token]:
-    """Return the tokens of a text, without blanks and comments."""
+def tokenize(source: str) -> Iterator[Token]:
+    """Yield the tokens of a text, without blanks and comments."""
     for match in _TOKEN.finditer(source):
         if match.lastgroup != "blank":
             yield Token(match.lastgroup or "", match.group(), match.start())
 
 
-def place_of(source: str, offset: int) -> tuple[int, int]:
+def line_and_column(source: str, offset: int) -> tuple[int, int]:
     """Return line and column of an offset, both from 1."""
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 
 
-def unfinished_string(tokens: Sequence[Token]) -> Token | None:
-    """Return the first string that does not end on its line, which is where a missing quote mark shows."""
+def find_unterminated_string(tokens: Sequence[Token]) -> Token | None:
+    """Return the first string that does not end on its line: a quotation mark is probably missing there."""
     return next((t for t in tokens if t.kind == "open" or (t.kind == "string" and "\n" in t.text)), None)

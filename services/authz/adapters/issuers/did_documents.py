@@ -1,4 +1,4 @@
-"""Where DID documents come from: a folder that the operator fills, or a resolver over HTTPS."""
+"""Sources of DID documents: a local folder, or a resolver over HTTPS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.authz.adapters.issuers.https_documents import (
 
 
 class DidDocuments(Protocol):
-    """A place that holds DID documents."""
+    """A source of DID documents."""
 
     async def find(self, did: str) -> dict[str, Any]:
         """Return the document of a DID. Raises DocumentMissingError or DocumentUnavailableError."""
@@ -42,14 +42,14 @@ class DidFolder:
                 raise DocumentUnavailableError("is too large")
             return _document(path.read_bytes(), did)
         except OSError as error:
-            # A DID that is too long for the name of a file is one that nobody put there.
+            # A DID that is too long for a file name cannot be in the folder.
             if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
                 raise DocumentMissingError(did) from None
             raise DocumentUnavailableError(type(error).__name__) from error
 
 
 class DidUrl:
-    """A resolver that answers `GET {address}/{did}` with the document, or with a resolution result around it."""
+    """A resolver that answers `GET {address}/{did}` with a DID document or a DID resolution result."""
 
     def __init__(self, address: str, documents: HttpsDocuments) -> None:
         self._address, self._documents = address.rstrip("/"), documents
@@ -59,19 +59,19 @@ class DidUrl:
 
 
 def _document(payload: bytes, did: str) -> dict[str, Any]:
-    """Read a document and make sure that it is about this DID: nobody may vouch for one name with another's papers."""
+    """Parse a document and check that it is about this DID."""
     try:
-        found = parse_object(payload, max_bytes=MAX_BYTES)
+        parsed = parse_object(payload, max_bytes=MAX_BYTES)
     except MeshError:
         raise DocumentUnavailableError("is not a JSON object") from None
-    document = found.get("didDocument", found)
+    document = parsed.get("didDocument", parsed)
     if not isinstance(document, dict) or document.get("id") != did:
         raise DocumentMissingError(did)
-    if document.get("deactivated") is True or _metadata(found).get("deactivated") is True:
+    if document.get("deactivated") is True or _metadata(parsed).get("deactivated") is True:
         raise DocumentMissingError(did)
     return document
 
 
-def _metadata(found: dict[str, Any]) -> dict[str, Any]:
-    metadata = found.get("didDocumentMetadata")
+def _metadata(resolution: dict[str, Any]) -> dict[str, Any]:
+    metadata = resolution.get("didDocumentMetadata")
     return metadata if isinstance(metadata, dict) else {}

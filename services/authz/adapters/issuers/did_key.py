@@ -1,6 +1,6 @@
-"""did:key: the identifier is the key itself, so it is resolved from its own letters and nobody is asked.
+"""Decodes did:key identifiers, which contain the public key itself.
 
-Read are Ed25519, P-256, secp256k1 and RSA keys, in base58btc. Whatever else the method defines is not known here.
+Supports Ed25519, P-256, secp256k1 and RSA keys in base58btc.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from services.authz.adapters.keys.thumbprints import base64url, jwk_thumbprint, 
 PREFIX = "did:key:"
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUES = {letter: value for value, letter in enumerate(_BASE58)}
-# An RSA key of 4096 bits has about 720 letters; decoding takes the square of the length.
-MAX_LETTERS = 1024
+# An RSA key of 4096 bits has about 720 characters; decoding takes quadratic time.
+MAX_CHARACTERS = 1024
 _ED25519, _SECP256K1, _P256, _RSA = 0xED, 0xE7, 0x1200, 0x1205
 
 
 def jwk_of(did: str) -> dict[str, str]:
-    """Return the public key that a did:key is, as a JWK. Raises ValueError for what is none or of an unknown kind."""
+    """Return the public key of a did:key as a JWK. Raises ValueError for other identifiers and unsupported keys."""
     value = did.removeprefix(PREFIX)
     if value == did or not value.startswith("z"):
         raise ValueError("not a did:key in base58btc")
     code, key = _multicodec(base58_decode(value[1:]))
-    read = _READERS.get(code)
-    if read is None:
-        raise ValueError("a key of an unknown kind")
-    return read(key)
+    decode = _DECODERS.get(code)
+    if decode is None:
+        raise ValueError("unsupported key type")
+    return decode(key)
 
 
 def thumbprint_of(did: str) -> str:
@@ -41,8 +41,8 @@ def thumbprint_of(did: str) -> str:
 
 
 def base58_decode(text: str) -> bytes:
-    """Decode base58btc. Raises ValueError for other letters and for texts that no key needs."""
-    if not text or len(text) > MAX_LETTERS:
+    """Decode base58btc. Raises ValueError for other characters and for texts that are longer than any key."""
+    if not text or len(text) > MAX_CHARACTERS:
         raise ValueError("empty or too long")
     total = 0
     for letter in text:
@@ -54,15 +54,15 @@ def base58_decode(text: str) -> bytes:
 
 
 def _multicodec(payload: bytes) -> tuple[int, bytes]:
-    """Split the code, an unsigned varint of at most three bytes in its shortest form, from the key."""
+    """Split the multicodec code, a canonical unsigned varint of at most three bytes, from the key."""
     code = 0
-    for place, byte in enumerate(payload[:3]):
-        code |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(payload[:3]):
+        code |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            if byte == 0 and place:
-                raise ValueError("a code that could be shorter")
-            return code, payload[place + 1 :]
-    raise ValueError("no code")
+            if byte == 0 and index:
+                raise ValueError("varint is not canonical")
+            return code, payload[index + 1 :]
+    raise ValueError("no multicodec code")
 
 
 def _ed25519(key: bytes) -> dict[str, str]:
@@ -71,15 +71,15 @@ def _ed25519(key: bytes) -> dict[str, str]:
     return {"kty": "OKP", "crv": "Ed25519", "x": base64url(key)}
 
 
-def _on(curve: Any, name: str) -> Callable[[bytes], dict[str, str]]:
-    def read(key: bytes) -> dict[str, str]:
+def _point_decoder(curve: Any, name: str) -> Callable[[bytes], dict[str, str]]:
+    def decode(key: bytes) -> dict[str, str]:
         if len(key) != 33:
             raise ValueError("not a compressed point")
         point = EllipticCurvePublicKey.from_encoded_point(curve, key).public_numbers()
         x, y = point.x.to_bytes(32, "big"), point.y.to_bytes(32, "big")
         return {"kty": "EC", "crv": name, "x": base64url(x), "y": base64url(y)}
 
-    return read
+    return decode
 
 
 def _rsa(key: bytes) -> dict[str, str]:
@@ -93,9 +93,9 @@ def _rsa(key: bytes) -> dict[str, str]:
     return {"kty": "RSA", "n": number(numbers.n), "e": number(numbers.e)}
 
 
-_READERS: dict[int, Callable[[bytes], dict[str, str]]] = {
+_DECODERS: dict[int, Callable[[bytes], dict[str, str]]] = {
     _ED25519: _ed25519,
-    _SECP256K1: _on(SECP256K1(), "secp256k1"),
-    _P256: _on(SECP256R1(), "P-256"),
+    _SECP256K1: _point_decoder(SECP256K1(), "secp256k1"),
+    _P256: _point_decoder(SECP256R1(), "P-256"),
     _RSA: _rsa,
 }

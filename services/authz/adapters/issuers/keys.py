@@ -1,4 +1,4 @@
-"""The public keys of one outside issuer: fetched when needed, kept through an outage, never taken from a token."""
+"""Caches the public keys of one external issuer. Keys are fetched on demand, and never taken from a token."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.authz.adapters.issuers.https_documents import MAX_BYTES, DocumentMissingError, DocumentUnavailableError
 
-# Keys are looked at again after this long, and at most this often for a key id that is not known.
+# Keys are refreshed after REFRESH_SECONDS; an unknown key id triggers at most one fetch in REFETCH_SECONDS.
 REFRESH_SECONDS, REFETCH_SECONDS = 300.0, 10.0
-# An issuer that does not answer is believed on its last keys for this long; then its tokens are refused, to be tried again.
+# If the issuer does not respond, its last keys are used for this long; then its tokens are refused as retryable.
 OUTAGE_SECONDS = 3600.0
 MAX_KEYS = 64
 _KINDS = {"RS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
 
 
-class OutsideKeys:
-    """The keys of one issuer."""
+class ExternalKeys:
+    """The key set of one external issuer."""
 
     def __init__(self, issuer: str, fetch: Callable[[], Awaitable[bytes]], clock: Clock, log: Log) -> None:
         self._issuer, self._fetch, self._clock, self._log = issuer, fetch, clock, log
@@ -33,21 +33,22 @@ class OutsideKeys:
         self._lock = asyncio.Lock()
 
     async def find(self, kid: str, algorithm: str) -> jwt.PyJWK:
-        """Return the key of this id. Raises TOKEN_SIGNATURE_INVALID when there is none, SERVICE_UNAVAILABLE when nobody knows."""
-        if self._age(self._fetched_at) > REFRESH_SECONDS or self._found(kid, algorithm) is None:
+        """Return the key of this id. Raises TOKEN_SIGNATURE_INVALID for an unknown key, and SERVICE_UNAVAILABLE when
+        the issuer's keys are not available."""
+        if self._age(self._fetched_at) > REFRESH_SECONDS or self._cached(kid, algorithm) is None:
             async with self._lock:
-                # Whoever waited finds the work done; made-up key ids do not become a flood of fetches.
+                # Checked again after the wait, so that unknown key ids do not cause many fetches.
                 if self._age(self._tried_at) > REFETCH_SECONDS:
                     await self._load()
         if self._age(self._fetched_at) > OUTAGE_SECONDS:
             raise MeshError(Reason.SERVICE_UNAVAILABLE, metadata={"issuer": self._issuer}, retry_after=REFETCH_SECONDS)
-        found = self._found(kid, algorithm)
-        if found is None:
+        key = self._cached(kid, algorithm)
+        if key is None:
             raise MeshError(Reason.TOKEN_SIGNATURE_INVALID)
-        return found
+        return key
 
-    def _age(self, moment: float) -> float:
-        return self._clock.monotonic() - moment
+    def _age(self, time: float) -> float:
+        return self._clock.monotonic() - time
 
     async def _load(self) -> None:
         self._tried_at = self._clock.monotonic()
@@ -56,20 +57,20 @@ class OutsideKeys:
             if not isinstance(keys, list) or len(keys) > MAX_KEYS:
                 raise DocumentUnavailableError("is not a key set")
         except (DocumentMissingError, DocumentUnavailableError, MeshError) as error:
-            self._log.warning("keys of an outside issuer not fetched", issuer=self._issuer, cause=str(error)[:200])
+            self._log.warning("keys of external issuer not fetched", issuer=self._issuer, cause=str(error)[:200])
             return
         self._keys = [key for key in keys if isinstance(key, dict)]
         self._fetched_at = self._tried_at
 
-    def _found(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
-        fitting = [key for key in self._keys if _fits(key, algorithm)]
-        named = [key for key in fitting if key.get("kid", "") == kid]
-        # An issuer with one key need not name it.
-        chosen = named if kid else fitting
-        return _usable(chosen[0], algorithm) if len(chosen) == 1 else None
+    def _cached(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
+        suitable = [key for key in self._keys if _is_suitable(key, algorithm)]
+        named = [key for key in suitable if key.get("kid", "") == kid]
+        # The key id is optional for an issuer with one key.
+        candidates = named if kid else suitable
+        return _load_key(candidates[0], algorithm) if len(candidates) == 1 else None
 
 
-def _fits(key: dict[str, Any], algorithm: str) -> bool:
+def _is_suitable(key: dict[str, Any], algorithm: str) -> bool:
     return (
         key.get("kty") == _KINDS[algorithm]
         and key.get("use", "sig") == "sig"
@@ -79,10 +80,10 @@ def _fits(key: dict[str, Any], algorithm: str) -> bool:
     )
 
 
-def _usable(key: dict[str, Any], algorithm: str) -> jwt.PyJWK | None:
+def _load_key(key: dict[str, Any], algorithm: str) -> jwt.PyJWK | None:
     try:
-        found = jwt.PyJWK.from_dict(key, algorithm=algorithm)
+        loaded = jwt.PyJWK.from_dict(key, algorithm=algorithm)
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    weak = isinstance(found.key, RSAPublicKey) and found.key.key_size < 2048
-    return None if weak else found
+    weak = isinstance(loaded.key, RSAPublicKey) and loaded.key.key_size < 2048
+    return None if weak else loaded

@@ -1,4 +1,4 @@
-"""The tokens of trusted outside issuers (OIDC): verified with that issuer's keys, read by that issuer's mapping."""
+"""Verifies tokens of trusted external issuers (OIDC) and maps their claims by the issuer's configuration."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.authz.adapters.issuers.https_documents import DocumentUnavailableError, HttpsDocuments
-from services.authz.adapters.issuers.keys import OutsideKeys
+from services.authz.adapters.issuers.keys import ExternalKeys
 from services.authz.adapters.issuers.trusted_issuers import TrustedIssuer
-from services.authz.domain.model import OutsideToken
+from services.authz.domain.model import ExternalToken
 
 MAX_TOKEN_BYTES = 16_384
 MAX_SUBJECT, MAX_DID, MAX_GROUPS = 255, 512, 64
 _TYPES = ("jwt", "at+jwt")
-# Some issuers name the certificate of their key here. It is not looked at.
-_IGNORED = ("x5t", "x5t#S256")
+# Certificate thumbprints that some issuers send. They are accepted and not used.
+_IGNORED_HEADERS = ("x5t", "x5t#S256")
 
 
-class TrustedIssuersTokens:
-    """An OutsideTokens over a list of issuers. What a token says of its own key is never followed."""
+class TrustedIssuerVerifier:
+    """An ExternalTokenVerifier for a list of issuers. Keys that a token itself refers to are never used."""
 
     def __init__(self, issuers: Iterable[TrustedIssuer], clock: Clock, log: Log) -> None:
         self._issuers = {
-            issuer.issuer: (issuer, OutsideKeys(issuer.issuer, _source(issuer), clock, log)) for issuer in issuers
+            issuer.issuer: (issuer, ExternalKeys(issuer.issuer, _key_source(issuer), clock, log)) for issuer in issuers
         }
 
-    async def verify(self, token: str) -> OutsideToken:
-        header = header_of(token, max_bytes=MAX_TOKEN_BYTES, types=_TYPES, also=_IGNORED)
-        # Not verified yet: it only says whose keys the token must stand up to.
+    async def verify(self, token: str) -> ExternalToken:
+        header = header_of(token, max_bytes=MAX_TOKEN_BYTES, types=_TYPES, also=_IGNORED_HEADERS)
+        # Not verified yet: only selects the keys that the token is verified with.
         claimed = payload_of(token).get("iss")
-        found = self._issuers.get(claimed) if isinstance(claimed, str) else None
-        if found is None:
+        trusted = self._issuers.get(claimed) if isinstance(claimed, str) else None
+        if trusted is None:
             raise MeshError(Reason.TOKEN_AUDIENCE_INVALID)
-        issuer, keys = found
+        issuer, keys = trusted
         if header["alg"] not in issuer.algorithms:
             raise MeshError(Reason.TOKEN_SIGNATURE_INVALID)
         key = await keys.find(header.get("kid", ""), header["alg"])
-        return _read(_verified(token, key, issuer, header["alg"]), issuer)
+        return _map_claims(_verify(token, key, issuer, header["alg"]), issuer)
 
 
-def _source(issuer: TrustedIssuer) -> Callable[[], Awaitable[bytes]]:
+def _key_source(issuer: TrustedIssuer) -> Callable[[], Awaitable[bytes]]:
     if "://" in issuer.jwks:
         documents = HttpsDocuments(issuer.ca)
         return lambda: documents.fetch(issuer.jwks)
@@ -62,7 +62,7 @@ def _read_file(path: Path) -> bytes:
         raise DocumentUnavailableError(type(error).__name__) from error
 
 
-def _verified(token: str, key: jwt.PyJWK, issuer: TrustedIssuer, algorithm: str) -> Mapping[str, Any]:
+def _verify(token: str, key: jwt.PyJWK, issuer: TrustedIssuer, algorithm: str) -> Mapping[str, Any]:
     try:
         return jwt.decode(
             token,
@@ -83,24 +83,24 @@ def _verified(token: str, key: jwt.PyJWK, issuer: TrustedIssuer, algorithm: str)
         raise MeshError(Reason.TOKEN_MALFORMED) from None
 
 
-def _read(claims: Mapping[str, Any], issuer: TrustedIssuer) -> OutsideToken:
+def _map_claims(claims: Mapping[str, Any], issuer: TrustedIssuer) -> ExternalToken:
     subject = claims.get(issuer.subject_claim)
     tenant = claims.get(issuer.tenant_claim) if issuer.tenant_claim else issuer.tenant
     groups = claims.get(issuer.groups_claim, []) if issuer.groups_claim else []
     if not isinstance(subject, str) or not 1 <= len(subject) <= MAX_SUBJECT:
         raise MeshError(Reason.TOKEN_MALFORMED)
     if not isinstance(tenant, str) or len(tenant) > 128 or (issuer.tenant_claim and not tenant):
-        # A token without its tenant must not become one of the tenant that has no name.
+        # A token without a tenant claim must not be mapped to the empty tenant.
         raise MeshError(Reason.TOKEN_MALFORMED)
     if not isinstance(groups, list):
         raise MeshError(Reason.TOKEN_MALFORMED)
-    did = issuer.subject_did + _escaped(subject)
+    did = issuer.subject_did + _escape_subject(subject)
     if len(did) > MAX_DID:
         raise MeshError(Reason.TOKEN_MALFORMED)
-    taken = sorted({group for group in groups if isinstance(group, str)} & issuer.groups)
-    return OutsideToken(did, float(claims["exp"]), tenant, tuple(taken[:MAX_GROUPS]), issuer.grant)
+    accepted = sorted({group for group in groups if isinstance(group, str)} & issuer.groups)
+    return ExternalToken(did, float(claims["exp"]), tenant, tuple(accepted[:MAX_GROUPS]), issuer.grant)
 
 
-def _escaped(subject: str) -> str:
-    """Write a subject with the letters of a DID, so that different subjects stay different ones."""
+def _escape_subject(subject: str) -> str:
+    """Escape a subject to the characters of a DID, injectively."""
     return quote(subject, safe="").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""Which outside issuers are trusted, and with what: a JSON file that is read once, strictly, when the process starts."""
+"""Reads the file of trusted external issuers, strictly and once at start."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from libs.common.auth.jose import ALGORITHMS
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import parse_object
 from services.authz.adapters.issuers.https_documents import https_url
-from services.authz.domain.model import OutsideGrant
-from services.authz.domain.tokens.grants import tool_refusals
+from services.authz.domain.model import ExternalGrant
+from services.authz.domain.tokens.grants import tool_violations
 
 MAX_ISSUERS, MAX_FILE_BYTES = 64, 1024 * 1024
 _SUBJECTS = re.compile(r"did:[a-z0-9]+:[A-Za-z0-9._:%-]*:")
@@ -24,12 +24,12 @@ _TOOL = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
 
 
 class TrustedIssuersError(Exception):
-    """Says everything that is wrong with the file. For the log of the process, never for a caller."""
+    """Lists all problems of the file. For the log of the process, never for a caller."""
 
 
 @dataclass(frozen=True)
 class TrustedIssuer:
-    """One outside issuer, how its tokens are read, and what its users are granted."""
+    """One external issuer, the mapping of its claims, and the grant of its users."""
 
     issuer: str
     audience: str
@@ -38,18 +38,18 @@ class TrustedIssuer:
     algorithms: tuple[str, ...]
     subject_claim: str
     subject_did: str
-    """What the DIDs of its users begin with; no two issuers share a beginning."""
-    grant: OutsideGrant
+    """The prefix of its users' DIDs. No issuer's prefix starts with another issuer's prefix."""
+    grant: ExternalGrant
     ca: Path | None = None
     tenant: str = ""
     tenant_claim: str = ""
     groups_claim: str = ""
     groups: frozenset[str] = frozenset()
-    """The groups that are taken over; others mean nothing here."""
+    """The accepted groups; others are dropped."""
 
 
 def read_trusted_issuers(path: Path, *, max_lifetime: int) -> tuple[TrustedIssuer, ...]:
-    """Read the file, or raise TrustedIssuersError with every problem there is."""
+    """Read the file. Raises TrustedIssuersError with all problems."""
     try:
         document = parse_object(path.read_bytes(), max_bytes=MAX_FILE_BYTES)
     except (OSError, MeshError) as error:
@@ -63,121 +63,121 @@ def read_trusted_issuers(path: Path, *, max_lifetime: int) -> tuple[TrustedIssue
 
 
 class _Reader:
-    """Reads the document and collects what is wrong with it. A member that is not known is a problem: it may be misspelt."""
+    """Parses the document and collects its problems. Unknown members are problems, because they may be misspelt."""
 
     def __init__(self, max_lifetime: int) -> None:
         self.problems: list[str] = []
         self._max_lifetime = max_lifetime
 
     def issuers(self, document: Mapping[str, Any]) -> list[TrustedIssuer]:
-        self._only(document, {"issuers"}, "the file")
+        self._refuse_unknown(document, {"issuers"}, "the file")
         entries = document.get("issuers")
         if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_ISSUERS:
             self.problems.append(f"issuers is not a list of 1 to {MAX_ISSUERS}")
             return []
         return [self._issuer(entry, f"issuers[{index}]") for index, entry in enumerate(entries)]
 
-    def _issuer(self, entry: Any, at: str) -> TrustedIssuer:
-        entry = self._object(entry, at)
+    def _issuer(self, entry: Any, path: str) -> TrustedIssuer:
+        entry = self._object(entry, path)
         known = {"issuer", "audience", "jwks", "ca", "algorithms", "subject", "tenant", "groups", "grant"}
-        self._only(entry, known, at)
-        subject = self._object(entry.get("subject"), f"{at}.subject")
-        self._only(subject, {"claim", "did"}, f"{at}.subject")
-        tenant = self._object(entry.get("tenant", {}), f"{at}.tenant")
-        self._only(tenant, {"claim", "value"}, f"{at}.tenant")
-        groups = self._object(entry.get("groups", {}), f"{at}.groups")
-        self._only(groups, {"claim", "accepted"}, f"{at}.groups")
+        self._refuse_unknown(entry, known, path)
+        subject = self._object(entry.get("subject"), f"{path}.subject")
+        self._refuse_unknown(subject, {"claim", "did"}, f"{path}.subject")
+        tenant = self._object(entry.get("tenant", {}), f"{path}.tenant")
+        self._refuse_unknown(tenant, {"claim", "value"}, f"{path}.tenant")
+        groups = self._object(entry.get("groups", {}), f"{path}.groups")
+        self._refuse_unknown(groups, {"claim", "accepted"}, f"{path}.groups")
         return TrustedIssuer(
-            issuer=self._text(entry, "issuer", at),
-            audience=self._text(entry, "audience", at),
-            jwks=self._text(entry, "jwks", at, _keys_place),
-            ca=Path(self._text(entry, "ca", at, _file)) if "ca" in entry else None,
-            algorithms=self._texts(entry, "algorithms", at, _algorithm, most=3),
-            subject_claim=self._text(subject, "claim", f"{at}.subject") if "claim" in subject else "sub",
-            subject_did=self._text(subject, "did", f"{at}.subject", _did_prefix),
-            tenant=self._text(tenant, "value", f"{at}.tenant") if "value" in tenant else "",
-            tenant_claim=self._text(tenant, "claim", f"{at}.tenant") if "claim" in tenant else "",
-            groups_claim=self._text(groups, "claim", f"{at}.groups") if groups else "",
-            groups=frozenset(self._texts(groups, "accepted", f"{at}.groups", str, most=64) if groups else ()),
-            grant=self._grant(entry.get("grant"), f"{at}.grant"),
+            issuer=self._text(entry, "issuer", path),
+            audience=self._text(entry, "audience", path),
+            jwks=self._text(entry, "jwks", path, _url_or_file),
+            ca=Path(self._text(entry, "ca", path, _file)) if "ca" in entry else None,
+            algorithms=self._texts(entry, "algorithms", path, _algorithm, most=3),
+            subject_claim=self._text(subject, "claim", f"{path}.subject") if "claim" in subject else "sub",
+            subject_did=self._text(subject, "did", f"{path}.subject", _did_prefix),
+            tenant=self._text(tenant, "value", f"{path}.tenant") if "value" in tenant else "",
+            tenant_claim=self._text(tenant, "claim", f"{path}.tenant") if "claim" in tenant else "",
+            groups_claim=self._text(groups, "claim", f"{path}.groups") if groups else "",
+            groups=frozenset(self._texts(groups, "accepted", f"{path}.groups", str, most=64) if groups else ()),
+            grant=self._grant(entry.get("grant"), f"{path}.grant"),
         )
 
-    def _grant(self, entry: Any, at: str) -> OutsideGrant:
-        entry = self._object(entry, at)
+    def _grant(self, entry: Any, path: str) -> ExternalGrant:
+        entry = self._object(entry, path)
         known = {"tools", "scopes", "trust_level", "lifetime_seconds", "delegation_depth", "resource_constraints"}
-        self._only(entry, known, at)
+        self._refuse_unknown(entry, known, path)
         tools = tuple(
             Grant(tool, version)
             for tool, _, version in (
-                text.partition("@") for text in self._texts(entry, "tools", at, _tool, most=256, least=0)
+                text.partition("@") for text in self._texts(entry, "tools", path, _tool, most=256, least=0)
             )
         )
-        self.problems += [f"{at}.{violation.path} {violation.message}" for violation in tool_refusals(tools)]
-        scopes = self._texts(entry, "scopes", at, _scope, most=64, least=0)
+        self.problems += [f"{path}.{violation.path} {violation.message}" for violation in tool_violations(tools)]
+        scopes = self._texts(entry, "scopes", path, _scope, most=64, least=0)
         if not tools and not scopes:
-            self.problems.append(f"{at} grants neither tools nor scopes")
-        return OutsideGrant(
+            self.problems.append(f"{path} grants neither tools nor scopes")
+        return ExternalGrant(
             tools=tools,
             scopes=scopes,
-            trust_level=self._whole(entry, "trust_level", at, 0, 100),
-            lifetime=self._whole(entry, "lifetime_seconds", at, 1, self._max_lifetime),
-            depth=self._whole(entry, "delegation_depth", at, 0, MAX_CHAIN),
-            resources=self._texts(entry, "resource_constraints", at, str, most=64, least=0),
+            trust_level=self._integer(entry, "trust_level", path, 0, 100),
+            lifetime=self._integer(entry, "lifetime_seconds", path, 1, self._max_lifetime),
+            depth=self._integer(entry, "delegation_depth", path, 0, MAX_CHAIN),
+            resources=self._texts(entry, "resource_constraints", path, str, most=64, least=0),
         )
 
-    def _object(self, value: Any, at: str) -> Mapping[str, Any]:
+    def _object(self, value: Any, path: str) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        self.problems.append(f"{at} is not an object")
+        self.problems.append(f"{path} is not an object")
         return {}
 
-    def _only(self, value: Mapping[str, Any], known: set[str], at: str) -> None:
-        self.problems += [f"{at} has no member {name!r}" for name in sorted(value.keys() - known)]
+    def _refuse_unknown(self, value: Mapping[str, Any], known: set[str], path: str) -> None:
+        self.problems += [f"{path} has no member {name!r}" for name in sorted(value.keys() - known)]
 
-    def _text(self, entry: Mapping[str, Any], name: str, at: str, check: Callable[[str], str] = str) -> str:
-        return self._checked(entry.get(name), f"{at}.{name}", check)
+    def _text(self, entry: Mapping[str, Any], name: str, path: str, check: Callable[[str], str] = str) -> str:
+        return self._checked(entry.get(name), f"{path}.{name}", check)
 
-    def _checked(self, value: Any, place: str, check: Callable[[str], str]) -> str:
+    def _checked(self, value: Any, path: str, check: Callable[[str], str]) -> str:
         if not isinstance(value, str) or not 1 <= len(value) <= 512:
-            self.problems.append(f"{place} is not a text of 1 to 512 characters")
+            self.problems.append(f"{path} is not a text of 1 to 512 characters")
             return ""
         try:
             return check(value)
         except ValueError as error:
-            self.problems.append(f"{place} {error}")
+            self.problems.append(f"{path} {error}")
             return ""
 
     def _texts(
-        self, entry: Mapping[str, Any], name: str, at: str, check: Callable[[str], str], *, most: int, least: int = 1
+        self, entry: Mapping[str, Any], name: str, path: str, check: Callable[[str], str], *, most: int, least: int = 1
     ) -> tuple[str, ...]:
         value = entry.get(name, [] if not least else None)
         if not isinstance(value, list) or not least <= len(value) <= most:
-            self.problems.append(f"{at}.{name} is not a list of {least} to {most}")
+            self.problems.append(f"{path}.{name} is not a list of {least} to {most}")
             return ()
-        return tuple(self._checked(item, f"{at}.{name}[{index}]", check) for index, item in enumerate(value))
+        return tuple(self._checked(item, f"{path}.{name}[{index}]", check) for index, item in enumerate(value))
 
-    def _whole(self, entry: Mapping[str, Any], name: str, at: str, low: int, high: int) -> int:
+    def _integer(self, entry: Mapping[str, Any], name: str, path: str, low: int, high: int) -> int:
         value = entry.get(name)
         if type(value) is not int or not low <= value <= high:
-            self.problems.append(f"{at}.{name} is not a whole number between {low} and {high}")
+            self.problems.append(f"{path}.{name} is not a whole number between {low} and {high}")
             return low
         return value
 
 
 def _conflicts(issuers: list[TrustedIssuer]) -> Iterator[str]:
     names = [issuer.issuer for issuer in issuers]
-    yield from (f"{name} is there twice" for name in sorted({n for n in names if names.count(n) > 1}))
+    yield from (f"{name} is listed twice" for name in sorted({n for n in names if names.count(n) > 1}))
     for index, one in enumerate(issuers):
         if one.tenant and one.tenant_claim:
             yield f"issuers[{index}].tenant names both a claim and a value"
         for other in issuers[:index]:
             begins = (one.subject_did.startswith(other.subject_did), other.subject_did.startswith(one.subject_did))
             if one.subject_did and other.subject_did and any(begins):
-                # Otherwise one issuer could speak for the other's users.
-                yield f"issuers[{index}].subject.did begins like another issuer's"
+                # Otherwise one issuer could issue tokens for users of the other.
+                yield f"issuers[{index}].subject.did overlaps with that of another issuer"
 
 
-def _keys_place(text: str) -> str:
+def _url_or_file(text: str) -> str:
     return https_url(text) if "://" in text else _file(text)
 
 
@@ -195,7 +195,7 @@ def _algorithm(text: str) -> str:
 
 def _did_prefix(text: str) -> str:
     if not _SUBJECTS.fullmatch(text) or len(text) > 256:
-        raise ValueError("is not the beginning of a DID that ends with a colon")
+        raise ValueError("is not a DID prefix that ends with a colon")
     return text
 
 
@@ -207,5 +207,5 @@ def _scope(text: str) -> str:
 
 def _tool(text: str) -> str:
     if not _TOOL.fullmatch(text.partition("@")[0]):
-        raise ValueError("is not a pattern of tools")
+        raise ValueError("is not a tool pattern")
     return text

@@ -1,7 +1,7 @@
-"""The issuer's key ring: a folder that is looked at again while it is used, so that keys rotate without a restart.
+"""The issuer's key ring: a folder that is polled while it is used, so that keys rotate without a restart.
 
-A new key is published at once and signs only a while later: everyone who remembers the published keys must have met it
-before the first token that it signs, or that token would be refused.
+A new key is published at once and signs PUBLISH_AHEAD seconds later, so that all caches of the published keys have it
+before its first token arrives.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.authz.adapters.keys.signing_keys import FileKey, KeySet, SigningKeysError, key_files, read_key_set
-from services.authz.domain.errors import no_key_to_sign_with
+from services.authz.domain.errors import no_signing_key
 
 POLL_SECONDS = 1.0
-# The edge asks for the keys every five seconds, the gateway behind it remembers them for two, and this folder is looked
-# at every second.
+# The edge fetches the keys every 5 s, the gateway behind it caches them for 2 s, and this folder is polled every
+# second.
 PUBLISH_AHEAD = 10.0
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
@@ -29,32 +29,33 @@ class KeyFolder:
     def __init__(
         self, folder: Path, clock: Clock, log: Log, *, revoked: Callable[[], AbstractSet[str]] = frozenset
     ) -> None:
-        """Read the folder. Raises SigningKeysError: an issuer does not start with keys it cannot use. `revoked` names the
-        keys that must not sign any more."""
+        """Read the folder. Raises SigningKeysError for invalid keys. `revoked` returns the ids of keys that must not
+        sign."""
         self._folder, self._clock, self._log, self._revoked = folder, clock, log, revoked
-        self._looked_at = clock.monotonic()
-        # Taken before the files are read: a change in between is then seen at the next look.
+        self._polled_at = clock.monotonic()
+        # Computed before the files are read, so that the next poll sees a change in between.
         self._fingerprint = _fingerprint(folder)
         self._set = read_key_set(folder)
         self._lock = asyncio.Lock()
-        # A key that lay here when the process began was published by others, or by its predecessor, since its file came.
+        # Other replicas, or an earlier process, have published an existing key since its file was created.
         now = clock.now().timestamp()
-        came = [changed / 1e9 for _, _, changed, _ in self._fingerprint]
-        known = zip(self._set.keys, came, strict=False)
-        self._since = dict.fromkeys((key.kid for key in self._set.keys), now) | {
-            key.kid: since for key, since in known if since <= now - PUBLISH_AHEAD
+        created = [changed / 1e9 for _, _, changed, _ in self._fingerprint]
+        existing = zip(self._set.keys, created, strict=False)
+        self._published_since = dict.fromkeys((key.kid for key in self._set.keys), now) | {
+            key.kid: since for key, since in existing if since <= now - PUBLISH_AHEAD
         }
 
     async def active(self) -> FileKey:
-        """Return the newest key that everyone has met; where all are new, the one that was published first, for an issuer must be able to
-        sign. Of those that came here together, as all do to a new replica, that is the one with the oldest name."""
+        """Return the newest key that was published long enough ago. If all keys are new, return the one that was
+        published first; of keys that were published together, the one with the oldest name."""
         keys = await self._current()
         revoked = self._revoked()
         usable = [key for key in keys.keys if key.kid not in revoked]
         if not usable:
-            raise no_key_to_sign_with()
-        met, longest = self._clock.now().timestamp() - PUBLISH_AHEAD, min(usable, key=lambda key: self._since[key.kid])
-        return next((key for key in reversed(usable) if self._since[key.kid] <= met), longest)
+            raise no_signing_key()
+        published_by = self._clock.now().timestamp() - PUBLISH_AHEAD
+        oldest = min(usable, key=lambda key: self._published_since[key.kid])
+        return next((key for key in reversed(usable) if self._published_since[key.kid] <= published_by), oldest)
 
     async def published(self) -> AbstractSet[str]:
         return frozenset(key.kid for key in (await self._current()).keys)
@@ -62,42 +63,45 @@ class KeyFolder:
     async def jwks(self) -> bytes:
         return (await self._current()).jwks
 
-    def glance(self) -> bytes | None:
-        return None if self._clock.monotonic() - self._looked_at >= POLL_SECONDS else self._set.jwks
+    def cached_jwks(self) -> bytes | None:
+        return None if self._is_stale() else self._set.jwks
 
     async def _current(self) -> KeySet:
-        if self._clock.monotonic() - self._looked_at >= POLL_SECONDS:
+        if self._is_stale():
             async with self._lock:
-                # Whoever waited here finds the work done.
-                if self._clock.monotonic() - self._looked_at >= POLL_SECONDS:
-                    await self._look()
+                # Another call may have polled during the wait.
+                if self._is_stale():
+                    await self._poll()
         return self._set
 
-    async def _look(self) -> None:
-        """Take over what the folder holds now; a folder that cannot be used changes nothing and is logged once."""
-        self._looked_at = self._clock.monotonic()
+    def _is_stale(self) -> bool:
+        return self._clock.monotonic() - self._polled_at >= POLL_SECONDS
+
+    async def _poll(self) -> None:
+        """Load the keys if the folder changed. An invalid folder changes nothing and is logged once."""
+        self._polled_at = self._clock.monotonic()
         try:
-            found = await asyncio.to_thread(_fingerprint, self._folder)
-            if found == self._fingerprint:
+            fingerprint = await asyncio.to_thread(_fingerprint, self._folder)
+            if fingerprint == self._fingerprint:
                 return
-            self._fingerprint = found
+            self._fingerprint = fingerprint
             self._set = await asyncio.to_thread(read_key_set, self._folder, self._set.keys)
             now = self._clock.now().timestamp()
-            self._since = {key.kid: self._since.get(key.kid, now) for key in self._set.keys}
+            self._published_since = {key.kid: self._published_since.get(key.kid, now) for key in self._set.keys}
         except (SigningKeysError, OSError) as error:
-            self._log.warning("signing keys not taken over", cause=str(error))
+            self._log.warning("signing keys not loaded", cause=str(error))
             return
         self._log.info("signing keys changed", newest=self._set.keys[-1].kid, published=len(self._set.keys))
 
 
 def _fingerprint(folder: Path) -> Fingerprint:
-    """Return what changes whenever a key file is added, removed, rewritten or made readable."""
-    seen = []
+    """Return a value that changes whenever a key file is added, removed, rewritten or made readable."""
+    files = []
     for path in key_files(folder):
         try:
             stat = path.stat()
         except OSError:
-            seen.append((path.name, 0, 0, 0))
+            files.append((path.name, 0, 0, 0))
         else:
-            seen.append((path.name, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
-    return tuple(seen)
+            files.append((path.name, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
+    return tuple(files)

@@ -1,7 +1,7 @@
-"""Signing keys from PEM files: one key, and the set of keys that a folder holds at one moment.
+"""Reads signing keys from PEM files.
 
-The kind of a key decides how it signs: RSA with RS256, which is what a mesh begins with, a key on P-256 with ES256, and one on
-Ed25519 with EdDSA. Keys of different kinds may lie side by side, so that a mesh can move from one to another.
+The type of a key decides the algorithm: RSA signs with RS256 (the default of a new mesh), P-256 with ES256, and Ed25519
+with EdDSA. A folder may hold keys of different types, so that a mesh can migrate.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey
 
 
 class SigningKeysError(Exception):
-    """Says which key file cannot be used, and why. For the log of the process, never for a caller."""
+    """Names an invalid key file and the reason. For the log of the process, never for a caller."""
 
 
 @dataclass(frozen=True)
 class FileKey:
-    """A SigningKey from a file."""
+    """A SigningKey that was read from a file."""
 
     kid: str
     algorithm: str
@@ -43,7 +43,7 @@ class FileKey:
     pem_digest: bytes = field(repr=False)
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
-        """Sign in a thread: RSA takes milliseconds, and other calls must not wait for them."""
+        """Sign in a thread, because RSA takes milliseconds."""
         return await asyncio.to_thread(self._sign, claims)
 
     def _sign(self, claims: Mapping[str, Any]) -> str:
@@ -64,9 +64,9 @@ class KeySet:
 
 
 def read_key_set(folder: Path, known: tuple[FileKey, ...] = ()) -> KeySet:
-    """Read every .pem file. Raises SigningKeysError when there is none, or one that holds no key that may sign.
+    """Read every .pem file. Raises SigningKeysError when there is none or one holds no supported signing key.
 
-    Keys that are `known` are not parsed again: checking the numbers of an RSA key takes a fifth of a second.
+    `known` keys are not parsed again: validating an RSA key takes 200 ms.
     """
     by_digest = {key.pem_digest: key for key in known}
     keys = tuple(_read_key(path, by_digest) for path in key_files(folder))
@@ -77,7 +77,7 @@ def read_key_set(folder: Path, known: tuple[FileKey, ...] = ()) -> KeySet:
 
 
 def key_files(folder: Path) -> list[Path]:
-    """Return the files that hold keys, the oldest name first."""
+    """Return the key files, sorted by name."""
     return sorted(path for path in folder.glob("*.pem") if not path.name.startswith("."))
 
 
@@ -91,18 +91,18 @@ def _read_key(path: Path, known: Mapping[bytes, FileKey]) -> FileKey:
 
 
 def _parse_key(pem: bytes, pem_digest: bytes) -> FileKey:
-    private, algorithm, jwk = _described(load_pem_private_key(pem, password=None))
+    private, algorithm, jwk = _classify(load_pem_private_key(pem, password=None))
     kid = jwk_thumbprint(jwk)
     public: dict[str, str] = {name: str(jwk[name]) for name in _PUBLIC if name in jwk}
     return FileKey(kid, algorithm, {**public, "kid": kid, "alg": algorithm, "use": "sig"}, private, pem_digest)
 
 
-def _described(private: object) -> tuple[PrivateKey, str, dict[str, Any]]:
-    """Return a key that may sign, how it does, and its public half."""
+def _classify(private: object) -> tuple[PrivateKey, str, dict[str, Any]]:
+    """Return a supported key, its algorithm and its public JWK."""
     if isinstance(private, RSAPrivateKey) and private.key_size >= MIN_RSA_BITS:
         return private, "RS256", jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
     if isinstance(private, EllipticCurvePrivateKey) and isinstance(private.curve, SECP256R1):
         return private, "ES256", jwt.algorithms.ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
     if isinstance(private, Ed25519PrivateKey):
         return private, "EdDSA", jwt.algorithms.OKPAlgorithm.to_jwk(private.public_key(), as_dict=True)
-    raise ValueError("not a key that may sign")
+    raise ValueError("not a supported signing key")

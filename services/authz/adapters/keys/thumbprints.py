@@ -1,4 +1,4 @@
-"""Thumbprints of public keys (RFC 7638), and the letters that keys are written in."""
+"""Computes the thumbprints of public keys (RFC 7638) and the base64url encodings of JWKs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REQUIRED = {"RSA": ("e", "kty", "n"), "EC": ("crv", "kty", "x", "y"), "OKP": ("
 
 
 def jwk_thumbprint(jwk: Mapping[str, object]) -> str:
-    """Return SHA-256 over the required members of a public JWK, in base64url. Raises ValueError for what is none."""
+    """Return the SHA-256 thumbprint of a public JWK in base64url. Raises ValueError for other objects."""
     required = _REQUIRED.get(str(jwk.get("kty")))
     if required is None or not all(isinstance(jwk.get(name), str) for name in required):
         raise ValueError("not a public key")
@@ -20,10 +20,10 @@ def jwk_thumbprint(jwk: Mapping[str, object]) -> str:
 
 
 def base64url(octets: bytes) -> str:
-    """Write bytes in base64url, without padding."""
+    """Encode bytes in base64url without padding."""
     return urlsafe_b64encode(octets).rstrip(b"=").decode()
 
 
 def number(value: int) -> str:
-    """Write a number as a JWK does."""
+    """Encode an integer like a JWK member (Base64urlUInt)."""
     return base64url(value.to_bytes((value.bit_length() + 7) // 8, "big"))

@@ -1,7 +1,8 @@
 """The journal of decisions in PostgreSQL, written in the background.
 
-A decision is answered before it is written, so a crash loses those of the last moments: at most `PAUSE_SECONDS` of them while the
-database keeps up. The evidence of calls does not rest on this; it is the executor's to record. What does not fit is counted and let go.
+A decision is returned before it is written, so a crash loses the last `PAUSE_SECONDS` of decisions, more if the
+database is slow. The audit log does not depend on the journal; the executor records calls. Decisions that do not fit
+into the queue are counted and dropped.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from libs.common.errors import MeshError, Reason
 from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import separately, transaction
 from libs.common.telemetry.log import Log
-from services.authz.adapters.postgres.decision_rows import answer_row, hidden_part, question_row, recorded
+from services.authz.adapters.postgres.decision_rows import decision_row, hidden_part, recorded, request_row
 from services.authz.adapters.postgres.tables import decisions
-from services.authz.domain.model import Decision, Fact, Question
-from services.authz.domain.policies.model import Recorded
+from services.authz.domain.model import ContextField, Decision, DecisionRequest
+from services.authz.domain.policies.model import RecordedDecision
 
 PAUSE_SECONDS = 0.2
-KEPT = 1_000_000
-_WAITING = 20_000
-# Arguments that wait to be sealed.
-_WAITING_BYTES = 64 * 1024 * 1024
+MAX_DECISIONS = 1_000_000
+_QUEUE_SIZE = 20_000
+# Unsealed arguments in the queue.
+_QUEUE_BYTES = 64 * 1024 * 1024
 _BATCH = 500
-# How much of arguments one statement carries. Sealed and written as text they are up to four times as much, and there is an end to what the
-# database takes at once: beyond it nothing would ever be written again. Others have their turn in between.
+# Bytes of arguments in one statement. Sealed and hex-encoded they are up to four times as large, and PostgreSQL limits
+# the size of a parameter: a larger batch could never be written.
 _BATCH_BYTES = 4 * 1024 * 1024
 _PAGE = 500
 _RETRY_SECONDS = 1.0
-_LAST_SECONDS = 5.0
+_STOP_SECONDS = 5.0
 _WRITE = text(
     "insert into decisions (decision_id, question, answer, sealed)"
     " select decision_id, question, answer, decode(sealed, 'hex')"
@@ -47,23 +48,30 @@ _WRITE = text(
 )
 _TRIM = text("delete from decisions where sequence <= (select coalesce(max(sequence), 0) - :kept from decisions)")
 
-written_total = Counter("toolmesh_authz_decisions_written_total", "Decisions that were written into the journal.")
+written_total = Counter("toolmesh_authz_decisions_written_total", "Decisions that were written to the journal.")
 dropped_total = Counter(
-    "toolmesh_authz_decisions_dropped_total", "Decisions that the journal had no room for, or could not keep."
+    "toolmesh_authz_decisions_dropped_total", "Decisions that did not fit into the queue or could not be stored."
 )
 
-_Entry = tuple[Decision, Question, frozenset[Fact] | None]
+_Entry = tuple[Decision, DecisionRequest, frozenset[ContextField] | None]
 
 
 class DecisionJournal:
-    """Keeps the last decisions. Without a seal no arguments are kept."""
+    """Stores the last decisions. Without a seal no arguments are stored."""
 
     def __init__(
-        self, engine: AsyncEngine, log: Log, *, seal: Seal | None, kept: int = KEPT, room: int = _WAITING
+        self,
+        engine: AsyncEngine,
+        log: Log,
+        *,
+        seal: Seal | None,
+        max_decisions: int = MAX_DECISIONS,
+        queue_size: int = _QUEUE_SIZE,
     ) -> None:
-        self._engine, self._log, self._seal, self._kept, self._room = engine, log, seal, kept, room
-        self._waiting: deque[_Entry] = deque()
-        self._waiting_bytes = 0
+        self._engine, self._log, self._seal = engine, log, seal
+        self._max_decisions, self._queue_size = max_decisions, queue_size
+        self._queue: deque[_Entry] = deque()
+        self._queue_bytes = 0
         self._writing = asyncio.Lock()
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,72 +79,72 @@ class DecisionJournal:
         self._failing = False
 
     async def start(self) -> None:
-        """Begin to write in the background."""
+        """Start writing in the background."""
         self._task = asyncio.create_task(self._run(), name="decision-journal")
 
     async def stop(self) -> None:
-        """Write what is waiting, and stop."""
+        """Stop, after the queue is written or _STOP_SECONDS are over."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
         with suppress(TimeoutError, MeshError):
-            async with asyncio.timeout(_LAST_SECONDS):
+            async with asyncio.timeout(_STOP_SECONDS):
                 await self.flush()
 
-    def record(self, decision: Decision, question: Question, reads: frozenset[Fact] | None) -> None:
-        sealing = self._seal is not None and reads is not None and Fact.ARGUMENTS in reads
-        size = len(question.call.arguments) if sealing else 0
-        if len(self._waiting) >= self._room or self._waiting_bytes + size > _WAITING_BYTES:
+    def record(
+        self, decision: Decision, request: DecisionRequest, context_fields: frozenset[ContextField] | None
+    ) -> None:
+        sealing = self._seal is not None and context_fields is not None and ContextField.ARGUMENTS in context_fields
+        size = len(request.call.arguments) if sealing else 0
+        if len(self._queue) >= self._queue_size or self._queue_bytes + size > _QUEUE_BYTES:
             dropped_total.inc()
             return
-        if not sealing and (question.call.arguments or question.call.resources):
-            # Not even in memory for longer than the call.
-            kept = question.call.without_arguments()
-            question = Question(question.caller, kept, question.environment, question.moment, question.labels)
-        self._waiting.append((decision, question, reads))
-        self._waiting_bytes += size
+        if not sealing and (request.call.arguments or request.call.resources):
+            # Unsealed arguments must not stay in memory after the call either.
+            call = request.call.without_arguments()
+            request = DecisionRequest(request.caller, call, request.environment, request.time, request.labels)
+        self._queue.append((decision, request, context_fields))
+        self._queue_bytes += size
         self._arrived.set()
 
     async def flush(self) -> None:
-        """Return when everything that was recorded until now is written."""
+        """Write all decisions that were recorded until now."""
         async with self._writing:
-            # What arrives meanwhile waits for company: written as it comes, each decision would be a transaction of its own.
-            left = len(self._waiting)
+            # Decisions that arrive meanwhile wait for the next flush, so that they are written in batches.
+            left = len(self._queue)
             while left > 0:
-                entries = self._first(min(_BATCH, left))
+                entries = self._next_batch(min(_BATCH, left))
                 await self._write(entries)
                 left -= len(entries)
 
-    def _first(self, most: int) -> list[_Entry]:
-        """Return those that have waited longest: one at least, and as many as one statement carries."""
+    def _next_batch(self, limit: int) -> list[_Entry]:
+        """Return the oldest entries that fit into one statement, at least one."""
         entries: list[_Entry] = []
         size = 0
-        for entry in islice(self._waiting, most):
+        for entry in islice(self._queue, limit):
             size += len(entry[1].call.arguments)
             if entries and size > _BATCH_BYTES:
                 break
             entries.append(entry)
         return entries
 
-    async def find(self, decision_id: str) -> Recorded | None:
+    async def find(self, decision_id: str) -> RecordedDecision | None:
         await self.flush()
         query = select(decisions).where(decisions.c.decision_id == decision_id)
         async with separately(self._engine) as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else self._recorded(row.decision_id, row.question, row.answer, row.sealed)
 
-    async def count(self, most: int) -> int:
-        """Return how many decisions there are, up to `most`."""
+    async def count(self, limit: int) -> int:
         await self.flush()
-        some = select(decisions.c.sequence).order_by(decisions.c.sequence.desc()).limit(most).subquery()
+        newest = select(decisions.c.sequence).order_by(decisions.c.sequence.desc()).limit(limit).subquery()
         async with separately(self._engine) as connection:
-            return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
+            return (await connection.execute(select(func.count()).select_from(newest))).scalar_one()
 
-    async def last(self, most: int) -> AsyncIterator[list[Recorded]]:
-        """Return the last decisions, newest first, page by page."""
+    async def last(self, limit: int) -> AsyncIterator[list[RecordedDecision]]:
         before: int | None = None
-        while most > 0:
-            query = select(decisions).order_by(decisions.c.sequence.desc()).limit(min(_PAGE, most))
+        while limit > 0:
+            query = select(decisions).order_by(decisions.c.sequence.desc()).limit(min(_PAGE, limit))
             if before is not None:
                 query = query.where(decisions.c.sequence < before)
             async with separately(self._engine) as connection:
@@ -144,12 +152,12 @@ class DecisionJournal:
             if not rows:
                 return
             yield [self._recorded(row.decision_id, row.question, row.answer, row.sealed) for row in rows]
-            before, most = rows[-1].sequence, most - len(rows)
+            before, limit = rows[-1].sequence, limit - len(rows)
 
     async def _run(self) -> None:
         while True:
             await self._arrived.wait()
-            # More will come in a moment; one statement writes them all.
+            # The pause collects more decisions for one statement.
             await asyncio.sleep(PAUSE_SECONDS)
             self._arrived.clear()
             try:
@@ -169,17 +177,17 @@ class DecisionJournal:
             if isinstance(error, MeshError) and error.reason is not Reason.INVALID_REQUEST:
                 raise
             if len(entries) > 1:
-                # One that the database cannot hold must not keep all that come after it from being written.
+                # A decision that cannot be stored must not block the others, so they are written one by one.
                 for entry in entries:
                     await self._write([entry])
                 return
-            self._log.error("a decision cannot be kept", decision=entries[0][0].name, why=type(error).__name__)
+            self._log.error("decision cannot be stored", decision=entries[0][0].name, why=type(error).__name__)
             dropped_total.inc()
         else:
             written_total.inc(len(entries))
         for _ in entries:
-            _, question, _ = self._waiting.popleft()
-            self._waiting_bytes -= len(question.call.arguments)
+            _, request, _ = self._queue.popleft()
+            self._queue_bytes -= len(request.call.arguments)
 
     async def _insert(self, entries: list[_Entry]) -> None:
         rows = orjson.dumps([self._row(*entry) for entry in entries]).decode()
@@ -187,27 +195,29 @@ class DecisionJournal:
             await connection.execute(_WRITE, {"rows": rows})
             self._since_trim += len(entries)
             if self._since_trim >= _BATCH * 10:
-                await connection.execute(_TRIM, {"kept": self._kept})
+                await connection.execute(_TRIM, {"kept": self._max_decisions})
                 self._since_trim = 0
 
-    def _row(self, decision: Decision, question: Question, reads: frozenset[Fact] | None) -> dict[str, object]:
+    def _row(
+        self, decision: Decision, request: DecisionRequest, context_fields: frozenset[ContextField] | None
+    ) -> dict[str, object]:
         decision_id = decision.name.removeprefix("decisions/")
         sealed = None
-        if self._seal is not None and question.call.arguments:
-            sealed = self._seal.seal(hidden_part(question), decision_id).hex()
+        if self._seal is not None and request.call.arguments:
+            sealed = self._seal.seal(hidden_part(request), decision_id).hex()
         return {
             "decision_id": decision_id,
-            "question": question_row(question, reads),
-            "answer": answer_row(decision),
+            "question": request_row(request, context_fields),
+            "answer": decision_row(decision),
             "sealed": sealed,
         }
 
     def _recorded(
-        self, decision_id: str, question: dict[str, object], answer: dict[str, object], sealed: bytes | None
-    ) -> Recorded:
+        self, decision_id: str, request: dict[str, object], answer: dict[str, object], sealed: bytes | None
+    ) -> RecordedDecision:
         hidden = None
         if sealed is not None and self._seal is not None:
-            # What no longer opens was not kept, as far as anybody can tell.
+            # Arguments whose key is gone count as not stored.
             with suppress(SealError):
                 hidden = self._seal.open(bytes(sealed), decision_id)
-        return recorded(decision_id, question, answer, hidden)
+        return recorded(decision_id, request, answer, hidden)

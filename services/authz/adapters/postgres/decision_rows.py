@@ -1,4 +1,4 @@
-"""Decisions and their questions as JSON, and back."""
+"""Converts decisions and their requests to JSON rows and back."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from libs.common.tool_names import split_version_name
 from services.authz.domain.model import (
     Allow,
     CallFacts,
+    ContextField,
     Decision,
+    DecisionRequest,
     Deny,
-    Fact,
     NeedsApproval,
     Obligation,
     Outcome,
-    Question,
     SuggestedUpdate,
     Verdict,
 )
-from services.authz.domain.policies.model import Recorded
+from services.authz.domain.policies.model import RecordedDecision
 
 
-def question_row(question: Question, reads: frozenset[Fact] | None) -> dict[str, Any]:
-    """Everything that policy read, but not the arguments and what was made of them."""
-    caller, call = question.caller, question.call
+def request_row(request: DecisionRequest, context_fields: frozenset[ContextField] | None) -> dict[str, Any]:
+    """Return the request as JSON, without arguments and resources."""
+    caller, call = request.caller, request.call
     return {
         "caller": {
             "subject": caller.subject,
@@ -58,23 +58,23 @@ def question_row(question: Question, reads: frozenset[Fact] | None) -> dict[str,
             "result_labels": list(call.result_labels),
             "risk": dict(call.risk),
         },
-        "environment": question.environment,
-        "moment": question.moment.timestamp(),
-        "labels": None if question.labels is None else sorted(question.labels),
-        "reads": None if reads is None else sorted(reads),
+        "environment": request.environment,
+        "moment": request.time.timestamp(),
+        "labels": None if request.labels is None else sorted(request.labels),
+        "reads": None if context_fields is None else sorted(context_fields),
     }
 
 
-def answer_row(decision: Decision) -> dict[str, Any]:
-    """The decision, as it was answered."""
+def decision_row(decision: Decision) -> dict[str, Any]:
+    """Return the decision as JSON."""
     verdict = decision.verdict
     return {
         "outcome": _outcome_row(verdict.outcome),
         "reasons": verdict.reasons,
         "policies": verdict.policies,
-        "suggested_updates": [[each.kind, each.value] for each in verdict.suggested_updates],
+        "suggested_updates": [[update.kind, update.value] for update in verdict.suggested_updates],
         "holds": verdict.holds_for_any_arguments,
-        "obligations": [[each.kind, list(each.values)] for each in verdict.obligations],
+        "obligations": [[obligation.kind, list(obligation.values)] for obligation in verdict.obligations],
         "labels": verdict.labels,
         "blocked_path": verdict.blocked_path,
         "version": decision.policy_set_version,
@@ -85,18 +85,20 @@ def answer_row(decision: Decision) -> dict[str, Any]:
     }
 
 
-def hidden_part(question: Question) -> bytes:
-    """The arguments and what was made of them, to be sealed."""
-    return orjson.dumps({"arguments": question.call.arguments.decode(), "resources": question.call.resources})
+def hidden_part(request: DecisionRequest) -> bytes:
+    """Return the arguments and resources, to be sealed."""
+    return orjson.dumps({"arguments": request.call.arguments.decode(), "resources": request.call.resources})
 
 
-def recorded(decision_id: str, question: dict[str, Any], answer: dict[str, Any], hidden: bytes | None) -> Recorded:
-    """Read what was kept."""
-    reads = question["reads"]
-    return Recorded(
+def recorded(
+    decision_id: str, request: dict[str, Any], answer: dict[str, Any], hidden: bytes | None
+) -> RecordedDecision:
+    """Parse a row."""
+    context_fields = request["reads"]
+    return RecordedDecision(
         decision=_decision(decision_id, answer),
-        question=_question(question, orjson.loads(hidden) if hidden else {}),
-        reads=None if reads is None else frozenset(Fact(each) for each in reads),
+        request=_request(request, orjson.loads(hidden) if hidden else {}),
+        context_fields=None if context_fields is None else frozenset(ContextField(name) for name in context_fields),
     )
 
 
@@ -139,15 +141,15 @@ def _decision(decision_id: str, row: dict[str, Any]) -> Decision:
     )
 
 
-def _question(row: dict[str, Any], hidden: dict[str, Any]) -> Question:
+def _request(row: dict[str, Any], hidden: dict[str, Any]) -> DecisionRequest:
     caller, call, labels = row["caller"], row["call"], row["labels"]
     tool, version = split_version_name(call.pop("tool_version"))
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in call.items()}
-    given["required_scopes"], given["risk"] = frozenset(given["required_scopes"]), tuple(call["risk"].items())
-    given["arguments"] = hidden.get("arguments", "").encode()
-    given["resources"] = tuple(hidden.get("resources", ()))
-    facts = CallFacts(tool, Version.parse(version), **given)
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in call.items()}
+    fields["required_scopes"], fields["risk"] = frozenset(fields["required_scopes"]), tuple(call["risk"].items())
+    fields["arguments"] = hidden.get("arguments", "").encode()
+    fields["resources"] = tuple(hidden.get("resources", ()))
+    facts = CallFacts(tool, Version.parse(version), **fields)
     groups, scopes = tuple(caller.pop("groups")), frozenset(caller.pop("scopes"))
     identity = Identity(**caller, groups=groups, scopes=scopes, expires_at=0.0)
-    moment = datetime.fromtimestamp(row["moment"], UTC)
-    return Question(identity, facts, row["environment"], moment, None if labels is None else frozenset(labels))
+    time = datetime.fromtimestamp(row["moment"], UTC)
+    return DecisionRequest(identity, facts, row["environment"], time, None if labels is None else frozenset(labels))

@@ -10,7 +10,7 @@ from services.authz.domain.model import LedgerEntry
 
 
 class PostgresLedger:
-    """A Ledger whose entries are committed one by one."""
+    """A Ledger that commits each entry."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

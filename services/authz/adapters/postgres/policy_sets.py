@@ -1,4 +1,4 @@
-"""Sets of policies in PostgreSQL. A set is written once; which one is active is the last line of a history that only grows."""
+"""Policy sets in PostgreSQL. Sets are immutable; the last row of an append-only history is the active one."""
 
 from __future__ import annotations
 
@@ -10,58 +10,59 @@ from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from libs.common.sql.engine import separately, transaction
-from services.authz.adapters.postgres.feed import append
+from services.authz.adapters.postgres.feed import append_invalidation
 from services.authz.adapters.postgres.tables import activations, policy_documents, policy_sets
-from services.authz.domain.policies.errors import no_earlier_set, not_the_active_set, set_not_found
-from services.authz.domain.policies.model import Documents, NewSet, StoredSet
+from services.authz.domain.policies.errors import active_set_mismatch, no_previous_set, set_not_found
+from services.authz.domain.policies.model import Documents, NewPolicySet, StoredPolicySet
 
-# Whoever writes here waits for whoever writes here already: numbers have no gaps, and the history no forks.
-_ALONE = sql("select pg_advisory_xact_lock(hashtextextended('toolmesh authz policy sets', 0))")
+# Serializes writers, so that numbers have no gaps and the history has no forks.
+_LOCK_WRITERS = sql("select pg_advisory_xact_lock(hashtextextended('toolmesh authz policy sets', 0))")
 KIND = "policy_set"
 
 
 class PostgresPolicySets:
-    """The sets that were put, and the history of activations."""
+    """The stored policy sets and the history of activations."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def put(self, new: NewSet) -> StoredSet:
+    async def put(self, new: NewPolicySet) -> StoredPolicySet:
         async with transaction(self._engine) as connection:
-            await connection.execute(_ALONE)
+            await connection.execute(_LOCK_WRITERS)
             return await _put(connection, new)
 
-    async def seed(self, new: NewSet) -> bool:
-        """Put and activate the first set, unless there is one. Of several replicas that start at once, one does it."""
+    async def seed(self, new: NewPolicySet) -> bool:
+        """Store and activate the first set if there is none; of several replicas that start together, one does it."""
         async with transaction(self._engine) as connection:
-            await connection.execute(_ALONE)
+            await connection.execute(_LOCK_WRITERS)
             if await _active(connection) is not None:
                 return False
             stored = await _put(connection, new)
             await _append(connection, stored.number, None, new.put_by, new.put_time)
         return True
 
-    async def find(self, number: int) -> StoredSet | None:
+    async def find(self, number: int) -> StoredPolicySet | None:
         async with separately(self._engine) as connection:
-            return await _found(connection, policy_sets.c.number == number)
+            return await _find(connection, policy_sets.c.number == number)
 
-    async def of_version(self, version: str) -> StoredSet | None:
+    async def find_version(self, version: str) -> StoredPolicySet | None:
+        """Return the set with this digest."""
         async with separately(self._engine) as connection:
-            return await _found(connection, policy_sets.c.version == version)
+            return await _find(connection, policy_sets.c.version == version)
 
-    async def active(self) -> StoredSet | None:
+    async def active(self) -> StoredPolicySet | None:
         async with separately(self._engine) as connection:
             current = await _active(connection)
-            return None if current is None else await _found(connection, policy_sets.c.number == current.set_number)
+            return None if current is None else await _find(connection, policy_sets.c.number == current.set_number)
 
     async def active_version(self) -> str:
         """Return the version of the active set; empty when there is none yet."""
         last = select(policy_sets.c.version).join(activations, activations.c.set_number == policy_sets.c.number)
         async with separately(self._engine) as connection:
-            found = await connection.execute(last.order_by(activations.c.sequence.desc()).limit(1))
-            return found.scalar_one_or_none() or ""
+            result = await connection.execute(last.order_by(activations.c.sequence.desc()).limit(1))
+            return result.scalar_one_or_none() or ""
 
-    async def page(self, before: int | None, size: int) -> list[StoredSet]:
+    async def page(self, before: int | None, size: int) -> list[StoredPolicySet]:
         async with separately(self._engine) as connection:
             current = await _active(connection)
             query = _sets().order_by(policy_sets.c.number.desc()).limit(size)
@@ -70,36 +71,38 @@ class PostgresPolicySets:
             rows = (await connection.execute(query)).all()
         return [_stored(row, {}, current) for row in rows]
 
-    async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredSet:
+    async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredPolicySet:
         async with transaction(self._engine) as connection:
-            await connection.execute(_ALONE)
+            await connection.execute(_LOCK_WRITERS)
             current = await _active(connection)
             _expect(current, expected)
-            if await _found(connection, policy_sets.c.number == number) is None:
+            if await _find(connection, policy_sets.c.number == number) is None:
                 raise set_not_found(f"policySets/{number}")
             if current is None or current.set_number != number:
                 await _append(connection, number, current.sequence if current else None, by, now)
-            stored = await _found(connection, policy_sets.c.number == number)
+            stored = await _find(connection, policy_sets.c.number == number)
         assert stored is not None
         return stored
 
-    async def earlier(self) -> StoredSet | None:
+    async def previous(self) -> StoredPolicySet | None:
         async with separately(self._engine) as connection:
             current = await _active(connection)
-            found = await _activation(connection, current.previous) if current is not None else None
-            return None if found is None else await _found(connection, policy_sets.c.number == found.set_number)
+            activation = await _activation(connection, current.previous) if current is not None else None
+            return (
+                None if activation is None else await _find(connection, policy_sets.c.number == activation.set_number)
+            )
 
-    async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredSet:
+    async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredPolicySet:
         async with transaction(self._engine) as connection:
-            await connection.execute(_ALONE)
+            await connection.execute(_LOCK_WRITERS)
             current = await _active(connection)
             _expect(current, expected)
-            earlier = await _activation(connection, current.previous) if current is not None else None
-            if earlier is None:
-                raise no_earlier_set()
-            # Going back once more leads to what was active before that, not forth again.
-            await _append(connection, earlier.set_number, earlier.previous, by, now)
-            stored = await _found(connection, policy_sets.c.number == earlier.set_number)
+            previous = await _activation(connection, current.previous) if current is not None else None
+            if previous is None:
+                raise no_previous_set()
+            # The next rollback leads to the set before that one, not back to the current one.
+            await _append(connection, previous.set_number, previous.previous, by, now)
+            stored = await _find(connection, policy_sets.c.number == previous.set_number)
         assert stored is not None
         return stored
 
@@ -107,11 +110,11 @@ class PostgresPolicySets:
 def _expect(current: Row[Any] | None, expected: int | None) -> None:
     number = current.set_number if current is not None else None
     if expected is not None and expected != number:
-        raise not_the_active_set(f"policySets/{expected}", f"policySets/{number}" if number else "")
+        raise active_set_mismatch(f"policySets/{expected}", f"policySets/{number}" if number else "")
 
 
-async def _put(connection: AsyncConnection, new: NewSet) -> StoredSet:
-    known = await _found(connection, policy_sets.c.version == new.version)
+async def _put(connection: AsyncConnection, new: NewPolicySet) -> StoredPolicySet:
+    known = await _find(connection, policy_sets.c.version == new.version)
     if known is not None:
         return known
     number = (await connection.execute(select(func.coalesce(func.max(policy_sets.c.number), 0) + 1))).scalar_one()
@@ -126,14 +129,16 @@ async def _put(connection: AsyncConnection, new: NewSet) -> StoredSet:
     await connection.execute(insert(policy_sets).values(row))
     texts = [{"set_number": number, "name": name, "text": content} for name, content in new.documents.items()]
     await connection.execute(insert(policy_documents), texts)
-    return StoredSet(number, new.version, dict(new.documents), new.policy_count, new.comment, new.put_by, new.put_time)
+    return StoredPolicySet(
+        number, new.version, dict(new.documents), new.policy_count, new.comment, new.put_by, new.put_time
+    )
 
 
 async def _append(connection: AsyncConnection, number: int, previous: int | None, by: str, now: datetime) -> None:
     last = (await connection.execute(select(func.coalesce(func.max(activations.c.sequence), 0) + 1))).scalar_one()
     row = {"sequence": last, "set_number": number, "previous": previous, "activated_by": by, "activated_at": now}
     await connection.execute(insert(activations).values(row))
-    await append(connection, KIND)
+    await append_invalidation(connection, KIND)
 
 
 async def _active(connection: AsyncConnection) -> Row[Any] | None:
@@ -155,18 +160,18 @@ def _sets() -> Any:
     return select(policy_sets, last.c.activated_at).outerjoin(last, last.c.set_number == policy_sets.c.number)
 
 
-async def _found(connection: AsyncConnection, condition: Any) -> StoredSet | None:
+async def _find(connection: AsyncConnection, condition: Any) -> StoredPolicySet | None:
     row = (await connection.execute(_sets().where(condition))).one_or_none()
     if row is None:
         return None
     texts = select(policy_documents.c.name, policy_documents.c.text).where(policy_documents.c.set_number == row.number)
-    found = (await connection.execute(texts.order_by(policy_documents.c.name))).all()
-    documents: Documents = {each.name: each.text for each in found}
+    rows = (await connection.execute(texts.order_by(policy_documents.c.name))).all()
+    documents: Documents = {document.name: document.text for document in rows}
     return _stored(row, documents, await _active(connection))
 
 
-def _stored(row: Row[Any], documents: Documents, current: Row[Any] | None) -> StoredSet:
-    return StoredSet(
+def _stored(row: Row[Any], documents: Documents, current: Row[Any] | None) -> StoredPolicySet:
+    return StoredPolicySet(
         number=row.number,
         version=row.version,
         documents=documents,

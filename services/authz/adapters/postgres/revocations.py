@@ -1,4 +1,4 @@
-"""Revocations in PostgreSQL, each with its place in the feed."""
+"""Revocations in PostgreSQL, each with its sequence number in the feed."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from sqlalchemy import Row, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately, transaction
-from services.authz.adapters.postgres.feed import append
+from services.authz.adapters.postgres.feed import append_invalidation
 from services.authz.adapters.postgres.tables import feed_head, issued_tokens, revocations
-from services.authz.domain.model import Issued, Revocation, Target
+from services.authz.domain.model import Revocation, RevocationTarget, TokenRecord
 
 KIND = "revocation"
 
 
 class PostgresRevocations:
-    """Keeps revocations. One that was added is in the feed, for every replica to find."""
+    """Stores revocations and appends each to the feed."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def issued(self, token_id: str) -> Issued | None:
+    async def find_token(self, token_id: str) -> TokenRecord | None:
         tokens = issued_tokens
-        line = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at).where(tokens.c.jti == token_id)
-        upwards = line.cte(recursive=True)
+        token = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at).where(tokens.c.jti == token_id)
+        chain = token.cte(recursive=True)
         parents = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at)
-        upwards = upwards.union(parents.join(upwards, tokens.c.jti == upwards.c.parent_jti))
+        chain = chain.union(parents.join(chain, tokens.c.jti == chain.c.parent_jti))
         async with separately(self._engine) as connection:
-            found = {row.jti: row for row in await connection.execute(select(upwards))}
-        if token_id not in found:
+            rows = {row.jti: row for row in await connection.execute(select(chain))}
+        if token_id not in rows:
             return None
-        return Issued(token_id, found[token_id].expires_at, frozenset(found) - {token_id})
+        return TokenRecord(token_id, rows[token_id].expires_at, frozenset(rows) - {token_id})
 
     async def last_issued(self, subject: str) -> datetime | None:
-        whose = or_(issued_tokens.c.subject == subject, issued_tokens.c.agent == subject)
-        wanted = select(func.max(issued_tokens.c.issued_at)).where(whose)
+        holder = or_(issued_tokens.c.subject == subject, issued_tokens.c.agent == subject)
+        wanted = select(func.max(issued_tokens.c.issued_at)).where(holder)
         async with separately(self._engine) as connection:
             return cast(datetime | None, (await connection.execute(wanted)).scalar_one())
 
@@ -46,7 +46,7 @@ class PostgresRevocations:
         async with separately(self._engine) as connection:
             return (await connection.execute(wanted)).first() is not None
 
-    async def find(self, target: Target) -> Revocation | None:
+    async def find(self, target: RevocationTarget) -> Revocation | None:
         wanted = (
             select(revocations)
             .where(revocations.c.target_kind == target.kind, revocations.c.target == target.value)
@@ -68,7 +68,7 @@ class PostgresRevocations:
             "expires_at": revocation.expires_at,
         }
         async with transaction(self._engine) as connection:
-            sequence = await append(connection, KIND)
+            sequence = await append_invalidation(connection, KIND)
             added = insert(revocations).values(sequence=sequence, **values).returning(*revocations.c)
             return revocation_of((await connection.execute(added)).one())
 
@@ -81,12 +81,12 @@ class PostgresRevocations:
             return [revocation_of(row) for row in rows]
 
     async def head(self) -> int:
-        """Return how far the feed reaches."""
+        """Return the last sequence number of the feed."""
         async with separately(self._engine) as connection:
             return cast(int, (await connection.execute(select(feed_head.c.sequence))).scalar_one())
 
     async def since(self, sequence: int, now: datetime) -> Sequence[Revocation]:
-        """Return revocations that still matter, those beyond a place in the feed, in its order."""
+        """Return unexpired revocations after a sequence number, in feed order."""
         wanted = (
             select(revocations)
             .where(revocations.c.sequence > sequence, revocations.c.expires_at > now)
@@ -97,10 +97,10 @@ class PostgresRevocations:
 
 
 def revocation_of(row: Row[Any]) -> Revocation:
-    """Read a row."""
+    """Parse a row."""
     return Revocation(
         row.sequence,
-        Target(row.target_kind, row.target),
+        RevocationTarget(row.target_kind, row.target),
         row.reason,
         row.revoked_by,
         row.revoked_at,

@@ -1,24 +1,23 @@
-"""What sessions have seen, in PostgreSQL. Labels are only ever added, so what is known to be there is known for good; that one is
-missing is asked anew each time."""
+"""Session labels in PostgreSQL. Labels are never removed, so stored ones are cached; missing ones are always
+queried."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 
 import orjson
+from cachetools import LRUCache
 from sqlalchemy import ARRAY, Text, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately
 from services.authz.adapters.postgres.tables import session_labels
-from services.authz.domain.model import Question
+from services.authz.domain.model import DecisionRequest
 
-REMEMBERED = 50_000
+CACHE_SIZE = 50_000
 
-
-# As arrays, so that it is one statement for any number of rows: it is on the way of calls.
+# Parameters are arrays, so that one prepared statement inserts any number of rows.
 _ADD = (
     insert(session_labels)
     .from_select(
@@ -33,36 +32,35 @@ _ADD = (
 
 
 class PostgresSessionLabels:
-    """Labels by session and by the token that a chain began with: leaving the session does not leave them behind."""
+    """Labels by session and by the root token of a chain, so that a caller cannot drop labels by changing its
+    session."""
 
-    def __init__(self, engine: AsyncEngine, *, remember: int = REMEMBERED) -> None:
-        self._engine, self._remember = engine, remember
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+    def __init__(self, engine: AsyncEngine, *, cache_size: int = CACHE_SIZE) -> None:
+        self._engine = engine
+        self._stored: LRUCache[tuple[str, str], None] = LRUCache(cache_size)
 
-    async def of(self, question: Question) -> frozenset[str]:
-        query = select(session_labels.c.label).where(session_labels.c.place.in_(places_of(question)))
+    async def find(self, request: DecisionRequest) -> frozenset[str]:
+        query = select(session_labels.c.label).where(session_labels.c.place.in_(label_scopes(request)))
         async with separately(self._engine) as connection:
             return frozenset((await connection.execute(query)).scalars())
 
-    async def add(self, question: Question, labels: Iterable[str]) -> tuple[str, ...]:
-        wanted = [(place, label) for place in places_of(question) for label in sorted(labels)]
-        missing = [pair for pair in wanted if pair not in self._known]
+    async def add(self, request: DecisionRequest, labels: Iterable[str]) -> tuple[str, ...]:
+        pairs = [(scope, label) for scope in label_scopes(request) for label in sorted(labels)]
+        missing = [pair for pair in pairs if pair not in self._stored]
         if not missing:
             return ()
-        places, found = zip(*missing, strict=True)
+        scopes, names = zip(*missing, strict=True)
         async with separately(self._engine) as connection:
-            result = await connection.execute(_ADD, {"places": list(places), "labels": list(found)})
+            result = await connection.execute(_ADD, {"places": list(scopes), "labels": list(names)})
             added = set(result.scalars())
         for pair in missing:
-            if len(self._known) >= self._remember:
-                self._known.popitem(last=False)
-            self._known[pair] = None
+            self._stored[pair] = None
         return tuple(sorted(added))
 
 
-def places_of(question: Question) -> list[str]:
-    """Where the labels of a call are kept. A session belongs to its tenant: others may use the same name."""
-    caller = question.caller
-    sessions = {question.call.session_id, caller.session_id} - {""}
-    found = [orjson.dumps(["session", caller.tenant, session]).decode() for session in sorted(sessions)]
-    return [*found, orjson.dumps(["token", caller.root_token_id]).decode()] if caller.token_id else found
+def label_scopes(request: DecisionRequest) -> list[str]:
+    """Return the keys that the labels of a call are stored under. Session ids are scoped by tenant."""
+    caller = request.caller
+    sessions = {request.call.session_id, caller.session_id} - {""}
+    scopes = [orjson.dumps(["session", caller.tenant, session]).decode() for session in sorted(sessions)]
+    return [*scopes, orjson.dumps(["token", caller.root_token_id]).decode()] if caller.token_id else scopes

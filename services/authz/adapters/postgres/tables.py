@@ -1,4 +1,4 @@
-"""The tables of authz, as the newest migration leaves them."""
+"""The tables of authz after the newest migration."""
 
 from __future__ import annotations
 

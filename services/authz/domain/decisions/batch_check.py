@@ -1,4 +1,4 @@
-"""BatchCheck: decides about many calls of one caller under one set of policies."""
+"""BatchCheck: decides about many calls of one caller with one policy set."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from services.authz.domain.model import CallFacts, Decision
 
 @dataclass(frozen=True)
 class BatchCheck:
-    """Puts many questions like Check, and answers all of them or none."""
+    """Runs Check for many calls; all of them succeed or none."""
 
     check: Check
 
-    async def __call__(self, caller: Identity, calls: Sequence[CallFacts]) -> list[Decision]:
-        """Return the decisions in the order asked. Raises POLICY_ENGINE_ERROR when one of them could not be made."""
+    async def execute(self, caller: Identity, calls: Sequence[CallFacts]) -> list[Decision]:
+        """Return the decisions in request order. Raises POLICY_ENGINE_ERROR when one of them fails."""
         engine = self.check.engines.current
-        return [await self.check(caller, call, engine) for call in calls]
+        return [await self.check.decide(caller, call, engine) for call in calls]

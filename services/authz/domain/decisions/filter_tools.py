@@ -1,4 +1,4 @@
-"""FilterTools: says which tools a caller may use, before it is known what with."""
+"""FilterTools: returns which tools a caller may use, before arguments are known."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from libs.common.errors import Reason
 from services.authz.domain.decisions.check import Check
 from services.authz.domain.model import Allow, CallFacts, Decision, Deny
 
-_AT_ONCE = 20
+_TOOLS_PER_YIELD = 20
 
 
 class Usability(StrEnum):
-    """Whether a caller may use a tool."""
+    """The result for one tool."""
 
     ALLOWED = "ALLOWED"
     NEEDS_APPROVAL = "NEEDS_APPROVAL"
@@ -25,19 +25,19 @@ class Usability(StrEnum):
 
 @dataclass(frozen=True)
 class FilterTools:
-    """Asks about tools without arguments."""
+    """Previews decisions about tools without arguments."""
 
     check: Check
 
-    async def __call__(self, caller: Identity, tools: Sequence[CallFacts]) -> tuple[list[Usability], str]:
-        """Return an answer a tool, in the order asked, and the version of the policies. Nothing is recorded."""
-        engine, found = self.check.engines.current, []
+    async def execute(self, caller: Identity, tools: Sequence[CallFacts]) -> tuple[list[Usability], str]:
+        """Return one result per tool, in request order, and the policy set version. Nothing is recorded."""
+        engine, results = self.check.engines.current, []
         for index, tool in enumerate(tools):
-            if index % _AT_ONCE == 0:
-                # A long list must not hold up everyone else's calls.
+            if index % _TOOLS_PER_YIELD == 0:
+                # Lets other calls run during a long list.
                 await asyncio.sleep(0)
-            found.append(_usability(await self.check.preview(caller, tool, engine)))
-        return found, engine.version
+            results.append(_usability(await self.check.preview(caller, tool, engine)))
+        return results, engine.version
 
 
 def _usability(decision: Decision) -> Usability:
@@ -48,5 +48,5 @@ def _usability(decision: Decision) -> Usability:
         return Usability.NEEDS_APPROVAL
     if verdict.holds_for_any_arguments or outcome.reason is Reason.POLICY_ENGINE_ERROR:
         return Usability.DENIED
-    # The answer may be another one once the arguments are known, and the call itself will be asked about.
+    # The decision may change once the arguments are known; the call itself is checked again.
     return Usability.ALLOWED

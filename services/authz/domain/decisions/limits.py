@@ -1,6 +1,6 @@
-"""What may be spent: the rules of a policy set's `limits.json`, the budgets of tokens, and which of them bound a call.
+"""Selects the limits of a call: the rules of a policy set's `limits.json` and the budgets of tokens.
 
-Nothing is counted here. A decision names what must be counted, and whoever runs the call counts it.
+Nothing is counted here. A decision lists the limits, and the executor reserves them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LIMITS_FILE = "limits.json"
 
 @dataclass(frozen=True, slots=True)
 class LimitRule:
-    """One rule: whom it bounds, what of theirs counts together, and how much that may be."""
+    """One rule: the calls it applies to, how they are grouped into buckets, and the limits of a bucket."""
 
     id: str
     per: tuple[str, ...]
-    """What splits it into buckets: caller, agent, tenant, session, tool; empty for one bucket for all."""
+    """The dimensions of its buckets: caller, agent, tenant, session, tool; empty for one bucket for all."""
     tools: tuple[str, ...]
     """Patterns as in a token's grants; empty means every tool."""
     callers: tuple[re.Pattern[str], ...]
@@ -38,20 +38,20 @@ class LimitRule:
     cost_micros: int | None
     concurrent: int | None
 
-    def bounds(self, caller: Identity, call: CallFacts) -> bool:
-        """Say whether this call counts here."""
+    def applies_to(self, caller: Identity, call: CallFacts) -> bool:
+        """Return whether the rule limits this call."""
         return (
             (not self.tools or any(grant_covers(pattern, call.tool) for pattern in self.tools))
-            and _among(self.callers, caller.subject)
-            and _among(self.agents, caller.agent)
-            and _among(self.tenants, caller.tenant)
+            and _matches_any(self.callers, caller.subject)
+            and _matches_any(self.agents, caller.agent)
+            and _matches_any(self.tenants, caller.tenant)
         )
 
     def limit(self, caller: Identity, call: CallFacts) -> Limit:
-        """Return the bucket that this call counts in, and its bounds."""
-        parts = (f"{part}:{_PARTS[part](caller, call)}" for part in self.per)
+        """Return the limit of the bucket that this call counts in."""
+        dimensions = (f"{dimension}:{_DIMENSIONS[dimension](caller, call)}" for dimension in self.per)
         return Limit(
-            bucket="/".join((f"limit:{self.id}", *parts)),
+            bucket="/".join((f"limit:{self.id}", *dimensions)),
             window_seconds=self.window_seconds,
             max_calls=self.calls,
             max_cost_micros=self.cost_micros,
@@ -62,15 +62,15 @@ class LimitRule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The rules of one policy set. Without rules nothing is bounded and nothing costs anything."""
+    """The limits of one policy set. Without rules nothing is limited, and without prices calls cost nothing."""
 
     rules: tuple[LimitRule, ...] = ()
     prices: tuple[tuple[str, int], ...] = ()
-    """Pattern of tools and what one call of them costs, in micro-units; the first that matches holds."""
+    """Tool pattern and price of one call in micro-units; the first match applies."""
 
 
 def parse_limits(text: str) -> Limits:
-    """Read a `limits.json`. Raises LimitsError with everything that is wrong in it, each with line and column."""
+    """Parse a `limits.json`. Raises LimitsError with all problems, each with line and column."""
     document = read_limits(text)
     return Limits(
         rules=tuple(_rule(rule) for rule in document.get("limits", [])),
@@ -81,14 +81,13 @@ def parse_limits(text: str) -> Limits:
 
 
 def limits_for(limits: Limits, caller: Identity, call: CallFacts) -> tuple[Limit, ...]:
-    """Return everything that must be counted when this caller makes this call: what the rules bound, and what the token
-    and each one it was derived from may spend."""
-    bounded = [rule.limit(caller, call) for rule in limits.rules if rule.bounds(caller, call)]
-    return (*bounded, *_budgets(caller))
+    """Return all limits of a call: those of the matching rules, and the budgets of the token and its ancestors."""
+    ruled = [rule.limit(caller, call) for rule in limits.rules if rule.applies_to(caller, call)]
+    return (*ruled, *_budgets(caller))
 
 
 def price_of(limits: Limits, call: CallFacts) -> int:
-    """Return what one call of the tool costs, in micro-units."""
+    """Return the price of one call of the tool in micro-units."""
     for pattern, price in limits.prices:
         if grant_covers(pattern, call.tool):
             return price
@@ -96,7 +95,7 @@ def price_of(limits: Limits, call: CallFacts) -> int:
 
 
 def _budgets(caller: Identity) -> Iterator[Limit]:
-    """A token's budget is spent by everything derived from it, so each ancestor's is counted with the token's own."""
+    """Yield the budgets of the token and of each ancestor: derived tokens spend their ancestors' budgets too."""
     for ancestor in caller.lineage:
         if ancestor.authority.budget:
             yield _budget(ancestor.token_id, ancestor.authority.budget, ancestor.authority.expires_at)
@@ -132,26 +131,26 @@ def _rule(rule: Mapping[str, Any]) -> LimitRule:
 
 
 def _patterns(texts: list[str] | tuple[()]) -> tuple[re.Pattern[str], ...]:
-    """Patterns in which `*` stands for any text and everything else for itself."""
-    return tuple(re.compile(_expression([re.escape(part) for part in text.split("*")]), re.DOTALL) for text in texts)
+    """Compile patterns in which only `*` is special and matches any text."""
+    return tuple(re.compile(_regex([re.escape(piece) for piece in text.split("*")]), re.DOTALL) for text in texts)
 
 
-def _expression(parts: list[str]) -> str:
-    """Each part but the last is taken where it is first met, once and for all, so that matching takes linear time."""
-    if len(parts) == 1:
-        return parts[0]
-    return parts[0] + "".join(f"(?>.*?{part})" for part in parts[1:-1]) + ".*" + parts[-1]
+def _regex(pieces: list[str]) -> str:
+    """Join the pieces between `*` with atomic groups, so that matching takes linear time."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return pieces[0] + "".join(f"(?>.*?{piece})" for piece in pieces[1:-1]) + ".*" + pieces[-1]
 
 
-def _among(patterns: tuple[re.Pattern[str], ...], value: str) -> bool:
+def _matches_any(patterns: tuple[re.Pattern[str], ...], value: str) -> bool:
     return not patterns or any(pattern.fullmatch(value) for pattern in patterns)
 
 
-_PARTS: Mapping[str, Callable[[Identity, CallFacts], str]] = {
+_DIMENSIONS: Mapping[str, Callable[[Identity, CallFacts], str]] = {
     "caller": lambda caller, call: caller.subject,
     "agent": lambda caller, call: caller.agent,
     "tenant": lambda caller, call: caller.tenant,
-    # Whoever calls names its session; what another tenant calls the same is another one.
+    # Callers choose session ids, so the same id of another tenant is another session.
     "session": lambda caller, call: f"{quote(caller.tenant, safe='')}/{call.session_id or caller.session_id}",
     "tool": lambda caller, call: call.tool.qualified,
 }

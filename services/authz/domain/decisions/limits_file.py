@@ -1,4 +1,4 @@
-"""The form of `limits.json`: read strictly, and everything that is wrong is named with its place."""
+"""Validates `limits.json` strictly and reports all problems with line and column."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 MAX_RULES = 256
 MAX_PATTERNS = 64
 MAX_WINDOW_SECONDS = 31 * 86_400
-# What both a script's numbers and JSON carry without rounding.
+# Lua and JSON represent integers up to this exactly.
 MAX_COUNT = 2**53 - 1
 
-PARTS = ("caller", "agent", "tenant", "session", "tool")
+DIMENSIONS = ("caller", "agent", "tenant", "session", "tool")
 _ID = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _TOOL = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitProblem:
-    """One thing that is wrong with a `limits.json`."""
+    """One problem of a `limits.json`."""
 
     line: int
     column: int
     rule: str
-    """What it breaks: `syntax`, `unknown`, `required`, `type`, `range` or `unique`."""
+    """The broken rule: `syntax`, `unknown`, `required`, `type`, `range` or `unique`."""
     message: str
 
 
 class LimitsError(Exception):
-    """Says everything that is wrong with a `limits.json`."""
+    """Lists all problems of a `limits.json`."""
 
     def __init__(self, problems: tuple[LimitProblem, ...]) -> None:
         self.problems = problems
@@ -39,74 +39,74 @@ class LimitsError(Exception):
 
 
 def read_limits(text: str) -> dict[str, Any]:
-    """Return the document as it is written. Raises LimitsError when it is not of the form."""
+    """Return the parsed document. Raises LimitsError when it is invalid."""
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        document = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise LimitsError((LimitProblem(error.lineno, error.colno, "syntax", error.msg),)) from None
     except (ValueError, RecursionError) as error:
         raise LimitsError((LimitProblem(1, 1, "syntax", str(error)[:200]),)) from None
     if not isinstance(document, dict):
         raise LimitsError((LimitProblem(1, 1, "type", "must be an object"),))
-    problems = tuple(_Reader(text).problems(document))
+    problems = tuple(_Validator(text).problems(document))
     if problems:
         raise LimitsError(problems)
     return document
 
 
-class _Reader:
-    """Checks a document whose text is at hand, to say where each entry begins."""
+class _Validator:
+    """Validates a document; its text is used to locate entries."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def problems(self, document: Mapping[str, Any]) -> Iterator[LimitProblem]:
         for name in document.keys() - _SECTIONS.keys():
-            yield LimitProblem(1, 1, "unknown", f"{name} is not known here")
+            yield LimitProblem(1, 1, "unknown", f"{name} is not a known section")
         for section, fields in _SECTIONS.items():
             entries = document.get(section, [])
             if not isinstance(entries, list) or len(entries) > MAX_RULES:
                 yield LimitProblem(1, 1, "type", f"{section} must be a list of at most {MAX_RULES}")
                 continue
-            places = self._places(section, document)
+            locations = self._locate_entries(section, document)
             for index, entry in enumerate(entries):
-                line, column = places[index]
+                line, column = locations[index]
                 for rule, message in _entry_problems(entry, fields):
                     yield LimitProblem(line, column, rule, f"{section}[{index}]: {message}")
-            yield from self._repeated(entries, places)
+            yield from self._duplicate_ids(entries, locations)
 
-    def _repeated(self, entries: list[Any], places: list[tuple[int, int]]) -> Iterator[LimitProblem]:
+    def _duplicate_ids(self, entries: list[Any], locations: list[tuple[int, int]]) -> Iterator[LimitProblem]:
         seen: set[Any] = set()
-        for entry, (line, column) in zip(entries, places, strict=True):
+        for entry, (line, column) in zip(entries, locations, strict=True):
             name = entry.get("id") if isinstance(entry, dict) else None
             if isinstance(name, str) and name in seen:
-                yield LimitProblem(line, column, "unique", f"there is another rule {name}")
+                yield LimitProblem(line, column, "unique", f"the id {name} is used twice")
             seen.add(name if isinstance(name, str) else None)
 
-    def _places(self, section: str, document: Mapping[str, Any]) -> list[tuple[int, int]]:
-        """Line and column of each entry of a section, found by reading the sections in the order they are written."""
+    def _locate_entries(self, section: str, document: Mapping[str, Any]) -> list[tuple[int, int]]:
+        """Return line and column of each entry of a section, by decoding the text from its start."""
         decoder, position = json.JSONDecoder(), self._text.index("{") + 1
         for name, value in document.items():
-            position = self._text.index(":", self._after(decoder, position)) + 1
+            position = self._text.index(":", self._skip_value(decoder, position)) + 1
             if name == section:
-                return self._entries(decoder, self._text.index("[", position) + 1, len(value))
-            position = self._text.find(",", self._after(decoder, position)) + 1
+                return self._locate_items(decoder, self._text.index("[", position) + 1, len(value))
+            position = self._text.find(",", self._skip_value(decoder, position)) + 1
         return []
 
-    def _entries(self, decoder: json.JSONDecoder, position: int, count: int) -> list[tuple[int, int]]:
-        places = []
+    def _locate_items(self, decoder: json.JSONDecoder, position: int, count: int) -> list[tuple[int, int]]:
+        locations = []
         for _ in range(count):
-            begin = self._blank(position)
-            places.append((self._text.count("\n", 0, begin) + 1, begin - self._text.rfind("\n", 0, begin)))
+            begin = self._skip_blanks(position)
+            locations.append((self._text.count("\n", 0, begin) + 1, begin - self._text.rfind("\n", 0, begin)))
             _, end = decoder.raw_decode(self._text, begin)
             position = self._text.find(",", end) + 1
-        return places
+        return locations
 
-    def _after(self, decoder: json.JSONDecoder, position: int) -> int:
-        _, end = decoder.raw_decode(self._text, self._blank(position))
+    def _skip_value(self, decoder: json.JSONDecoder, position: int) -> int:
+        _, end = decoder.raw_decode(self._text, self._skip_blanks(position))
         return end
 
-    def _blank(self, position: int) -> int:
+    def _skip_blanks(self, position: int) -> int:
         while self._text[position] in " \t\r\n":
             position += 1
         return position
@@ -118,7 +118,7 @@ def _entry_problems(entry: Any, fields: Mapping[str, Callable[[Any], str]]) -> I
         return
     for name, value in entry.items():
         if name not in fields:
-            yield "unknown", f"{name} is not known here"
+            yield "unknown", f"{name} is not a known field"
         elif problem := fields[name](value):
             yield "type", f"{name} {problem}"
     if fields is _LIMIT:
@@ -136,46 +136,46 @@ def _limit_problems(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "required", "window_seconds is required with calls and cost_micros"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
         raise ValueError("an object has the same key twice")
-    return found
+    return document
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _count(lowest: int) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        good = type(value) is int and lowest <= value <= MAX_COUNT
-        return "" if good else f"must be a whole number from {lowest}"
+        valid = type(value) is int and lowest <= value <= MAX_COUNT
+        return "" if valid else f"must be a whole number from {lowest}"
 
     return check
 
 
 def _window(value: Any) -> str:
-    good = type(value) in (int, float) and 0.001 <= value <= MAX_WINDOW_SECONDS
-    return "" if good else f"must be seconds between 0.001 and {MAX_WINDOW_SECONDS}"
+    valid = type(value) in (int, float) and 0.001 <= value <= MAX_WINDOW_SECONDS
+    return "" if valid else f"must be seconds between 0.001 and {MAX_WINDOW_SECONDS}"
 
 
 def _name(value: Any) -> str:
-    good = isinstance(value, str) and _ID.fullmatch(value)
-    return "" if good else "must begin with a letter and consist of at most 63 lower-case letters, digits and hyphens"
+    valid = isinstance(value, str) and _ID.fullmatch(value)
+    return "" if valid else "must start with a letter and have at most 63 lower-case letters, digits and hyphens"
 
 
-def _parts(value: Any) -> str:
-    good = isinstance(value, list) and all(part in PARTS for part in value) and len({*value}) == len(value)
-    return "" if good else f"must be a list of different names out of {', '.join(PARTS)}"
+def _dimensions(value: Any) -> str:
+    valid = isinstance(value, list) and all(name in DIMENSIONS for name in value) and len({*value}) == len(value)
+    return "" if valid else f"must be a list of different names out of {', '.join(DIMENSIONS)}"
 
 
-def _texts(form: re.Pattern[str]) -> Callable[[Any], str]:
+def _patterns(form: re.Pattern[str]) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if not isinstance(value, list) or not 1 <= len(value) <= MAX_PATTERNS:
             return f"must be a list of 1 to {MAX_PATTERNS} patterns"
-        good = all(isinstance(text, str) and len(text) <= 512 and form.fullmatch(text) for text in value)
-        return "" if good else "has an entry that is no pattern"
+        valid = all(isinstance(text, str) and len(text) <= 512 and form.fullmatch(text) for text in value)
+        return "" if valid else "has an entry that is not a pattern"
 
     return check
 
@@ -183,15 +183,15 @@ def _texts(form: re.Pattern[str]) -> Callable[[Any], str]:
 _ANY_TEXT = re.compile(r".+", re.DOTALL)
 _LIMIT: Mapping[str, Callable[[Any], str]] = {
     "id": _name,
-    "per": _parts,
-    "tools": _texts(_TOOL),
-    "callers": _texts(_ANY_TEXT),
-    "agents": _texts(_ANY_TEXT),
-    "tenants": _texts(_ANY_TEXT),
+    "per": _dimensions,
+    "tools": _patterns(_TOOL),
+    "callers": _patterns(_ANY_TEXT),
+    "agents": _patterns(_ANY_TEXT),
+    "tenants": _patterns(_ANY_TEXT),
     "window_seconds": _window,
     "calls": _count(0),
     "cost_micros": _count(0),
     "concurrent": _count(0),
 }
-_PRICE: Mapping[str, Callable[[Any], str]] = {"tools": _texts(_TOOL), "cost_micros": _count(0)}
+_PRICE: Mapping[str, Callable[[Any], str]] = {"tools": _patterns(_TOOL), "cost_micros": _count(0)}
 _SECTIONS: Mapping[str, Mapping[str, Callable[[Any], str]]] = {"limits": _LIMIT, "prices": _PRICE}

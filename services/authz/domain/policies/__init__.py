@@ -1,1 +1,1 @@
-"""Sets of policies: putting, validating, activating, explaining and replaying them."""
+"""Policy sets: storing, validating, activating, explaining and replaying them."""

@@ -1,4 +1,4 @@
-"""ExplainDecision: says how a recorded decision came about."""
+"""ExplainDecision: explains a recorded decision policy by policy."""
 
 from __future__ import annotations
 
@@ -6,63 +6,63 @@ import asyncio
 from dataclasses import dataclass
 
 from libs.common.auth.identity import Identity
-from services.authz.domain.model import Allow, Decision, Deny, Fact, Question
+from services.authz.domain.model import Allow, ContextField, Decision, DecisionRequest, Deny
 from services.authz.domain.policies.errors import decision_not_found, set_not_found
-from services.authz.domain.policies.model import Explanation, Finding, Recorded
-from services.authz.domain.policies.ports import DecisionRecords, Library
+from services.authz.domain.policies.model import Explanation, PolicyFinding, RecordedDecision
+from services.authz.domain.policies.ports import DecisionRecords, PolicyLibrary
 
-# Who holds it may read decisions about others.
-READ = "policies:read"
+# The scope for decisions about other subjects.
+READ_SCOPE = "policies:read"
 
 
 @dataclass(frozen=True)
 class ExplainDecision:
-    """Asks the set that decided again, policy by policy."""
+    """Evaluates each policy of the deciding set again for the recorded request."""
 
     records: DecisionRecords
-    library: Library
+    library: PolicyLibrary
 
-    async def __call__(self, decision_id: str, asker: Identity | None) -> Explanation:
-        """Return the explanation; `asker` is None for who may read everything. Raises NOT_FOUND."""
+    async def execute(self, decision_id: str, asker: Identity | None) -> Explanation:
+        """Return the explanation; `asker` is None for a peer that may read everything. Raises NOT_FOUND."""
         recorded = await self.records.find(decision_id)
-        if recorded is None or not _may_read(asker, recorded.question):
+        if recorded is None or not _may_read(asker, recorded.request):
             raise decision_not_found(f"decisions/{decision_id}")
-        findings: list[Finding] = []
-        if recorded.reads is not None:
-            engine = await self.library.of_version(recorded.decision.policy_set_version)
+        findings: list[PolicyFinding] = []
+        if recorded.context_fields is not None:
+            engine = await self.library.engine_for(recorded.decision.policy_set_version)
             if engine is None:
                 raise set_not_found(recorded.decision.policy_set_version)
-            # Every policy of the set is asked, which takes a while where there are many: nobody's call waits for that.
-            findings = await asyncio.to_thread(engine.findings, recorded.question)
+            # In a thread: evaluating every policy of a large set takes long.
+            findings = await asyncio.to_thread(engine.findings, recorded.request)
         return Explanation(recorded, tuple(findings), _summary(recorded))
 
 
-def _may_read(asker: Identity | None, question: Question) -> bool:
-    return asker is None or READ in asker.scopes or asker.subject == question.caller.subject
+def _may_read(asker: Identity | None, request: DecisionRequest) -> bool:
+    return asker is None or READ_SCOPE in asker.scopes or asker.subject == request.caller.subject
 
 
-def _summary(recorded: Recorded) -> str:
-    decision, question = recorded.decision, recorded.question
-    caller, tool = question.caller, question.call.tool.qualified
+def _summary(recorded: RecordedDecision) -> str:
+    decision, request = recorded.decision, recorded.request
+    caller, tool = request.caller, request.call.tool.qualified
     who = f"{caller.agent} for {caller.subject}" if caller.agent and caller.agent != caller.subject else caller.subject
-    lines = [f"{who} {_answer(decision)} {tool} {question.call.version} in {question.environment}."]
+    lines = [f"{who} {_outcome_text(decision)} {tool} {request.call.version} in {request.environment}."]
     lines += decision.verdict.reasons
     if decision.verdict.blocked_path:
-        lines.append(f"It is about the argument {decision.verdict.blocked_path}.")
+        lines.append(f"The refused argument is {decision.verdict.blocked_path}.")
     if decision.verdict.obligations:
-        kinds = ", ".join(f"{each.kind} {' '.join(each.values)}".strip() for each in decision.verdict.obligations)
-        lines.append(f"It is bound to: {kinds}.")
+        kinds = ", ".join(f"{one.kind} {' '.join(one.values)}".strip() for one in decision.verdict.obligations)
+        lines.append(f"Obligations: {kinds}.")
     if decision.added_labels:
-        lines.append(f"From then on the session carries: {', '.join(decision.added_labels)}.")
-    if recorded.reads is None:
-        lines.append("Policy was not asked: the token alone decided.")
-    elif Fact.ARGUMENTS in recorded.reads and not question.call.arguments:
-        lines.append("The arguments were not kept, so policies that read them are shown as if there were none.")
+        lines.append(f"Labels added to the session: {', '.join(decision.added_labels)}.")
+    if recorded.context_fields is None:
+        lines.append("Policy was not evaluated: the token alone decided.")
+    elif ContextField.ARGUMENTS in recorded.context_fields and not request.call.arguments:
+        lines.append("The arguments were not stored, so policies that read them are evaluated without arguments.")
     return "\n".join(lines)
 
 
-def _answer(decision: Decision) -> str:
+def _outcome_text(decision: Decision) -> str:
     outcome = decision.verdict.outcome
     if isinstance(outcome, Allow):
         return "was allowed to call"
-    return "was refused" if isinstance(outcome, Deny) else "needs a person's consent for"
+    return "was refused" if isinstance(outcome, Deny) else "needs approval for"

@@ -1,4 +1,4 @@
-"""The nouns of policy sets."""
+"""The model of policy sets."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.authz.domain.model import Decision, Fact, Question
+from services.authz.domain.model import ContextField, Decision, DecisionRequest
 
 Documents = Mapping[str, str]
 """Texts by name: `*.cedar`, and at most one `limits.json`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with documents. Lines and columns count from 1; 0 is about the whole."""
+class PolicyProblem:
+    """One problem of policy documents. Lines and columns count from 1; 0 means the whole document or set."""
 
     document: str
     line: int
     column: int
     policy: str
-    """Its @id, where it has one."""
+    """The @id of the policy, if it has one."""
     rule: str
-    """What it breaks: `syntax`, `type`, `annotation`, `size` and others."""
+    """The broken rule: `syntax`, `type`, `annotation`, `size` and others."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSet:
-    """A set of policies. It never changes; only whether it is the active one does."""
+class StoredPolicySet:
+    """A stored policy set. Its content is immutable; only its activation changes."""
 
     number: int
     version: str
     """The digest of its content."""
     documents: Documents
-    """Empty where sets are only listed."""
+    """Empty in lists."""
     policy_count: int
     comment: str
     put_by: str
     put_time: datetime
     active: bool = False
     activate_time: datetime | None = None
-    """When it was last made active."""
+    """When it was last activated."""
 
     @property
     def name(self) -> str:
@@ -49,18 +49,18 @@ class StoredSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What to make of a set: documents that are new or other, and names of those that are left out."""
+class PolicySetChange:
+    """A change of a policy set: added or replaced documents, and the names of removed ones."""
 
     documents: Documents
     removed: tuple[str, ...]
     base: int | None
-    """The set to begin with; None means the active one."""
+    """The set to change; None means the active one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one policy made of a question."""
+class PolicyFinding:
+    """The evaluation of one policy for a request."""
 
     policy: str
     effect: str
@@ -72,28 +72,28 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A decision as it was kept, with the question that it answers."""
+class RecordedDecision:
+    """A decision of the journal, with its request."""
 
     decision: Decision
-    question: Question
-    """Without arguments, where they were not kept."""
-    reads: frozenset[Fact] | None
-    """The facts of the one call that it may rest on; None when policy was not asked."""
+    request: DecisionRequest
+    """Without arguments if they were not stored."""
+    context_fields: frozenset[ContextField] | None
+    """The context fields that it may depend on; None when policy was not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, and what each policy that could apply made of its question."""
+    """A decision with the evaluation of each policy."""
 
-    recorded: Recorded
-    findings: tuple[Finding, ...]
+    recorded: RecordedDecision
+    findings: tuple[PolicyFinding, ...]
     summary: str
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A decision that another set would make otherwise."""
+class DecisionFlip:
+    """A decision that another policy set would make differently."""
 
     decision: str
     subject: str
@@ -104,18 +104,18 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a replay has come, and what it found since the last message."""
+class ReplayProgress:
+    """The progress of a replay, with the flips since the last message."""
 
     replayed: int
     total: int
     undecidable: int
-    flips: tuple[Flip, ...] = ()
+    flips: tuple[DecisionFlip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class NewSet:
-    """A set that is about to be kept."""
+class NewPolicySet:
+    """A policy set to store."""
 
     version: str
     documents: Documents
@@ -126,9 +126,9 @@ class NewSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
-    """What became of documents: what is wrong, or how many policies there are."""
+class ValidationResult:
+    """The result of a validation: the problems, or the number of policies."""
 
     version: str
-    problems: tuple[Problem, ...]
+    problems: tuple[PolicyProblem, ...]
     policy_count: int

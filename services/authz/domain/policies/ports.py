@@ -1,4 +1,4 @@
-"""What keeping, explaining and replaying policy sets needs from the outside."""
+"""The ports of policy sets."""
 
 from __future__ import annotations
 
@@ -6,80 +6,87 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Protocol
 
-from services.authz.domain.model import Question
-from services.authz.domain.policies.model import Documents, Examination, Finding, NewSet, Recorded, StoredSet
+from services.authz.domain.model import DecisionRequest
+from services.authz.domain.policies.model import (
+    Documents,
+    NewPolicySet,
+    PolicyFinding,
+    RecordedDecision,
+    StoredPolicySet,
+    ValidationResult,
+)
 from services.authz.domain.ports import PolicyEngine
 
 
 class ExplainingEngine(PolicyEngine, Protocol):
-    """Policy that can say what each of its policies makes of a question."""
+    """A policy engine that can evaluate each of its policies separately."""
 
-    def findings(self, question: Question) -> list[Finding]:
-        """Say what each policy by itself makes of it, in the order of the documents. Takes a while: not for the event loop."""
+    def findings(self, request: DecisionRequest) -> list[PolicyFinding]:
+        """Evaluate each policy by itself, in document order. Slow: do not run on the event loop."""
         ...
 
 
-class Library(Protocol):
-    """Sets of policies, ready to be asked."""
+class PolicyLibrary(Protocol):
+    """Compiled policy sets."""
 
-    async def examine(self, documents: Documents) -> Examination:
-        """Say what is wrong with documents, or how many policies they hold."""
+    async def validate(self, documents: Documents) -> ValidationResult:
+        """Validate documents."""
         ...
 
-    async def of_version(self, version: str) -> ExplainingEngine | None:
-        """Return the engine of a set, also of one that was active once. Raises POLICY_INVALID for one that was put under another schema and
-        cannot be used any more."""
+    async def engine_for(self, version: str) -> ExplainingEngine | None:
+        """Return the engine of an active or former set. Raises POLICY_INVALID for a set that no longer compiles because
+        the schema has changed."""
         ...
 
     async def refresh(self) -> None:
-        """Ask the set from now on that is active."""
+        """Switch to the active set."""
         ...
 
 
 class PolicySets(Protocol):
-    """Sets as they were put, and which of them was active when."""
+    """The stored policy sets and the history of activations."""
 
-    async def put(self, new: NewSet) -> StoredSet:
-        """Keep a set; the same content again is the set that is already there."""
+    async def put(self, new: NewPolicySet) -> StoredPolicySet:
+        """Store a set; for known content return the stored set."""
         ...
 
-    async def find(self, number: int) -> StoredSet | None:
+    async def find(self, number: int) -> StoredPolicySet | None:
         """Return a set with its documents."""
         ...
 
-    async def active(self) -> StoredSet | None:
+    async def active(self) -> StoredPolicySet | None:
         """Return the active set with its documents."""
         ...
 
-    async def page(self, before: int | None, size: int) -> list[StoredSet]:
+    async def page(self, before: int | None, size: int) -> list[StoredPolicySet]:
         """Return sets without documents, newest first."""
         ...
 
-    async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredSet:
-        """Make a set active and tell every replica. Raises NOT_FOUND, and FAILED_PRECONDITION when another one than the
-        expected is active."""
+    async def activate(self, number: int, expected: int | None, by: str, now: datetime) -> StoredPolicySet:
+        """Activate a set and add that to the feed. Raises NOT_FOUND, and FAILED_PRECONDITION when the active set is not
+        the expected one."""
         ...
 
-    async def earlier(self) -> StoredSet | None:
-        """Return the set that was active before, with its documents."""
+    async def previous(self) -> StoredPolicySet | None:
+        """Return the previously active set with its documents."""
         ...
 
-    async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredSet:
-        """Make the set active that was active before. Raises FAILED_PRECONDITION."""
+    async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredPolicySet:
+        """Activate the previously active set. Raises FAILED_PRECONDITION."""
         ...
 
 
 class DecisionRecords(Protocol):
-    """The decisions that were kept."""
+    """The recorded decisions."""
 
-    async def find(self, decision_id: str) -> Recorded | None:
-        """Return one."""
+    async def find(self, decision_id: str) -> RecordedDecision | None:
+        """Return one decision."""
         ...
 
-    async def count(self, most: int) -> int:
-        """Return how many there are, up to `most`."""
+    async def count(self, limit: int) -> int:
+        """Return the number of decisions, at most `limit`."""
         ...
 
-    def last(self, most: int) -> AsyncIterator[list[Recorded]]:
-        """Return the last ones, newest first, in pages."""
+    def last(self, limit: int) -> AsyncIterator[list[RecordedDecision]]:
+        """Yield pages of the last decisions, newest first."""
         ...

@@ -1,4 +1,4 @@
-"""PutPolicy: keeps a new set, if nothing is wrong with it."""
+"""PutPolicy: validates and stores a new policy set."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from libs.common.runtime.clock import Clock
 from services.authz.domain.policies.changed_documents import changed_documents
 from services.authz.domain.policies.errors import policies_invalid
-from services.authz.domain.policies.model import Change, NewSet, StoredSet
-from services.authz.domain.policies.ports import Library, PolicySets
+from services.authz.domain.policies.model import NewPolicySet, PolicySetChange, StoredPolicySet
+from services.authz.domain.policies.ports import PolicyLibrary, PolicySets
 
 
 @dataclass(frozen=True)
 class PutPolicy:
-    """Puts documents on top of a set. Nobody is asked by the new set yet."""
+    """Stores a changed policy set without activating it."""
 
     sets: PolicySets
-    library: Library
+    library: PolicyLibrary
     clock: Clock
 
-    async def __call__(self, change: Change, comment: str, by: str) -> StoredSet:
-        """Return the set. Raises POLICY_INVALID with everything that is wrong, and NOT_FOUND without such a base."""
+    async def execute(self, change: PolicySetChange, comment: str, by: str) -> StoredPolicySet:
+        """Return the stored set. Raises POLICY_INVALID with all problems, and NOT_FOUND for a missing base."""
         documents = await changed_documents(change, self.sets)
-        found = await self.library.examine(documents)
-        if found.problems:
-            raise policies_invalid(found.problems)
-        new = NewSet(found.version, documents, found.policy_count, comment, by, self.clock.now())
+        result = await self.library.validate(documents)
+        if result.problems:
+            raise policies_invalid(result.problems)
+        new = NewPolicySet(result.version, documents, result.policy_count, comment, by, self.clock.now())
         return await self.sets.put(new)

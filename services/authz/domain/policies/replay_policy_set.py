@@ -1,4 +1,4 @@
-"""ReplayPolicySet: asks another set the questions of recorded decisions."""
+"""ReplayPolicySet: evaluates another policy set for the requests of recorded decisions."""
 
 from __future__ import annotations
 
@@ -7,71 +7,72 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from services.authz.domain.decisions.check import verdict_of
-from services.authz.domain.model import Allow, Deny, Fact, Outcome, Verdict
+from services.authz.domain.model import Allow, ContextField, Deny, Outcome, Verdict
 from services.authz.domain.policies.errors import set_not_found
-from services.authz.domain.policies.model import Flip, Progress, Recorded
-from services.authz.domain.policies.ports import DecisionRecords, ExplainingEngine, Library, PolicySets
+from services.authz.domain.policies.model import DecisionFlip, RecordedDecision, ReplayProgress
+from services.authz.domain.policies.ports import DecisionRecords, ExplainingEngine, PolicyLibrary, PolicySets
 
-USUAL = 10_000
-# So many are asked before other calls get their turn, and so many between two messages.
-_AT_ONCE, _TOLD = 10, 500
+DEFAULT_DECISIONS = 10_000
+# The event loop runs other calls after each batch; a message is sent after each _MESSAGE_EVERY decisions.
+_BATCH, _MESSAGE_EVERY = 10, 500
 
 
 @dataclass(frozen=True)
 class ReplayPolicySet:
-    """Finds out what a set would answer otherwise. Changes nothing."""
+    """Finds decisions that a policy set would make differently. Changes nothing."""
 
     sets: PolicySets
-    library: Library
+    library: PolicyLibrary
     records: DecisionRecords
 
-    async def __call__(self, number: int, most: int) -> AsyncIterator[Progress]:
-        """Yield progress, and at last the whole count. Raises NOT_FOUND without such a set."""
+    async def execute(self, number: int, limit: int) -> AsyncIterator[ReplayProgress]:
+        """Yield progress, and the total count at the end. Raises NOT_FOUND for a missing set."""
         stored = await self.sets.find(number)
-        engine = await self.library.of_version(stored.version) if stored is not None else None
+        engine = await self.library.engine_for(stored.version) if stored is not None else None
         if engine is None:
             raise set_not_found(f"policySets/{number}")
-        total = await self.records.count(most or USUAL)
-        progress = Progress(0, total, 0)
+        total = await self.records.count(limit or DEFAULT_DECISIONS)
+        progress = ReplayProgress(0, total, 0)
         yield progress
         async for page in self.records.last(total):
-            for begin in range(0, len(page), _AT_ONCE):
-                progress = _further(engine, page[begin : begin + _AT_ONCE], progress)
+            for begin in range(0, len(page), _BATCH):
+                progress = _replay(engine, page[begin : begin + _BATCH], progress)
                 await asyncio.sleep(0)
-                if progress.replayed % _TOLD < _AT_ONCE:
+                if progress.replayed % _MESSAGE_EVERY < _BATCH:
                     yield progress
                     progress = replace(progress, flips=())
-        # Decisions that were let go meanwhile are not missed.
+        # Decisions may have been trimmed from the journal since they were counted.
         yield replace(progress, total=progress.replayed)
 
 
-def _further(engine: ExplainingEngine, some: list[Recorded], progress: Progress) -> Progress:
+def _replay(engine: ExplainingEngine, batch: list[RecordedDecision], progress: ReplayProgress) -> ReplayProgress:
     flips, undecidable = list(progress.flips), progress.undecidable
-    for recorded in some:
-        if recorded.reads is None:
-            # The token alone decided, and would again.
+    for recorded in batch:
+        if recorded.context_fields is None:
+            # The token alone decided, which does not depend on the policy set.
             continue
-        if not _kept(recorded, (considered := engine.consider(recorded.question)).reads):
+        evaluation = engine.evaluate(recorded.request)
+        if not _has_context(recorded, evaluation.context_fields):
             undecidable += 1
             continue
-        verdict = verdict_of(considered, recorded.question)
+        verdict = verdict_of(evaluation, recorded.request)
         if _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
             flips.append(_flip(recorded, verdict))
-    return Progress(progress.replayed + len(some), progress.total, undecidable, tuple(flips))
+    return ReplayProgress(progress.replayed + len(batch), progress.total, undecidable, tuple(flips))
 
 
-def _kept(recorded: Recorded, reads: frozenset[Fact]) -> bool:
-    """Say whether all that a set reads of a call was kept."""
-    question = recorded.question
-    arguments = Fact.ARGUMENTS not in reads or bool(question.call.arguments)
-    return arguments and (Fact.LABELS not in reads or question.labels is not None)
+def _has_context(recorded: RecordedDecision, context_fields: frozenset[ContextField]) -> bool:
+    """Return whether the journal has all context fields that a set reads."""
+    request = recorded.request
+    arguments = ContextField.ARGUMENTS not in context_fields or bool(request.call.arguments)
+    return arguments and (ContextField.LABELS not in context_fields or request.labels is not None)
 
 
-def _flip(recorded: Recorded, verdict: Verdict) -> Flip:
-    decision, call = recorded.decision, recorded.question.call
-    return Flip(
+def _flip(recorded: RecordedDecision, verdict: Verdict) -> DecisionFlip:
+    decision, call = recorded.decision, recorded.request.call
+    return DecisionFlip(
         decision=decision.name,
-        subject=recorded.question.caller.subject,
+        subject=recorded.request.caller.subject,
         tool_version=call.tool.version(str(call.version)),
         before=_kind(decision.verdict.outcome),
         after=_kind(verdict.outcome),

@@ -1,4 +1,4 @@
-"""RollbackPolicySet: makes the set active that was active before."""
+"""RollbackPolicySet: activates the previously active policy set."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from libs.common.runtime.clock import Clock
-from services.authz.domain.policies.model import StoredSet
-from services.authz.domain.policies.ports import Library, PolicySets
+from services.authz.domain.policies.model import StoredPolicySet
+from services.authz.domain.policies.ports import PolicyLibrary, PolicySets
 
 
 @dataclass(frozen=True)
 class RollbackPolicySet:
-    """Goes back one set each time, as far as the history reaches."""
+    """Rolls back by one activation each time."""
 
     sets: PolicySets
-    library: Library
+    library: PolicyLibrary
     clock: Clock
     announce: Callable[[], None]
-    """Tells every replica that the feed grew."""
+    """Wakes every replica to read the feed."""
 
-    async def __call__(self, expected: int | None, by: str) -> StoredSet:
-        """Return the active set. Raises FAILED_PRECONDITION when there was none before, or another one than expected is active;
-        POLICY_INVALID when the one before cannot be used any more."""
-        earlier = await self.sets.earlier()
-        if earlier is not None:
-            # Before anybody is told: a set that can be asked no more must not become the one that everybody asks.
-            await self.library.of_version(earlier.version)
+    async def execute(self, expected: int | None, by: str) -> StoredPolicySet:
+        """Return the active set. Raises FAILED_PRECONDITION when there is no previous set or the active set is not the
+        expected one, and POLICY_INVALID when the previous set no longer compiles."""
+        previous = await self.sets.previous()
+        if previous is not None:
+            # Compiled first: a set that no longer compiles must not become active.
+            await self.library.engine_for(previous.version)
         activated = await self.sets.roll_back(expected, by, self.clock.now())
         self.announce()
         await self.library.refresh()

@@ -1,22 +1,22 @@
-"""ValidatePolicy: says what is wrong with documents."""
+"""ValidatePolicy: validates policy documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from services.authz.domain.policies.changed_documents import changed_documents
-from services.authz.domain.policies.model import Change, Problem
-from services.authz.domain.policies.ports import Library, PolicySets
+from services.authz.domain.policies.model import PolicyProblem, PolicySetChange
+from services.authz.domain.policies.ports import PolicyLibrary, PolicySets
 
 
 @dataclass(frozen=True)
 class ValidatePolicy:
-    """Examines documents as if they were put. Keeps nothing."""
+    """Validates a changed policy set without storing it."""
 
     sets: PolicySets
-    library: Library
+    library: PolicyLibrary
 
-    async def __call__(self, change: Change) -> tuple[Problem, ...]:
-        """Return everything that is wrong; nothing when the documents may be put."""
-        found = await self.library.examine(await changed_documents(change, self.sets))
-        return found.problems
+    async def execute(self, change: PolicySetChange) -> tuple[PolicyProblem, ...]:
+        """Return all problems; none if the documents can be stored."""
+        result = await self.library.validate(await changed_documents(change, self.sets))
+        return result.problems

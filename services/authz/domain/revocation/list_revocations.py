@@ -1,4 +1,4 @@
-"""ListRevocations: what was taken back and still matters."""
+"""ListRevocations: lists the unexpired revocations."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _QUERY = "revocations"
 
 @dataclass(frozen=True)
 class ListRevocations:
-    """Reads revocations, newest first."""
+    """Lists revocations, newest first."""
 
     revocations: Revocations
     clock: Clock
 
-    async def __call__(self, page_size: int, page_token: str) -> tuple[Sequence[Revocation], str]:
-        """Return a page and where to continue; empty after the last page. Raises PAGE_TOKEN_INVALID."""
+    async def execute(self, page_size: int, page_token: str) -> tuple[Sequence[Revocation], str]:
+        """Return a page and the next page token, empty after the last page. Raises PAGE_TOKEN_INVALID."""
         limit = page_size or DEFAULT_PAGE
         before = page_tokens.decode_cursor(_QUERY, page_token)
-        found = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now())
-        if len(found) <= limit:
-            return found, ""
-        return found[:limit], page_tokens.encode(_QUERY, [found[limit - 1].sequence])
+        page = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now())
+        if len(page) <= limit:
+            return page, ""
+        return page[:limit], page_tokens.encode(_QUERY, [page[limit - 1].sequence])

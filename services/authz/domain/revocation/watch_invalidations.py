@@ -1,4 +1,4 @@
-"""WatchInvalidations: tells those who remember answers what makes them worthless."""
+"""WatchInvalidations: streams the events that invalidate caches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from services.authz.domain.ports import InvalidationFeed
 
 @dataclass(frozen=True)
 class WatchInvalidations:
-    """Opens watches."""
+    """Opens a watch on the feed."""
 
     feed: InvalidationFeed
 
-    async def __call__(self) -> AsyncIterator[Invalidation]:
-        """Yield a snapshot, then changes, and a word at least once a second: silence means that the watch is broken."""
-        async for word in self.feed.watch():
-            yield word
+    async def execute(self) -> AsyncIterator[Invalidation]:
+        """Yield a snapshot, then changes, and a heartbeat at least once a second."""
+        async for invalidation in self.feed.watch():
+            yield invalidation

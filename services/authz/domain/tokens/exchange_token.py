@@ -1,49 +1,49 @@
-"""ExchangeToken: turns the token of a trusted outside issuer into a user's token of this mesh."""
+"""ExchangeToken: exchanges a token of a trusted external issuer for a user token of this mesh."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from libs.common.auth.authority import USER, Authority
-from services.authz.domain.errors import grant_refused, parent_over
+from services.authz.domain.errors import grant_refused, parent_expired
 from services.authz.domain.model import IssuedToken
-from services.authz.domain.ports import OutsideTokens
-from services.authz.domain.tokens.grants import lifetime_refusals
-from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.ports import ExternalTokenVerifier
+from services.authz.domain.tokens.grants import lifetime_violations
+from services.authz.domain.tokens.minter import TokenMinter
 
 
 @dataclass(frozen=True)
 class ExchangeToken:
-    """Grants to outside users what the configuration of their issuer says, and nothing that their token says."""
+    """Grants what the configuration of the external issuer says, never what the external token claims."""
 
-    mint: Mint
-    outside: OutsideTokens
+    minter: TokenMinter
+    verifier: ExternalTokenVerifier
     audience: str
 
-    async def __call__(self, token: str, *, lifetime: float | None = None, confirmation: str = "") -> IssuedToken:
-        """Return a token that ends no later than the one shown. Raises the TOKEN_ reason that the outside token deserves."""
-        shown = await self.outside.verify(token)
-        violations = [*lifetime_refusals(lifetime, shown.grant.lifetime)]
+    async def execute(self, token: str, *, lifetime: float | None = None, confirmation: str = "") -> IssuedToken:
+        """Return a token that expires no later than the external one. Raises a TOKEN_ reason if that one is invalid."""
+        external = await self.verifier.verify(token)
+        violations = [*lifetime_violations(lifetime, external.grant.lifetime)]
         if violations:
             raise grant_refused(violations)
-        now = self.mint.now()
-        end = min(int(shown.expires_at), now + (shown.grant.lifetime if lifetime is None else int(lifetime)))
+        now = self.minter.now()
+        end = min(int(external.expires_at), now + (external.grant.lifetime if lifetime is None else int(lifetime)))
         if end <= now:
-            raise parent_over()
-        return await self.mint(
+            raise parent_expired()
+        return await self.minter.mint(
             Authority(
-                subject=shown.subject,
+                subject=external.subject,
                 tier=USER,
-                tools=shown.grant.tools,
-                scopes=frozenset(shown.grant.scopes),
-                resources=shown.grant.resources,
-                depth=shown.grant.depth,
+                tools=external.grant.tools,
+                scopes=frozenset(external.grant.scopes),
+                resources=external.grant.resources,
+                depth=external.grant.depth,
                 audiences=(self.audience,),
                 not_before=now,
                 expires_at=end,
-                tenant=shown.tenant,
-                trust_level=shown.grant.trust_level,
-                groups=shown.groups,
+                tenant=external.tenant,
+                trust_level=external.grant.trust_level,
+                groups=external.groups,
                 confirmation=confirmation,
             )
         )

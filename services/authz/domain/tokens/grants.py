@@ -1,4 +1,5 @@
-"""What no token may carry, beyond what the contract's own rules see. Shared by everything that mints."""
+"""Checks of requested claims that the rules of the contract cannot express. Shared by all use cases that mint
+tokens."""
 
 from __future__ import annotations
 
@@ -13,65 +14,65 @@ from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, is_pattern
 from services.authz.domain.errors import grant_refused
 
-Compiles = Callable[[bytes], object]
-"""Compiles a JSON Schema that will be checked wherever the token is used, or raises ValueError."""
+SchemaCompiler = Callable[[bytes], object]
+"""Compiles a JSON Schema. Raises ValueError for one that verifiers could not check."""
 MAX_SCHEMA_BYTES = 8192
 
 
-def tool_refusals(tools: Sequence[Grant]) -> Iterator[Violation]:
-    """Yield what is wrong with grants of tools."""
+def tool_violations(tools: Sequence[Grant]) -> Iterator[Violation]:
+    """Yield the problems of tool grants."""
     for index, grant in enumerate(tools):
         path = f"tools[{index}]"
-        yield from _no_tool(grant.tool, path)
+        yield from _pattern_violations(grant.tool, path)
         if grant.version_constraint.strip() == "latest":
-            # Which version is the latest is not known where the token is used, so the grant would mean any version.
-            message = "a token cannot follow the latest version; leave it empty for any, or name a range"
+            # Verifiers do not know the latest version, so the grant would mean any version.
+            message = "a token cannot follow the latest version; leave it empty for any version, or name a range"
             yield Violation(f"{path}.version_constraint", "grant.version", message)
         elif not _is_constraint(grant.version_constraint):
             yield Violation(f"{path}.version_constraint", "grant.version", "is not a version constraint")
 
 
-def audience_refusals(audiences: Sequence[str]) -> Iterator[Violation]:
-    """Yield what is wrong with audiences."""
+def audience_violations(audiences: Sequence[str]) -> Iterator[Violation]:
+    """Yield the problems of audiences."""
     for index, audience in enumerate(audiences):
         if not audience:
             yield Violation(f"audiences[{index}]", "audience.empty", "an audience must have a name")
 
 
-def lifetime_refusals(lifetime: float | None, most: int) -> Iterator[Violation]:
-    """Yield what is wrong with a lifetime."""
-    if lifetime is not None and not 1 <= lifetime <= most:
-        yield Violation("lifetime", "lifetime.limit", f"must be between 1 and {most} seconds")
+def lifetime_violations(lifetime: float | None, maximum: int) -> Iterator[Violation]:
+    """Yield the problems of a lifetime."""
+    if lifetime is not None and not 1 <= lifetime <= maximum:
+        yield Violation("lifetime", "lifetime.limit", f"must be between 1 and {maximum} seconds")
 
 
-def read_constraints(
-    asked: Sequence[ArgumentConstraint],
-    compiles: Compiles,
+def parse_constraints(
+    requested: Sequence[ArgumentConstraint],
+    compile_schema: SchemaCompiler,
     *,
     inherited: Sequence[ArgumentConstraint] = (),
     path: str = "argument_constraints",
 ) -> tuple[ArgumentConstraint, ...]:
-    """Return those of the parent, which come first and stay, and these with their schemas in canonical form. Raises INVALID_REQUEST with
-    everything that is wrong."""
-    read = dict.fromkeys(inherited)
+    """Return the inherited constraints followed by the requested ones with canonical schemas, without duplicates.
+    Raises INVALID_REQUEST with all problems."""
+    parsed = dict.fromkeys(inherited)
     violations: list[Violation] = []
-    for index, constraint in enumerate(asked):
-        violations += _no_tool(constraint.tool, f"{path}[{index}]")
+    for index, constraint in enumerate(requested):
+        violations += _pattern_violations(constraint.tool, f"{path}[{index}]")
         try:
-            read[_read(constraint, compiles)] = None
+            parsed[_parse(constraint, compile_schema)] = None
         except (MeshError, ValueError):
-            message = "is not a JSON Schema that can be checked here"
+            message = "is not a supported JSON Schema"
             violations.append(Violation(f"{path}[{index}]", "constraint.schema", message))
-    if len(read) > MAX_CONSTRAINTS:
-        message = f"a token carries at most {MAX_CONSTRAINTS}, those of its parent included"
+    if len(parsed) > MAX_CONSTRAINTS:
+        message = f"a token has at most {MAX_CONSTRAINTS} constraints, including those of its parent"
         violations.append(Violation(path, "constraint.count", message))
     if violations:
         raise grant_refused(violations)
-    return tuple(read)
+    return tuple(parsed)
 
 
-def names_a_tool(reference: str) -> bool:
-    """Say whether a tool can have this name."""
+def is_tool_name(reference: str) -> bool:
+    """Return whether a tool can have this name."""
     try:
         ToolName.parse(reference)
     except MeshError:
@@ -79,17 +80,17 @@ def names_a_tool(reference: str) -> bool:
     return True
 
 
-def _no_tool(pattern: str, path: str) -> Iterator[Violation]:
-    """Yield what is wrong with a pattern that no tool can match: whoever wrote it believes in a grant or a bound that is none."""
-    if not is_pattern(pattern) or ("*" not in pattern and not names_a_tool(pattern)):
+def _pattern_violations(pattern: str, path: str) -> Iterator[Violation]:
+    """Yield a violation for a pattern that no tool can match: such a grant or bound would have no effect."""
+    if not is_pattern(pattern) or ("*" not in pattern and not is_tool_name(pattern)):
         yield Violation(f"{path}.tool", "grant.tool", "no tool can have this name")
 
 
-def _read(constraint: ArgumentConstraint, compiles: Compiles) -> ArgumentConstraint:
+def _parse(constraint: ArgumentConstraint, compile_schema: SchemaCompiler) -> ArgumentConstraint:
     schema = canonical(parse_object(constraint.schema, max_bytes=MAX_SCHEMA_BYTES))
     if not constraint.schema:
         raise ValueError("no schema")
-    compiles(schema)
+    compile_schema(schema)
     return ArgumentConstraint(constraint.tool, schema)
 
 

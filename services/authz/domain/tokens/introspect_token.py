@@ -1,4 +1,4 @@
-"""IntrospectToken: says whether this mesh accepts a token now."""
+"""IntrospectToken: returns whether this mesh accepts a token now."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from libs.common.errors import MeshError, Reason
 from services.authz.domain.model import Introspection
 from services.authz.domain.ports import TokenReader
 
-# What may be wrong with a token itself. Any other failure says nothing about the token and is passed on.
-ABOUT_THE_TOKEN = frozenset(
+# Reasons that are about the token itself. Any other failure is raised.
+TOKEN_REASONS = frozenset(
     {
         Reason.TOKEN_EXPIRED,
         Reason.TOKEN_SIGNATURE_INVALID,
@@ -23,16 +23,16 @@ ABOUT_THE_TOKEN = frozenset(
 
 @dataclass(frozen=True)
 class IntrospectToken:
-    """Reads tokens with the eyes of every service of the mesh."""
+    """Verifies a token like every service of the mesh."""
 
     reader: TokenReader
 
-    async def __call__(self, token: str) -> Introspection:
-        """Return the claims of a good token, or the code that a call with a bad one would meet."""
+    async def execute(self, token: str) -> Introspection:
+        """Return the claims of a valid token, or the error code of an invalid one."""
         try:
             identity = await self.reader.verify(token)
         except MeshError as error:
-            if error.reason not in ABOUT_THE_TOKEN:
+            if error.reason not in TOKEN_REASONS:
                 raise
             return Introspection(error_code=error.row.code)
         return Introspection(claims=identity.claims)

@@ -1,4 +1,4 @@
-"""IssueToken: mints a user-tier token that carries exactly what was asked."""
+"""IssueToken: mints a user-tier token with the requested authority."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from libs.common.errors import Violation
 from services.authz.domain.errors import grant_refused
 from services.authz.domain.model import IssuedToken, TokenRequest
 from services.authz.domain.tokens.grants import (
-    Compiles,
-    audience_refusals,
-    lifetime_refusals,
-    read_constraints,
-    tool_refusals,
+    SchemaCompiler,
+    audience_violations,
+    lifetime_violations,
+    parse_constraints,
+    tool_violations,
 )
-from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.tokens.minter import TokenMinter
 
 DEFAULT_LIFETIME = 3600
 DEFAULT_DEPTH = 3
@@ -24,48 +24,48 @@ DEFAULT_DEPTH = 3
 
 @dataclass(frozen=True)
 class IssueToken:
-    """Makes authority out of nothing, within the issuer's limits."""
+    """Issues root tokens, within the issuer's limits."""
 
-    mint: Mint
+    minter: TokenMinter
     audience: str
     max_lifetime: int
-    compiles: Compiles
+    compile_schema: SchemaCompiler
 
-    async def __call__(self, asked: TokenRequest) -> IssuedToken:
-        """Return the token. Raises INVALID_REQUEST for what cannot be granted."""
-        violations = [*refusals(asked, self.max_lifetime)]
+    async def execute(self, request: TokenRequest) -> IssuedToken:
+        """Return the token. Raises INVALID_REQUEST for claims that cannot be granted."""
+        violations = [*request_violations(request, self.max_lifetime)]
         if violations:
             raise grant_refused(violations)
-        return await self.mint.asked(self._authority(asked))
+        return await self.minter.mint_requested(self._authority(request))
 
-    def _authority(self, asked: TokenRequest) -> Authority:
-        now = self.mint.now()
-        # Times are whole seconds. A fraction is dropped, so that no token outlives what was asked.
-        lifetime = min(DEFAULT_LIFETIME, self.max_lifetime) if asked.lifetime is None else int(asked.lifetime)
+    def _authority(self, request: TokenRequest) -> Authority:
+        now = self.minter.now()
+        # Times are whole seconds. Rounded down, so that no token outlives the requested lifetime.
+        lifetime = min(DEFAULT_LIFETIME, self.max_lifetime) if request.lifetime is None else int(request.lifetime)
         return Authority(
-            subject=asked.subject,
+            subject=request.subject,
             tier=USER,
-            tools=asked.tools,
-            scopes=frozenset(asked.scopes),
-            resources=asked.resources,
-            argument_constraints=read_constraints(asked.argument_constraints, self.compiles),
-            budget=asked.budget,
-            depth=DEFAULT_DEPTH if asked.depth is None else asked.depth,
-            audiences=asked.audiences or (self.audience,),
+            tools=request.tools,
+            scopes=frozenset(request.scopes),
+            resources=request.resources,
+            argument_constraints=parse_constraints(request.argument_constraints, self.compile_schema),
+            budget=request.budget,
+            depth=DEFAULT_DEPTH if request.depth is None else request.depth,
+            audiences=request.audiences or (self.audience,),
             not_before=now,
             expires_at=now + lifetime,
-            tenant=asked.tenant,
-            trust_level=asked.trust_level,
-            groups=asked.groups,
-            session_id=asked.session_id,
-            confirmation=asked.confirmation,
+            tenant=request.tenant,
+            trust_level=request.trust_level,
+            groups=request.groups,
+            session_id=request.session_id,
+            confirmation=request.confirmation,
         )
 
 
-def refusals(asked: TokenRequest, max_lifetime: int) -> Iterator[Violation]:
-    """Yield everything about a request that the contract's own rules cannot see and that no token may carry."""
-    if not asked.tools and not asked.scopes:
+def request_violations(request: TokenRequest, max_lifetime: int) -> Iterator[Violation]:
+    """Yield the problems of a request that the rules of the contract cannot express."""
+    if not request.tools and not request.scopes:
         yield Violation("tools", "grant.empty", "a token must grant a tool or a scope")
-    yield from lifetime_refusals(asked.lifetime, max_lifetime)
-    yield from audience_refusals(asked.audiences)
-    yield from tool_refusals(asked.tools)
+    yield from lifetime_violations(request.lifetime, max_lifetime)
+    yield from audience_violations(request.audiences)
+    yield from tool_violations(request.tools)

@@ -1,4 +1,4 @@
-"""Between the contract and the domain."""
+"""Conversion of decisions and explanations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from services.authz.convert import authz as convert
 from services.authz.convert import policies as convert_policies
 from services.authz.convert import tokens as convert_tokens
 from services.authz.domain.model import Allow, Decision, Deny, NeedsApproval, SuggestedUpdate, Verdict
-from services.authz.domain.policies.model import Explanation, Recorded
-from services.authz.tests.adapters.cedar.test_engine import question
+from services.authz.domain.policies.model import Explanation, RecordedDecision
+from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.tests.conftest import call_in_question
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 250_000, UTC)
@@ -29,7 +29,7 @@ def decision(outcome: Any) -> decision_pb2.Decision:
     return convert.decision_message(made)
 
 
-def test_an_allow_is_set_though_it_is_empty() -> None:
+def test_an_empty_allow_is_set_in_the_decision_message() -> None:
     assert decision(Allow()).WhichOneof("outcome") == "allow"
 
 
@@ -95,8 +95,10 @@ def test_the_number_of_a_set_is_written_in_plain_digits(name: str, number: int |
         ({"tier": "service"}, pb.PRINCIPAL_KIND_SERVICE, ""),
     ],
 )
-def test_an_explanation_names_whoever_policy_saw(given: dict[str, str], kind: int, behalf: str) -> None:
+def test_an_explanation_names_the_principal_of_the_policy_decision(
+    given: dict[str, str], kind: int, behalf: str
+) -> None:
     made = Decision("decisions/1", Verdict(Allow(), ()), "sha256:1", False, NOW, NOW)
-    explanation = Explanation(Recorded(made, question(**given), None), (), "")
+    explanation = Explanation(RecordedDecision(made, make_request(**given), None), (), "")
     told = convert_policies.explanation_message(explanation).subject
     assert (told.kind, told.on_behalf_of) == (kind, behalf)

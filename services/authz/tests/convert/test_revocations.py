@@ -1,4 +1,4 @@
-"""Authority is taken back: from whom, by whom, and everywhere."""
+"""Revocation over gRPC: targets, permissions and invalidation messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.clock import SystemClock
 from libs.common.telemetry.log import Log
 from services.authz.convert import revocations as convert
-from services.authz.domain.model import Invalidation, Revocation, Target
+from services.authz.domain.model import Invalidation, Revocation, RevocationTarget
 from services.authz.tests.conftest import ALICE, SECOND
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,7 +105,7 @@ async def test_a_subjects_tokens_are_revoked_until_now_and_new_ones_hold(tokens:
     assert await tokens.code((await tokens.mesh.mint()).token) == ""
 
 
-async def test_an_agents_tokens_are_revoked_whoever_they_act_for(tokens: Tokens) -> None:
+async def test_all_tokens_of_an_agent_are_revoked(tokens: Tokens) -> None:
     alices, bobs = await tokens.mesh.mint(), await tokens.mesh.mint(subject=BOB)
     agents = [(await tokens.delegate(token.token)).token for token in (alices, bobs)]
     await tokens.revoke(subject=AGENT)
@@ -121,9 +121,7 @@ async def test_tokens_of_a_replica_whose_clock_is_ahead_are_revoked_too(tokens: 
     assert await tokens.code(ahead.token) == "E3212"
 
 
-async def test_a_revoked_key_takes_its_tokens_with_it_and_another_signs(
-    tokens: Tokens, pems: tuple[bytes, ...]
-) -> None:
+async def test_a_revoked_key_revokes_its_tokens_and_another_key_signs(tokens: Tokens, pems: tuple[bytes, ...]) -> None:
     old = await tokens.mesh.mint()
     derived = await tokens.delegate(old.token)
     kid = jwt.get_unverified_header(old.token)["kid"]
@@ -139,7 +137,7 @@ async def test_a_revoked_key_takes_its_tokens_with_it_and_another_signs(
     assert await tokens.code(new.token) == ""
 
 
-async def test_holders_revoke_their_own_token_and_what_was_derived_from_it_and_nothing_else(tokens: Tokens) -> None:
+async def test_holders_may_revoke_only_their_token_and_its_descendants(tokens: Tokens) -> None:
     root, other = await tokens.mesh.mint(), await tokens.mesh.mint()
     agent = await tokens.delegate(root.token)
     leaf = await tokens.narrow(agent.token)
@@ -167,7 +165,7 @@ async def test_an_administrator_revokes_anything(tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("target", [{"token_id": "nobody-knows"}, {"key_id": "nobody-knows"}])
-async def test_what_this_mesh_does_not_know_is_not_found(tokens: Tokens, target: dict[str, str]) -> None:
+async def test_revoking_an_unknown_token_or_key_is_not_found(tokens: Tokens, target: dict[str, str]) -> None:
     assert (await refusal(tokens.revoke(**target))).reason is Reason.NOT_FOUND
 
 
@@ -221,7 +219,7 @@ async def test_a_watch_begins_with_all_that_matters_and_speaks_even_when_nothing
     watch.cancel()
 
 
-async def test_more_than_fits_into_one_message_is_told_in_several_that_count_together(
+async def test_a_large_invalidation_is_split_into_several_messages(
     tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(convert, "MAX_REVOCATIONS", 2)
@@ -243,8 +241,8 @@ async def test_more_than_fits_into_one_message_is_told_in_several_that_count_tog
     await follower.stop()
 
 
-def test_as_many_as_are_told_at_once_always_fit_into_a_message() -> None:
-    longest = Revocation(2**62, Target("subject", "did:web:" + "a" * 504), "", "", NOW, NOW)
+def test_the_largest_invalidation_message_fits_into_a_grpc_message() -> None:
+    longest = Revocation(2**62, RevocationTarget("subject", "did:web:" + "a" * 504), "", "", NOW, NOW)
     word = Invalidation(2**62, "sha256:" + "0" * 64, (longest,) * (convert.MAX_REVOCATIONS * 2), snapshot=True)
     assert max(message.ByteSize() for message in convert.invalidation_messages(word)) < MAX_MESSAGE_BYTES
 

@@ -22,9 +22,9 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
 from services.authz.adapters.cedar.compiler import load_policies
 from services.authz.adapters.keys import key_folder
-from services.authz.convert.authz import claims_message
+from services.authz.convert.tokens import claims_message
 from services.authz.tests.conftest import ALICE, FIRST, SECOND
-from services.authz.tests.planted import forbid, permit, plant
+from services.authz.tests.policy_texts import forbid, permit, write_policy_set
 from services.authz.wiring import POLICIES
 
 ISSUER = "https://authz.toolmesh.local"
@@ -60,14 +60,14 @@ async def test_a_minted_token_is_accepted_by_any_service_that_fetches_the_keys(m
     assert identity.token_id == minted.claims.token_id
 
 
-async def test_the_claims_of_the_answer_are_what_was_signed(mesh: Any) -> None:
+async def test_the_claims_of_the_response_are_the_signed_claims(mesh: Any) -> None:
     minted = await mesh.mint(audiences=["toolmesh", "elsewhere"], lifetime=Duration(seconds=120), groups=["g"])
     assert minted.claims == claims_message(signed_claims(minted.token))
     assert minted.claims.expire_time.seconds - minted.claims.issue_time.seconds == 120
     assert (await mesh.introspect(minted.token)).claims == minted.claims
 
 
-async def test_what_cannot_be_granted_is_an_invalid_request(mesh: Any) -> None:
+async def test_a_grant_that_cannot_be_issued_is_an_invalid_request(mesh: Any) -> None:
     refused: list[dict[str, Any]] = [
         {"tools": [], "scopes": []},
         {"lifetime": Duration(seconds=86_401)},
@@ -177,7 +177,7 @@ async def test_a_check_needs_the_callers_token(mesh: Any) -> None:
         assert (await mesh.check(token, peer)).HasField("allow")
 
 
-async def test_nobody_else_may_check_not_even_with_a_token(mesh: Any) -> None:
+async def test_other_peers_may_not_check_even_with_a_token(mesh: Any) -> None:
     token = (await mesh.mint()).token
     for peer in ("operator", "edge", "orchestrator", "registry", "approval", "audit"):
         assert (await refusal(mesh.check(token, peer))).reason is Reason.PEER_NOT_ALLOWED
@@ -243,7 +243,7 @@ async def test_the_environment_of_the_process_decides(start: Any, environment: s
 
 async def test_an_erring_policy_denies(start: Callable[..., Any], tmp_path: Path) -> None:
     erring = forbid("erring", "principal.trust_level * 9223372036854775807 > 0")
-    mesh = await start(policies=plant(tmp_path / "policies", permit("all"), erring))
+    mesh = await start(policies=write_policy_set(tmp_path / "policies", permit("all"), erring))
     decision = await mesh.check((await mesh.mint(trust_level=60)).token)
     assert denial(decision) == "POLICY_ENGINE_ERROR"
     assert not decision.cacheable
@@ -251,7 +251,7 @@ async def test_an_erring_policy_denies(start: Callable[..., Any], tmp_path: Path
 
 
 async def test_a_decision_that_read_the_session_is_not_reused(start: Callable[..., Any], tmp_path: Path) -> None:
-    policies = plant(tmp_path / "policies", permit("all"), forbid("session", 'context.session_id == "bad"'))
+    policies = write_policy_set(tmp_path / "policies", permit("all"), forbid("session", 'context.session_id == "bad"'))
     mesh = await start(policies=policies)
     token = (await mesh.mint()).token
     assert denial(await mesh.check(token, session_id="bad")) == "PERMISSION_DENIED"

@@ -1,4 +1,4 @@
-"""Questions about many calls, about tools, and about others, over the wire."""
+"""BatchCheck, FilterTools and checks for other subjects, over gRPC."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_many_calls_are_decided_at_once(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize("peer", ["registry", "executor", "gateway"])
-async def test_tools_are_filtered_for_those_who_show_them(mesh: Mesh, peer: str) -> None:
+async def test_registry_executor_and_gateway_may_filter_tools(mesh: Mesh, peer: str) -> None:
     request = pb.FilterToolsRequest(tools=[facts(), facts(**OTHER), facts(**WRITE)])
     answer = await mesh.stub(peer).FilterTools(request, metadata=await held(mesh, tools=ECHO_ONLY))
     assert answer.tools == [pb.USABILITY_ALLOWED, pb.USABILITY_DENIED, pb.USABILITY_NEEDS_APPROVAL]
@@ -43,7 +43,7 @@ async def test_tools_are_filtered_for_those_who_show_them(mesh: Mesh, peer: str)
 
 
 @pytest.mark.parametrize("peer", ["audit", "edge", "operator"])
-async def test_nobody_else_may_ask(mesh: Mesh, peer: str) -> None:
+async def test_other_peers_may_not_batch_check(mesh: Mesh, peer: str) -> None:
     metadata = await held(mesh)
     for ask in (
         mesh.stub(peer).BatchCheck(pb.BatchCheckRequest(calls=[facts()]), metadata=metadata),
@@ -61,7 +61,7 @@ async def test_a_batch_has_its_bounds(mesh: Mesh, calls: list[pb.CallFacts]) -> 
     assert from_rpc_error(caught.value).reason is Reason.INVALID_REQUEST
 
 
-async def test_policy_about_somebody_else_needs_a_scope_and_no_token_of_theirs(mesh: Mesh) -> None:
+async def test_a_check_for_another_subject_needs_the_evaluate_scope(mesh: Mesh) -> None:
     subject = pb.SubjectFacts(subject="did:web:b", kind=pb.PRINCIPAL_KIND_USER, trust_level=60)
     request = pb.CheckRequest(call=facts(mutation_class="write_reversible"), subject=subject)
     with pytest.raises(grpc.aio.AioRpcError) as caught:

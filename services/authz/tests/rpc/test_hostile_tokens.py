@@ -23,7 +23,7 @@ def workshop(pems: tuple[bytes, ...]) -> Workshop:
     return Workshop(key, jwk_thumbprint(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)))
 
 
-def test_the_table_is_exactly_what_is_tried_here() -> None:
+def test_the_documented_table_lists_exactly_the_tested_tokens() -> None:
     assert set(TABLE) == set(CASES)
 
 

@@ -20,7 +20,7 @@ from libs.common.rpc.status import from_rpc_error
 from libs.common.sql.engine import engine_for, transaction
 from services.authz.adapters.postgres.tables import policy_documents
 from services.authz.tests.conftest import ALICE
-from services.authz.tests.planted import ask, forbid, permit
+from services.authz.tests.policy_texts import ask, forbid, permit
 from services.authz.tests.rpc.test_authz import refusal
 
 
@@ -58,7 +58,7 @@ def outcome(decision: Any) -> str:
     return str(decision.WhichOneof("outcome"))
 
 
-async def test_it_begins_with_the_shipped_set(mesh: Any) -> None:
+async def test_authz_starts_with_the_shipped_policy_set(mesh: Any) -> None:
     found = (await stub(mesh).GetPolicySet(pb.GetPolicySetRequest(name="policySets/active"))).policy_set
     assert (found.name, found.active, found.put_by) == ("policySets/1", True, "authz")
     assert [each.name for each in found.documents] == ["default.cedar"]
@@ -66,7 +66,7 @@ async def test_it_begins_with_the_shipped_set(mesh: Any) -> None:
     assert decision.policy_set_version == found.version
 
 
-async def test_a_put_set_decides_nothing_until_it_is_activated_and_then_everything(mesh: Any) -> None:
+async def test_a_stored_set_decides_only_after_its_activation(mesh: Any) -> None:
     token = (await mesh.mint()).token
     closed = await put(mesh, permit("open"), forbid("closed"), comment="close it")
     assert (closed.name, closed.active, closed.policy_count, closed.comment) == ("policySets/2", False, 2, "close it")
@@ -81,7 +81,7 @@ async def test_a_put_set_decides_nothing_until_it_is_activated_and_then_everythi
     assert outcome(await mesh.check(token)) == "allow"
 
 
-async def test_what_is_wrong_is_refused_with_its_place_and_nothing_is_kept(mesh: Any) -> None:
+async def test_invalid_policies_are_refused_with_line_and_column_and_not_stored(mesh: Any) -> None:
     text = permit("a") + "\n" + permit("b", "principal.nothing")
     error = await refusal(put(mesh, text))
     assert error.reason is Reason.POLICY_INVALID
@@ -96,7 +96,7 @@ async def test_what_is_wrong_is_refused_with_its_place_and_nothing_is_kept(mesh:
     assert not (await stub(mesh).ValidatePolicy(fine)).problems
 
 
-async def test_what_is_not_there_is_not_found(mesh: Any) -> None:
+async def test_unknown_sets_and_decisions_are_not_found(mesh: Any) -> None:
     service = stub(mesh)
     for call in (
         service.GetPolicySet(pb.GetPolicySetRequest(name="policySets/7")),
@@ -214,7 +214,7 @@ async def test_obligations_and_labels_of_policies_are_in_the_decision(mesh: Any)
     assert list(decision.added_labels) == ["pii"]
 
 
-async def test_policies_read_arguments_that_are_told(mesh: Any) -> None:
+async def test_policies_read_the_arguments_of_a_check(mesh: Any) -> None:
     bounded = forbid(
         "not-too-much",
         'context.arguments.number.hasTag("/amount") && context.arguments.number.getTag("/amount") > 1000',
@@ -277,7 +277,7 @@ async def test_a_decision_of_the_token_alone_says_so(mesh: Any) -> None:
     assert (outcome(found.decision), list(found.findings)) == ("deny", [])
 
 
-async def test_a_replay_finds_exactly_what_would_flip(mesh: Any) -> None:
+async def test_a_replay_finds_exactly_the_decisions_that_flip(mesh: Any) -> None:
     token = (await mesh.mint(trust_level=60)).token
     made = {}
     for index in range(30):
@@ -301,7 +301,7 @@ async def test_a_replay_finds_exactly_what_would_flip(mesh: Any) -> None:
     assert (await replay(mesh, candidate))[-1].replayed == 31
 
 
-async def test_what_was_not_kept_cannot_be_asked_again(mesh: Any) -> None:
+async def test_decisions_without_stored_arguments_are_undecidable_in_a_replay(mesh: Any) -> None:
     token = (await mesh.mint()).token
     await mesh.check(token, arguments=b'{"x": 1}')
     await mesh.check(token, tags=["external_send"])
@@ -312,7 +312,7 @@ async def test_what_was_not_kept_cannot_be_asked_again(mesh: Any) -> None:
     assert (await replay(mesh, labels))[-1].undecidable == 1
 
 
-async def test_a_replay_denies_what_was_not_told_like_a_check(mesh: Any) -> None:
+async def test_a_replay_denies_missing_arguments_like_a_check(mesh: Any) -> None:
     await mesh.check((token := (await mesh.mint()).token), arguments_digest="sha256:good")
     reading = await put(mesh, permit("open"), forbid("known", 'context.arguments_digest == "sha256:bad"'))
     await activate(mesh, reading)
@@ -357,7 +357,7 @@ async def test_what_no_row_can_hold_is_the_askers_mistake(mesh: Any) -> None:
     assert (await refusal(asking)).reason is Reason.PAGE_TOKEN_INVALID
 
 
-async def test_a_session_that_cannot_be_kept_is_not_asked_about_and_harms_no_other_decision(mesh: Any) -> None:
+async def test_an_unstorable_session_is_refused_and_does_not_block_the_journal(mesh: Any) -> None:
     token = (await mesh.mint()).token
     before = await mesh.check(token)
     assert (await refusal(mesh.check(token, session_id="a\0b"))).reason is Reason.INVALID_REQUEST

@@ -22,7 +22,7 @@ from services.authz.tests.adapters.issuers.test_did_key import ED25519
 from services.authz.tests.adapters.issuers.test_tokens import Provider
 from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
 from services.authz.tests.conftest import ALICE
-from services.authz.tests.minting import BOT
+from services.authz.tests.token_issuer import BOT
 
 ECHO = [ToolGrant(tool="echo", version_constraint="^1")]
 
@@ -82,7 +82,7 @@ async def test_authority_passes_from_a_user_to_an_agent_to_one_call(mesh: Any) -
     }
 
 
-async def test_a_child_decides_no_more_than_it_holds(mesh: Any) -> None:
+async def test_a_child_token_is_checked_by_its_own_authority(mesh: Any) -> None:
     user = (await mesh.mint()).token
     child = (await narrow(mesh, user)).token
     assert (await mesh.check(child)).HasField("allow")
@@ -91,7 +91,7 @@ async def test_a_child_decides_no_more_than_it_holds(mesh: Any) -> None:
     assert (await mesh.check(child, required_scopes=["tools:call"])).HasField("deny")
 
 
-async def test_what_is_exceeded_is_told_dimension_by_dimension(mesh: Any) -> None:
+async def test_an_exceeding_delegation_names_every_dimension(mesh: Any) -> None:
     user = (await mesh.mint(tools=ECHO, trust_level=10, delegation_depth=1)).token
     part = pb.Part(tools=[ToolGrant(tool="*")], scopes=["tools:admin"], trust_level=11)
     error = await refusal(delegate(mesh, user, part=part, delegation_depth=1))
@@ -136,21 +136,21 @@ async def exchange(mesh: Any, token: str, peer: str = "edge") -> Any:
     return await rpc.TokenServiceStub(mesh.channel(peer)).ExchangeToken(request)
 
 
-async def test_an_outside_token_opens_nothing_until_it_is_exchanged(trusting: Any, provider: Provider) -> None:
-    outside = provider.sign(sub="carol")
-    assert (await refusal(trusting.check(outside))).reason in (
+async def test_an_external_token_is_refused_until_it_is_exchanged(trusting: Any, provider: Provider) -> None:
+    external = provider.sign(sub="carol")
+    assert (await refusal(trusting.check(external))).reason in (
         Reason.TOKEN_AUDIENCE_INVALID,
         Reason.TOKEN_SIGNATURE_INVALID,
     )
     for peer in ("edge", "orchestrator", "gateway", "operator"):
-        made = await exchange(trusting, outside, peer)
+        made = await exchange(trusting, external, peer)
     assert made.claims.subject == "did:web:login.example.com:users:carol"
     assert (await trusting.check(made.token)).HasField("allow")
     assert (await delegate(trusting, made.token)).claims.subject == made.claims.subject
-    assert (await refusal(exchange(trusting, outside, "executor"))).reason is Reason.PEER_NOT_ALLOWED
+    assert (await refusal(exchange(trusting, external, "executor"))).reason is Reason.PEER_NOT_ALLOWED
 
 
-async def test_a_mesh_that_trusts_nobody_exchanges_nothing(mesh: Any, provider: Provider) -> None:
+async def test_a_mesh_without_trusted_issuers_exchanges_no_token(mesh: Any, provider: Provider) -> None:
     own = (await mesh.mint()).token
     for token in (provider.sign(), own):
         assert (await refusal(exchange(mesh, token))).reason is Reason.TOKEN_AUDIENCE_INVALID

@@ -1,4 +1,4 @@
-"""Three answers out of Cedar's two, against the shipped policies and planted ones."""
+"""The Cedar engine with the shipped policies and with test policies."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
 from services.authz.adapters.cedar.compiler import load_policies
 from services.authz.adapters.cedar.engine import CedarEngine
-from services.authz.domain.model import Allow, CallFacts, Deny, NeedsApproval, Question, Verdict
-from services.authz.tests.planted import ask, forbid, permit, plant
+from services.authz.domain.model import Allow, CallFacts, DecisionRequest, Deny, NeedsApproval, Verdict
+from services.authz.tests.policy_texts import ask, forbid, permit, write_policy_set
 from services.authz.wiring import POLICIES
 
 ENVIRONMENTS = ("local", "dev", "staging", "prod")
@@ -27,7 +27,7 @@ MUTATION_CLASSES = ("read_only", "write_reversible", "write_irreversible")
 SILENT = Log("authz", descriptor=2, level="error")
 
 
-def question(environment: str = "local", *, mutation_class: str = "read_only", **given: Any) -> Question:
+def make_request(environment: str = "local", *, mutation_class: str = "read_only", **given: Any) -> DecisionRequest:
     """Return a question; `given` are facts of the call or attributes of the caller."""
     about_call = {field.name for field in fields(CallFacts)}
     moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
@@ -36,12 +36,12 @@ def question(environment: str = "local", *, mutation_class: str = "read_only", *
     about_caller = {name: value for name, value in given.items() if name not in about_call}
     caller = Identity(**{"subject": "did:web:a", "token_id": "t", "expires_at": 0.0, **about_caller})
     call = CallFacts(ToolName("acme", "pay"), Version.parse("1.2.3"), mutation_class, **facts)
-    return Question(caller, call, environment, moment, None if labels is None else frozenset(labels))
+    return DecisionRequest(caller, call, environment, moment, None if labels is None else frozenset(labels))
 
 
-def question_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> Question:
+def make_request_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> DecisionRequest:
     facts = {"impact_scope": impact, "approval_always": always, "trust_level": trust}
-    return question(environment, mutation_class=mutation_class, **facts)
+    return make_request(environment, mutation_class=mutation_class, **facts)
 
 
 def person_needed(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> bool:
@@ -85,7 +85,7 @@ def test_the_shipped_policies_are_the_approval_predicate(
     for trust in range(101):
         for impact in range(11):
             case = (mutation_class, trust, environment, impact, always)
-            verdict = shipped.judge(question_about(*case))
+            verdict = shipped.decide(make_request_about(*case))
             expected = NeedsApproval if person_needed(*case) else Allow
             if type(verdict.outcome) is not expected or verdict.policies != speaking(*case):
                 wrong.append((case, verdict))
@@ -94,29 +94,29 @@ def test_the_shipped_policies_are_the_approval_predicate(
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("mutation_class", MUTATION_CLASSES)
-def test_a_lost_forbid_opens_nothing_but_what_authors_demand(
+def test_the_permits_alone_allow_no_write_that_needs_approval(
     tmp_path: Path, mutation_class: str, environment: str
 ) -> None:
     """The permits alone let no write run that the predicate stops."""
     policies = (POLICIES / "default.cedar").read_text().split("\n\n")
-    permits = CedarEngine(load_policies(plant(tmp_path, *(p for p in policies if "permit (" in p))), SILENT)
+    permits = CedarEngine(load_policies(write_policy_set(tmp_path, *(p for p in policies if "permit (" in p))), SILENT)
     for trust in (0, 49, 50, 100):
         for impact in (0, 6, 7, 10):
             case = (mutation_class, trust, environment, impact, False)
             expected = NeedsApproval if person_needed(*case) else Allow
-            assert type(permits.judge(question_about(*case)).outcome) is expected
+            assert type(permits.decide(make_request_about(*case)).outcome) is expected
 
 
 def test_an_allow_says_why(shipped: CedarEngine) -> None:
-    verdict = shipped.judge(question())
+    verdict = shipped.decide(make_request())
     assert verdict.policies == ("covered-calls-may-run", "reading-runs-free")
     assert len(verdict.reasons) == 2
     assert verdict.holds_for_any_arguments
 
 
 def test_every_policy_that_asks_for_a_person_is_named_and_the_first_names_the_approvers(shipped: CedarEngine) -> None:
-    asked = question("prod", mutation_class="write_irreversible", impact_scope=9, approval_always=True)
-    verdict = shipped.judge(asked)
+    asked = make_request("prod", mutation_class="write_irreversible", impact_scope=9, approval_always=True)
+    verdict = shipped.decide(asked)
     assert verdict.policies == (
         "irreversible-writes-need-a-person",
         "far-reaching-production-writes-need-a-person",
@@ -126,47 +126,47 @@ def test_every_policy_that_asks_for_a_person_is_named_and_the_first_names_the_ap
     assert len(verdict.reasons) == 3
 
 
-def test_an_agent_is_asked_about_as_an_agent(tmp_path: Path) -> None:
-    policies = plant(tmp_path, permit("agents", "principal is Agent"))
+def test_an_agent_token_is_evaluated_as_an_agent(tmp_path: Path) -> None:
+    policies = write_policy_set(tmp_path, permit("agents", "principal is Agent"))
     engine = CedarEngine(load_policies(policies), SILENT)
-    assert engine.judge(question(tier="agent", agent="did:web:bot")).outcome == Allow()
-    assert engine.judge(question(tier="invocation", agent="did:web:bot")).outcome == Allow()
-    assert isinstance(engine.judge(question(tier="invocation")).outcome, Deny)
-    assert engine.judge(question(tier="user")).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert engine.decide(make_request(tier="agent", agent="did:web:bot")).outcome == Allow()
+    assert engine.decide(make_request(tier="invocation", agent="did:web:bot")).outcome == Allow()
+    assert isinstance(engine.decide(make_request(tier="invocation")).outcome, Deny)
+    assert engine.decide(make_request(tier="user")).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
-def judged(folder: Path, asked: Question, *policies: str) -> Verdict:
-    return CedarEngine(load_policies(plant(folder, *policies)), SILENT).judge(asked)
+def judged(folder: Path, asked: DecisionRequest, *policies: str) -> Verdict:
+    return CedarEngine(load_policies(write_policy_set(folder, *policies)), SILENT).decide(asked)
 
 
-def test_what_no_policy_permits_is_denied(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, question(), permit("others", 'principal.tenant == "other"'))
+def test_a_call_without_a_permit_is_denied(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, make_request(), permit("others", 'principal.tenant == "other"'))
     assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
     assert verdict.policies == ()
     assert verdict.reasons
 
 
 def test_a_forbid_wins_over_permits_and_over_approval(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, question(), permit("all"), ask("person"), forbid("never"))
+    verdict = judged(tmp_path, make_request(), permit("all"), ask("person"), forbid("never"))
     assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
     assert (verdict.policies, verdict.reasons) == (("never",), ("never said so.",))
 
 
 def test_a_permit_to_run_alone_does_not_make_up_for_a_missing_permit_to_run(tmp_path: Path) -> None:
     alone = permit("alone").replace("principal, action,", 'principal, action == Action::"invoke_without_approval",')
-    assert judged(tmp_path, question(), alone).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert judged(tmp_path, make_request(), alone).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_that_no_policy_lets_run_alone_needs_a_person(tmp_path: Path) -> None:
     attended = permit("attended").replace("principal, action,", 'principal, action == Action::"invoke",')
-    verdict = judged(tmp_path, question(), attended)
+    verdict = judged(tmp_path, make_request(), attended)
     assert verdict.outcome == NeedsApproval(("approvers",), 1, "")
     assert verdict.reasons
 
 
 def test_annotations_name_approvers_and_quorum(tmp_path: Path) -> None:
-    asking = ask("two-keys", notes='@approvers("security,legal") @quorum("2")')
-    verdict = judged(tmp_path, question(), permit("all"), asking, ask("later"))
+    asking = ask("two-keys", annotations='@approvers("security,legal") @quorum("2")')
+    verdict = judged(tmp_path, make_request(), permit("all"), asking, ask("later"))
     assert verdict.outcome == NeedsApproval(("security", "legal"), 2, "two-keys")
 
 
@@ -175,23 +175,23 @@ OVERFLOW = "principal.trust_level * 9223372036854775807 > 0"
 
 @pytest.mark.parametrize("erring", [forbid("erring", OVERFLOW), ask("erring", OVERFLOW), permit("erring", OVERFLOW)])
 def test_a_policy_that_errs_denies_though_cedar_alone_would_allow(tmp_path: Path, erring: str) -> None:
-    asked = question(trust_level=60)
+    asked = make_request(trust_level=60)
     verdict = judged(tmp_path, asked, permit("all"), erring)
     assert verdict.outcome == Deny(Reason.POLICY_ENGINE_ERROR)
     assert not verdict.holds_for_any_arguments
-    assert judged(tmp_path, question(trust_level=1), permit("all"), permit("erring", OVERFLOW)).outcome == Allow()
+    assert judged(tmp_path, make_request(trust_level=1), permit("all"), permit("erring", OVERFLOW)).outcome == Allow()
 
 
 def test_a_question_that_cedar_cannot_read_gets_no_decision(shipped: CedarEngine) -> None:
     with pytest.raises(MeshError) as caught:
-        shipped.judge(question(trust_level=2**63))
+        shipped.decide(make_request(trust_level=2**63))
     assert caught.value.reason is Reason.POLICY_ENGINE_ERROR
 
 
 def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_path: Path) -> None:
     policies = (permit("all"), forbid("session", 'context.session_id == "bad"'))
-    assert judged(tmp_path, question(session_id="bad"), *policies).outcome == Deny(Reason.PERMISSION_DENIED)
-    verdict = judged(tmp_path, question(session_id="good"), *policies)
+    assert judged(tmp_path, make_request(session_id="bad"), *policies).outcome == Deny(Reason.PERMISSION_DENIED)
+    verdict = judged(tmp_path, make_request(session_id="good"), *policies)
     assert verdict.outcome == Allow()
     assert not verdict.holds_for_any_arguments
 
@@ -245,21 +245,25 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
     ],
 )
 def test_policies_read_every_fact(tmp_path: Path, condition: str, given: dict[str, Any]) -> None:
-    assert judged(tmp_path, question(**given), permit("it", condition)).outcome == Allow()
-    otherwise = question(subject="did:web:b")
+    assert judged(tmp_path, make_request(**given), permit("it", condition)).outcome == Allow()
+    otherwise = make_request(subject="did:web:b")
     assert judged(tmp_path, otherwise, permit("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_with_more_arguments_than_can_be_read_is_denied_by_policies_that_read_them(tmp_path: Path) -> None:
     many = b'{"a": [' + b",".join([b"1"] * 2_001) + b"]}"
     reading = forbid("it", 'context.arguments.facts.contains("/a/*=2")')
-    assert judged(tmp_path, question(arguments=many), permit("all"), reading).outcome == Deny(Reason.PERMISSION_DENIED)
-    assert judged(tmp_path, question(arguments=many), permit("all")).outcome == Allow()
+    assert judged(tmp_path, make_request(arguments=many), permit("all"), reading).outcome == Deny(
+        Reason.PERMISSION_DENIED
+    )
+    assert judged(tmp_path, make_request(arguments=many), permit("all")).outcome == Allow()
 
 
 def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path: Path) -> None:
     with pytest.raises(MeshError):
-        judged(tmp_path, question(arguments=b"{"), permit("all"), forbid("it", "context.arguments.pointers.isEmpty()"))
+        judged(
+            tmp_path, make_request(arguments=b"{"), permit("all"), forbid("it", "context.arguments.pointers.isEmpty()")
+        )
 
 
 @pytest.mark.parametrize(
@@ -272,25 +276,25 @@ def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path
     ],
 )
 def test_policies_read_the_name_of_the_tool(tmp_path: Path, condition: str) -> None:
-    assert judged(tmp_path, question(), permit("it", condition)).outcome == Allow()
-    assert judged(tmp_path, question(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert judged(tmp_path, make_request(), permit("it", condition)).outcome == Allow()
+    assert judged(tmp_path, make_request(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_with_too_many_arguments_is_denied_and_can_be_explained(tmp_path: Path) -> None:
     reading = 'context.arguments.text.hasTag("/a")'
-    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("reads", reading))), SILENT)
-    crowded = question(arguments=orjson.dumps({"many": list(range(3_000))}))
-    assert engine.judge(crowded).outcome == Deny(Reason.PERMISSION_DENIED)
+    engine = CedarEngine(load_policies(write_policy_set(tmp_path, permit("open"), forbid("reads", reading))), SILENT)
+    crowded = make_request(arguments=orjson.dumps({"many": list(range(3_000))}))
+    assert engine.decide(crowded).outcome == Deny(Reason.PERMISSION_DENIED)
     found = {finding.policy: (finding.matched, finding.failed) for finding in engine.findings(crowded)}
     assert found == {"open": (True, False), "reads": (False, True)}
 
 
 @pytest.mark.parametrize("written", [b"7", b"7.0", b"7e0", b"0.7e1", b"70e-1"])
-def test_a_number_is_the_same_fact_however_it_is_written(tmp_path: Path, written: bytes) -> None:
+def test_equal_numbers_have_the_same_text(tmp_path: Path, written: bytes) -> None:
     seven = 'context.arguments.facts.contains("/level=7") && context.arguments.text.getTag("/level") == "7"'
     guarded = f'context.arguments.text.hasTag("/level") && {seven}'
-    engine = CedarEngine(load_policies(plant(tmp_path, permit("open"), forbid("seven", guarded))), SILENT)
-    assert engine.judge(question(arguments=b'{"level": ' + written + b"}")).policies == ("seven",)
+    engine = CedarEngine(load_policies(write_policy_set(tmp_path, permit("open"), forbid("seven", guarded))), SILENT)
+    assert engine.decide(make_request(arguments=b'{"level": ' + written + b"}")).policies == ("seven",)
 
 
 def test_explaining_asks_many_policies_at_once_and_still_names_each(
@@ -299,7 +303,7 @@ def test_explaining_asks_many_policies_at_once_and_still_names_each(
     reading = [forbid(f"r{index}", f'context.arguments.facts.contains("/x={index}")') for index in range(100)]
     plain = [permit(f"p{index}", f"principal.trust_level == {index}") for index in range(100)]
     erring = forbid("erring", f'context.arguments.pointers.contains("/x") && {OVERFLOW}')
-    engine = CedarEngine(load_policies(plant(tmp_path, *plain, *reading, erring)), SILENT)
+    engine = CedarEngine(load_policies(write_policy_set(tmp_path, *plain, *reading, erring)), SILENT)
     asked: list[int] = []
 
     def counted(requests: Any, *given: Any) -> Any:
@@ -308,7 +312,7 @@ def test_explaining_asks_many_policies_at_once_and_still_names_each(
 
     original = cedarpy.is_authorized_batch
     monkeypatch.setattr(cedarpy, "is_authorized_batch", counted)
-    found = engine.findings(question(trust_level=7, arguments=b'{"x": 42}'))
+    found = engine.findings(make_request(trust_level=7, arguments=b'{"x": 42}'))
     assert [each.policy for each in found if each.matched] == ["p7", "r42"]
     assert [each.policy for each in found if each.failed] == ["erring"]
     assert len(found) == 201

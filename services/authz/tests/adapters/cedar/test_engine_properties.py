@@ -1,5 +1,4 @@
-"""For random sets and questions: asking only the parts that matter answers like asking the whole set at once, and an answer that is
-said not to rest on the facts of one call is the same with any other facts."""
+"""Property tests: slicing and caching do not change decisions, and a decision depends only on its context fields."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
 from services.authz.adapters.cedar.compiler import SCHEMA_FILE, CedarCompiler, PolicySet
 from services.authz.adapters.cedar.engine import CedarEngine
-from services.authz.adapters.cedar.entities import principal_of, resource_of, whole_context
-from services.authz.domain.model import Allow, CallFacts, Deny, Fact, NeedsApproval, Question
+from services.authz.adapters.cedar.entities import full_context, principal_entity, resource_entity
+from services.authz.domain.model import Allow, CallFacts, ContextField, DecisionRequest, Deny, NeedsApproval
 from services.authz.wiring import POLICIES
 
 SILENT = Log("authz", descriptor=2, level="error")
 SCHEMA = (POLICIES / SCHEMA_FILE).read_text()
 # Cut into as many parts as there can be.
-COMPILER = CedarCompiler(SCHEMA, small=0)
+COMPILER = CedarCompiler(SCHEMA, unsliced=0)
 FEW = ["a", "b"]
 
 STEADY = [
@@ -106,7 +105,7 @@ def documents(draw: Any) -> str:
 
 
 @st.composite
-def questions(draw: Any) -> Question:
+def questions(draw: Any) -> DecisionRequest:
     caller = Identity(
         subject=draw(st.sampled_from(FEW)),
         token_id="t",
@@ -124,11 +123,11 @@ def questions(draw: Any) -> Question:
         tags=tuple(draw(st.lists(st.sampled_from(FEW), unique=True))),
         closed_world=draw(st.booleans()),
     )
-    return draw(with_facts(Question(caller, call, draw(st.sampled_from(FEW)))))
+    return draw(with_facts(DecisionRequest(caller, call, draw(st.sampled_from(FEW)))))
 
 
 @st.composite
-def with_facts(draw: Any, question: Question) -> Question:
+def with_facts(draw: Any, decision_request: DecisionRequest) -> DecisionRequest:
     """The same question with other facts of the one call."""
     arguments = {}
     if draw(st.booleans()):
@@ -136,21 +135,21 @@ def with_facts(draw: Any, question: Question) -> Question:
     if draw(st.booleans()):
         arguments["n"] = draw(st.sampled_from([0, 1, 6.5, 10**15]))
     call = replace(
-        question.call,
+        decision_request.call,
         arguments=orjson.dumps(arguments),
         arguments_digest=draw(st.sampled_from(FEW)),
         session_id=draw(st.sampled_from(FEW)),
         resources=tuple(draw(st.lists(st.sampled_from(FEW), unique=True))),
         risk=tuple(draw(st.dictionaries(st.sampled_from(FEW), st.integers(0, 3))).items()),
     )
-    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=draw(st.integers(0, 23)))
-    return replace(question, call=call, moment=moment, labels=frozenset(draw(st.sets(st.sampled_from(FEW)))))
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=draw(st.integers(0, 23)))
+    return replace(decision_request, call=call, time=time, labels=frozenset(draw(st.sets(st.sampled_from(FEW)))))
 
 
-def asked_at_once(text: str, policies: PolicySet, question: Question) -> tuple[type, tuple[str, ...]]:
+def asked_at_once(text: str, policies: PolicySet, decision_request: DecisionRequest) -> tuple[type, tuple[str, ...]]:
     """The answer of the whole set, worked out in the plainest way."""
-    context, facts = whole_context(question, frozenset(Fact))
-    principal, resource = principal_of(question.caller), resource_of(question.call)
+    context, facts = full_context(decision_request, frozenset(ContextField))
+    principal, resource = principal_entity(decision_request.caller), resource_entity(decision_request.call)
     entities = orjson.dumps([principal, resource, *facts]).decode()
     common = {"principal": principal["uid"], "resource": resource["uid"], "context": context}
     requests = [{**common, "action": {"type": "Action", "id": name}} for name in ("invoke", "invoke_without_approval")]
@@ -167,8 +166,8 @@ def asked_at_once(text: str, policies: PolicySet, question: Question) -> tuple[t
     return (Allow, named(run, alone)) if alone.allowed else (NeedsApproval, named(alone))
 
 
-def outcome_of(engine: CedarEngine, question: Question) -> tuple[type, tuple[str, ...]]:
-    verdict = engine.judge(question)
+def outcome_of(engine: CedarEngine, decision_request: DecisionRequest) -> tuple[type, tuple[str, ...]]:
+    verdict = engine.decide(decision_request)
     failed = verdict.outcome == Deny(Reason.POLICY_ENGINE_ERROR)
     return (Exception if failed else type(verdict.outcome)), verdict.policies
 
@@ -178,32 +177,32 @@ SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(Healt
 
 @SLOW
 @given(documents(), st.lists(questions(), min_size=8, max_size=8))
-def test_asking_parts_is_asking_the_whole_whatever_was_asked_before(text: str, asked: list[Question]) -> None:
+def test_evaluating_slices_equals_evaluating_the_whole_set(text: str, asked: list[DecisionRequest]) -> None:
     policies = COMPILER.compile({"a.cedar": text})
     engine = CedarEngine(policies, SILENT)
-    for question in asked:
-        assert outcome_of(engine, question) == asked_at_once(text, policies, question)
+    for decision_request in asked:
+        assert outcome_of(engine, decision_request) == asked_at_once(text, policies, decision_request)
 
 
 @SLOW
 @given(documents(), questions(), st.data())
 def test_an_answer_that_does_not_rest_on_the_call_is_the_same_for_every_call(
-    text: str, question: Question, data: st.DataObject
+    text: str, decision_request: DecisionRequest, data: st.DataObject
 ) -> None:
     engine = CedarEngine(COMPILER.compile({"a.cedar": text}), SILENT)
-    first, reads = outcome_of(engine, question), engine.reads(question)
+    first, context_fields = outcome_of(engine, decision_request), engine.context_fields(decision_request)
     for _ in range(4):
-        other = data.draw(with_facts(question))
-        assert engine.reads(other) == reads
-        if not reads:
+        other = data.draw(with_facts(decision_request))
+        assert engine.context_fields(other) == context_fields
+        if not context_fields:
             assert outcome_of(engine, other) == first
 
 
 @SLOW
 @given(documents(), questions())
-def test_findings_agree_with_the_verdict(text: str, question: Question) -> None:
+def test_findings_agree_with_the_verdict(text: str, decision_request: DecisionRequest) -> None:
     engine = CedarEngine(COMPILER.compile({"a.cedar": text}), SILENT)
-    findings, verdict = engine.findings(question), engine.judge(question)
+    findings, verdict = engine.findings(decision_request), engine.decide(decision_request)
     failed = any(finding.failed for finding in findings)
     assert failed == (verdict.outcome == Deny(Reason.POLICY_ENGINE_ERROR))
     assert set(verdict.policies) <= {finding.policy for finding in findings if finding.matched}

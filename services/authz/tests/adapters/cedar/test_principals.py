@@ -1,4 +1,4 @@
-"""Whom policy sees behind a token: whoever acts, however often the token was cut down, and on whose behalf."""
+"""The principal and subject that policy sees for derived tokens."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from libs.common.auth.identity import Ancestor, Grant, Identity
 from libs.common.errors import Reason
 from libs.common.testing.clock import ManualClock
 from services.authz.adapters.cedar.engine import CedarEngine
-from services.authz.adapters.cedar.entities import principal_of, principal_uid
-from services.authz.domain.model import Allow, Deny, Part, TokenRequest
-from services.authz.tests.adapters.cedar.test_engine import SILENT, question
+from services.authz.adapters.cedar.entities import principal_entity, principal_uid
+from services.authz.domain.model import Allow, Attenuation, Deny, TokenRequest
+from services.authz.tests.adapters.cedar.test_engine import SILENT, make_request
 from services.authz.tests.adapters.cedar.test_engine_properties import COMPILER
 from services.authz.tests.adapters.cedar.test_slicing import cut
-from services.authz.tests.minting import ALICE, BOT, Issuer, read
-from services.authz.tests.planted import forbid, permit
+from services.authz.tests.policy_texts import forbid, permit
+from services.authz.tests.token_issuer import ALICE, BOT, Issuer, read
 
-ECHO = Part(tools=(Grant("echo"),))
+ECHO = Attenuation(tools=(Grant("echo"),))
 OWN_KEY = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
 FEW = ["a", "b"]
 
@@ -33,16 +33,16 @@ def issuer(clock: ManualClock) -> Issuer:
 
 @pytest.fixture
 async def alice(issuer: Issuer) -> Identity:
-    return read(await issuer.issue(TokenRequest(subject=ALICE, tools=(Grant("echo"),))))
+    return read(await issuer.issue.execute(TokenRequest(subject=ALICE, tools=(Grant("echo"),))))
 
 
 def outcome(engine: CedarEngine, caller: Identity) -> Any:
-    return engine.judge(replace(question(), caller=caller)).outcome
+    return engine.decide(replace(make_request(), caller=caller)).outcome
 
 
 async def test_a_token_of_one_call_is_its_makers(issuer: Issuer, alice: Identity) -> None:
-    bot = read(await issuer.delegate(alice, BOT, Part()))
-    mine, bots = [read(await issuer.narrow(holder, ECHO)) for holder in (alice, bot)]
+    bot = read(await issuer.delegate.execute(alice, BOT, Attenuation()))
+    mine, bots = [read(await issuer.narrow.execute(holder, ECHO)) for holder in (alice, bot)]
     assert principal_uid(mine) == principal_uid(alice) == {"type": "User", "id": ALICE}
     assert principal_uid(bots) == principal_uid(bot) == {"type": "Agent", "id": BOT}
 
@@ -50,27 +50,30 @@ async def test_a_token_of_one_call_is_its_makers(issuer: Issuer, alice: Identity
 async def test_a_ban_on_a_user_survives_narrowing_and_nothing_meant_for_agents_is_gained(
     issuer: Issuer, alice: Identity
 ) -> None:
-    narrowed = read(await issuer.narrow(alice, ECHO))
+    narrowed = read(await issuer.narrow.execute(alice, ECHO))
     banned = forbid("banned").replace("(principal,", f'(principal == User::"{ALICE}",')
     agents = permit("agents").replace("(principal,", "(principal is Agent,")
     for engine in (CedarEngine(cut(permit("all"), banned), SILENT), CedarEngine(cut(agents), SILENT)):
         assert outcome(engine, alice) == outcome(engine, narrowed) == Deny(Reason.PERMISSION_DENIED)
 
 
-async def test_a_ban_on_behalf_of_somebody_survives_delegation_to_a_key_of_their_own(
-    issuer: Issuer, alice: Identity
-) -> None:
+async def test_a_ban_of_a_subject_survives_delegation_to_its_own_key(issuer: Issuer, alice: Identity) -> None:
     engine = CedarEngine(cut(permit("all"), forbid("banned", f'principal.subject == "{ALICE}"')), SILENT)
-    own = read(await issuer.delegate(alice, OWN_KEY, Part()))
-    for caller in (alice, own, read(await issuer.narrow(own, ECHO)), read(await issuer.narrow(alice, ECHO))):
+    own = read(await issuer.delegate.execute(alice, OWN_KEY, Attenuation()))
+    for caller in (
+        alice,
+        own,
+        read(await issuer.narrow.execute(own, ECHO)),
+        read(await issuer.narrow.execute(alice, ECHO)),
+    ):
         assert outcome(engine, caller) == Deny(Reason.PERMISSION_DENIED)
-    other = read(await issuer.issue(TokenRequest(subject=BOT, tools=(Grant("echo"),))))
-    assert outcome(engine, read(await issuer.delegate(other, OWN_KEY, Part()))) == Allow()
+    other = read(await issuer.issue.execute(TokenRequest(subject=BOT, tools=(Grant("echo"),))))
+    assert outcome(engine, read(await issuer.delegate.execute(other, OWN_KEY, Attenuation()))) == Allow()
 
 
 @pytest.mark.parametrize("tier", ["user", "agent", "service"])
 def test_every_kind_of_principal_has_a_subject(tier: str) -> None:
-    assert principal_of(replace(question().caller, tier=tier))["attrs"]["subject"] == "did:web:a"
+    assert principal_entity(replace(make_request().caller, tier=tier))["attrs"]["subject"] == "did:web:a"
 
 
 def narrowed(holder: Identity) -> Identity:

@@ -1,12 +1,12 @@
-"""Everything that is wrong is shown where it is."""
+"""Problems are reported with the line and column of their cause."""
 
 from __future__ import annotations
 
 import pytest
 
 from services.authz.adapters.cedar.compiler import CedarCompiler, compiler_for
-from services.authz.adapters.cedar.tokenizer import place_of, policies_in
-from services.authz.domain.policies.model import Problem
+from services.authz.adapters.cedar.tokenizer import line_and_column, split_policies
+from services.authz.domain.policies.model import PolicyProblem
 from services.authz.wiring import POLICIES
 
 HEAD = '@id("p")\n@effect("allow")\n@reason("r")\n'
@@ -18,8 +18,8 @@ def compiler() -> CedarCompiler:
     return compiler_for(POLICIES)
 
 
-def problems(compiler: CedarCompiler, text: str) -> list[Problem]:
-    return compiler.examine({"a.cedar": text})[0]
+def problems(compiler: CedarCompiler, text: str) -> list[PolicyProblem]:
+    return compiler.validate({"a.cedar": text})[0]
 
 
 # What is marked by ^ is where the problem must be shown; the mark itself is not part of the text.
@@ -75,7 +75,8 @@ WRONG = {
     "types differ": (
         "type",
         HEAD
-        + "permit (principal, action, resource)\nwhen {\n  resource.closed_world &&\n  (resource.trust > 3 || ^resource.trust == true)\n};",
+        + "permit (principal, action, resource)\nwhen {\n  resource.closed_world &&\n"
+        + "  (resource.trust > 3 || ^resource.trust == true)\n};",
     ),
     "a condition is a number": (
         "type",
@@ -116,13 +117,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_problem_is_shown_where_it_is(compiler: CedarCompiler, name: str) -> None:
+def test_a_problem_has_the_line_and_column_of_its_cause(compiler: CedarCompiler, name: str) -> None:
     rule, marked = WRONG[name]
     text = marked.replace("^", "")
     found = problems(compiler, text)
     assert {problem.rule for problem in found} == {rule}
     first = found[0]
-    assert (first.line, first.column) == place_of(text, marked.index("^"))
+    assert (first.line, first.column) == line_and_column(text, marked.index("^"))
 
 
 def test_one_wrong_policy_does_not_hide_another(compiler: CedarCompiler) -> None:
@@ -136,12 +137,12 @@ def test_one_wrong_policy_does_not_hide_another(compiler: CedarCompiler) -> None
     assert [(problem.rule, problem.line) for problem in problems(compiler, text)] == [("syntax", 5), ("type", 9)]
 
 
-def test_what_was_probably_meant_is_said(compiler: CedarCompiler) -> None:
+def test_the_closest_attribute_is_suggested(compiler: CedarCompiler) -> None:
     (problem,) = problems(compiler, HEAD + "permit (principal, action, resource) when { principal.trust_lvl > 1 };")
     assert "`trust_level`" in problem.message
 
 
-def test_the_same_thing_is_said_once(compiler: CedarCompiler) -> None:
+def test_repeated_validator_messages_are_reported_once(compiler: CedarCompiler) -> None:
     """The validator says it for each kind of principal and for each action."""
     (problem,) = problems(compiler, HEAD + "permit (principal, action, resource) when { principal.nothing };")
     assert problem.policy == "p"
@@ -151,7 +152,7 @@ def test_semicolons_in_texts_and_comments_end_nothing() -> None:
     text = (
         '// a; b\n@reason("x;y") permit (principal, action, resource); // c;\nforbid (principal, action, resource)\n;'
     )
-    assert [(policy.line, policy.text.count(";")) for policy in policies_in("a.cedar", text)] == [(2, 2), (3, 1)]
+    assert [(policy.line, policy.text.count(";")) for policy in split_policies("a.cedar", text)] == [(2, 2), (3, 1)]
 
 
 def test_crlf_and_tabs_count_as_they_are_seen(compiler: CedarCompiler) -> None:

@@ -1,4 +1,4 @@
-"""Documents of strangers, who may take their time: nobody else waits for them."""
+"""Slow HTTPS servers do not block other fetches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from services.authz.adapters.issuers.https_documents import AT_ONCE, DocumentUnavailableError, HttpsDocuments
-from services.authz.tests.elsewhere import Elsewhere, serving
+from services.authz.adapters.issuers.https_documents import MAX_CONCURRENT, DocumentUnavailableError, HttpsDocuments
+from services.authz.tests.https_server import HttpsServer, serving
 
 PLACE = "/keys"
 
@@ -24,14 +24,14 @@ def ended() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def elsewhere(pki: Any, ended: threading.Event) -> Iterator[Elsewhere]:
+def https_server(pki: Any, ended: threading.Event) -> Iterator[HttpsServer]:
     with serving(pki) as server:
         yield server
         ended.set()
 
 
 async def test_a_sender_that_trickles_its_headers_is_given_up_on(
-    elsewhere: Elsewhere, pki: Any, ended: threading.Event
+    https_server: HttpsServer, pki: Any, ended: threading.Event
 ) -> None:
     def trickling(handler: BaseHTTPRequestHandler) -> None:
         """Say something that is not the end, more often than any single read would be given up."""
@@ -39,21 +39,21 @@ async def test_a_sender_that_trickles_its_headers_is_given_up_on(
         while not ended.wait(0.05):
             handler.wfile.write(b"x")
 
-    elsewhere.documents[PLACE] = trickling
+    https_server.documents[PLACE] = trickling
     documents = HttpsDocuments(pki.ca, timeout=0.5)
     async with asyncio.timeout(20):
         with pytest.raises(DocumentUnavailableError):
-            await documents.fetch(elsewhere.address + PLACE)
+            await documents.fetch(https_server.address + PLACE)
 
 
-async def test_strangers_who_do_not_answer_hold_up_nobody_else(
-    elsewhere: Elsewhere, pki: Any, ended: threading.Event
+async def test_slow_servers_do_not_block_other_threads(
+    https_server: HttpsServer, pki: Any, ended: threading.Event
 ) -> None:
-    elsewhere.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
+    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
     documents = HttpsDocuments(pki.ca, timeout=600)
-    fetching = [asyncio.ensure_future(documents.fetch(elsewhere.address + PLACE)) for _ in range(64)]
+    fetching = [asyncio.ensure_future(documents.fetch(https_server.address + PLACE)) for _ in range(64)]
     async with asyncio.timeout(20):
-        while len(elsewhere.asked) < AT_ONCE:  # noqa: ASYNC110  (the server is another thread)
+        while len(https_server.requested) < MAX_CONCURRENT:  # noqa: ASYNC110  (the server is another thread)
             await asyncio.sleep(0.01)
         # As tokens are signed, and as keys are looked at.
         await asyncio.to_thread(lambda: None)
@@ -64,13 +64,13 @@ async def test_strangers_who_do_not_answer_hold_up_nobody_else(
     await asyncio.gather(*fetching, return_exceptions=True)
 
 
-async def test_whose_turn_comes_too_late_is_not_asked_for(
-    elsewhere: Elsewhere, pki: Any, ended: threading.Event
+async def test_a_fetch_that_waits_too_long_for_a_thread_is_not_sent(
+    https_server: HttpsServer, pki: Any, ended: threading.Event
 ) -> None:
-    elsewhere.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
+    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
     documents = HttpsDocuments(pki.ca, timeout=0.5)
-    fetching = [documents.fetch(elsewhere.address + PLACE) for _ in range(AT_ONCE * 3)]
+    fetching = [documents.fetch(https_server.address + PLACE) for _ in range(MAX_CONCURRENT * 3)]
     async with asyncio.timeout(20):
         found = await asyncio.gather(*fetching, return_exceptions=True)
     assert {type(one) for one in found} == {DocumentUnavailableError}
-    assert len(elsewhere.asked) < AT_ONCE * 3
+    assert len(https_server.requested) < MAX_CONCURRENT * 3

@@ -1,4 +1,4 @@
-"""Tokens of outside issuers: verified with their own keys, read by their own mapping, never by what they say of themselves."""
+"""Tokens of external issuers are verified with the issuer's keys and mapped by its configuration."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from services.authz.adapters.issuers.keys import OUTAGE_SECONDS, REFETCH_SECONDS, REFRESH_SECONDS
-from services.authz.adapters.issuers.tokens import TrustedIssuersTokens
+from services.authz.adapters.issuers.tokens import TrustedIssuerVerifier
 from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers
 from services.authz.domain.tokens.exchange_token import ExchangeToken
 from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
-from services.authz.tests.elsewhere import Elsewhere, serving
-from services.authz.tests.minting import Issuer, read
+from services.authz.tests.https_server import HttpsServer, serving
+from services.authz.tests.token_issuer import Issuer, read
 from tests.harness.jose import assembled, hs256, rs256, unsigned
 
 LOGIN = "https://login.example.com"
@@ -70,7 +70,7 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-def elsewhere(pki: Any, provider: Provider) -> Iterator[Elsewhere]:
+def https_server(pki: Any, provider: Provider) -> Iterator[HttpsServer]:
     with serving(pki) as server:
         server.documents["/keys"] = provider.jwks()
         yield server
@@ -78,21 +78,21 @@ def elsewhere(pki: Any, provider: Provider) -> Iterator[Elsewhere]:
 
 @pytest.fixture
 def trusted(
-    tmp_path: Path, pki: Any, elsewhere: Elsewhere, clock: ManualClock, quiet: Log
-) -> Callable[..., TrustedIssuersTokens]:
+    tmp_path: Path, pki: Any, https_server: HttpsServer, clock: ManualClock, quiet: Log
+) -> Callable[..., TrustedIssuerVerifier]:
     """Return a factory of tokens' readers, with changes to what is configured."""
 
-    def make(**changes: Any) -> TrustedIssuersTokens:
+    def make(**changes: Any) -> TrustedIssuerVerifier:
         algorithms = ["RS256", "ES256", "EdDSA"]
-        good = entry(jwks=elsewhere.address + "/keys", ca=str(pki.ca), algorithms=algorithms, **changes)
+        good = entry(jwks=https_server.address + "/keys", ca=str(pki.ca), algorithms=algorithms, **changes)
         path = tmp_path / "issuers.json"
         path.write_text(json.dumps({"issuers": [good]}))
-        return TrustedIssuersTokens(read_trusted_issuers(path, max_lifetime=3600), clock, quiet)
+        return TrustedIssuerVerifier(read_trusted_issuers(path, max_lifetime=3600), clock, quiet)
 
     return make
 
 
-async def reason(tokens: TrustedIssuersTokens, token: str) -> Reason:
+async def reason(tokens: TrustedIssuerVerifier, token: str) -> Reason:
     with pytest.raises(MeshError) as caught:
         await tokens.verify(token)
     return caught.value.reason
@@ -129,13 +129,13 @@ async def test_a_spoiled_claim_is_refused(trusted: Any, provider: Provider, chan
     assert await reason(trusted(), provider.sign(**changes)) is expected
 
 
-async def test_no_token_brings_its_own_key(trusted: Any, provider: Provider, elsewhere: Elsewhere) -> None:
+async def test_no_token_brings_its_own_key(trusted: Any, provider: Provider, https_server: HttpsServer) -> None:
     impostor = Provider()
-    elsewhere.documents["/evil"] = impostor.jwks()
+    https_server.documents["/evil"] = impostor.jwks()
     public = json.loads(impostor.jwks("RS256"))["keys"][0]
     headers: list[dict[str, Any]] = [
-        {"jku": elsewhere.address + "/evil"},
-        {"x5u": elsewhere.address + "/evil"},
+        {"jku": https_server.address + "/evil"},
+        {"x5u": https_server.address + "/evil"},
         {"jwk": public},
         {"x5c": ["AAAA"]},
         {},
@@ -144,10 +144,10 @@ async def test_no_token_brings_its_own_key(trusted: Any, provider: Provider, els
     tokens = trusted()
     for header in headers:
         assert await reason(tokens, impostor.sign(header=header)) is Reason.TOKEN_SIGNATURE_INVALID
-    assert elsewhere.asked in (["/keys"], [])
+    assert https_server.requested in (["/keys"], [])
 
 
-async def test_algorithms_are_not_confused(trusted: Any, provider: Provider, elsewhere: Elsewhere) -> None:
+async def test_algorithms_are_not_confused(trusted: Any, provider: Provider, https_server: HttpsServer) -> None:
     tokens = trusted()
     public = provider.keys["RS256"].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     claims = jwt.decode(provider.sign(), options={"verify_signature": False})
@@ -165,7 +165,7 @@ async def test_an_algorithm_that_is_not_configured_is_refused(
     keys, path = tmp_path / "keys.json", tmp_path / "issuers.json"
     keys.write_bytes(provider.jwks())
     path.write_text(json.dumps({"issuers": [entry(jwks=str(keys), algorithms=["ES256"])]}))
-    tokens = TrustedIssuersTokens(read_trusted_issuers(path, max_lifetime=3600), clock, quiet)
+    tokens = TrustedIssuerVerifier(read_trusted_issuers(path, max_lifetime=3600), clock, quiet)
     await tokens.verify(provider.sign("ES256"))
     assert await reason(tokens, provider.sign("RS256")) is Reason.TOKEN_SIGNATURE_INVALID
 
@@ -178,74 +178,74 @@ async def test_a_claim_that_is_there_twice_is_refused(trusted: Any, provider: Pr
 
 
 async def test_keys_rotate_and_made_up_ids_are_no_flood(
-    trusted: Any, provider: Provider, elsewhere: Elsewhere, clock: ManualClock
+    trusted: Any, provider: Provider, https_server: HttpsServer, clock: ManualClock
 ) -> None:
-    elsewhere.documents["/keys"] = provider.jwks("RS256")
+    https_server.documents["/keys"] = provider.jwks("RS256")
     tokens = trusted()
     await tokens.verify(provider.sign())
     for number in range(20):
         assert await reason(tokens, provider.sign(header={"kid": f"k{number}"})) is Reason.TOKEN_SIGNATURE_INVALID
-    assert elsewhere.asked == ["/keys"]
-    elsewhere.documents["/keys"] = provider.jwks("ES256")
+    assert https_server.requested == ["/keys"]
+    https_server.documents["/keys"] = provider.jwks("ES256")
     clock.advance(REFETCH_SECONDS + 1)
     await tokens.verify(provider.sign("ES256"))
     assert await reason(tokens, provider.sign()) is Reason.TOKEN_SIGNATURE_INVALID
-    assert elsewhere.asked == ["/keys", "/keys"]
+    assert https_server.requested == ["/keys", "/keys"]
 
 
 async def test_keys_survive_an_outage_but_not_for_ever(
-    trusted: Any, provider: Provider, elsewhere: Elsewhere, clock: ManualClock
+    trusted: Any, provider: Provider, https_server: HttpsServer, clock: ManualClock
 ) -> None:
     tokens = trusted()
     await tokens.verify(provider.sign())
     for answer in (500, b"nonsense", b"{}", b'{"keys": 7}'):
-        elsewhere.documents["/keys"] = answer
+        https_server.documents["/keys"] = answer
         clock.advance(REFRESH_SECONDS + 1)
         await tokens.verify(provider.sign())
     clock.advance(OUTAGE_SECONDS)
     assert await reason(tokens, provider.sign()) is Reason.SERVICE_UNAVAILABLE
-    elsewhere.documents["/keys"] = provider.jwks()
+    https_server.documents["/keys"] = provider.jwks()
     clock.advance(REFETCH_SECONDS + 1)
     await tokens.verify(provider.sign())
 
 
 async def test_an_issuer_that_never_answered_is_to_be_tried_again(
-    trusted: Any, provider: Provider, elsewhere: Elsewhere
+    trusted: Any, provider: Provider, https_server: HttpsServer
 ) -> None:
-    elsewhere.documents["/keys"] = 500
+    https_server.documents["/keys"] = 500
     assert await reason(trusted(), provider.sign()) is Reason.SERVICE_UNAVAILABLE
 
 
 @pytest.mark.parametrize("changes", [{"use": "enc"}, {"alg": "RS512"}, {"kty": "oct"}, {"n": "AAAA"}])
 async def test_a_key_for_something_else_verifies_nothing(
-    trusted: Any, provider: Provider, elsewhere: Elsewhere, changes: dict[str, str]
+    trusted: Any, provider: Provider, https_server: HttpsServer, changes: dict[str, str]
 ) -> None:
-    elsewhere.documents["/keys"] = provider.jwks("RS256", **changes)
+    https_server.documents["/keys"] = provider.jwks("RS256", **changes)
     assert await reason(trusted(), provider.sign()) is Reason.TOKEN_SIGNATURE_INVALID
 
 
 async def test_an_exchange_grants_what_is_configured_and_no_longer_than_the_token(
     trusted: Any, provider: Provider, clock: ManualClock
 ) -> None:
-    exchange = ExchangeToken(Issuer(clock).mint, trusted(), "toolmesh")
+    exchange = ExchangeToken(Issuer(clock).minter, trusted(), "toolmesh")
     short = int(time.time()) + 200
-    holder = read(await exchange(provider.sign(exp=short)))
+    holder = read(await exchange.execute(provider.sign(exp=short)))
     assert (holder.tier, holder.expires_at, holder.depth, holder.trust_level) == ("user", short, 2, 20)
     assert (holder.scopes, [g.tool for g in holder.tools]) == (frozenset({"tools:call"}), ["arith*", "echo"])
     assert (holder.tenant, holder.groups, holder.audiences) == ("acme", ("ops",), ("toolmesh",))
-    long = read(await exchange(provider.sign(exp=short + 86_400)))
+    long = read(await exchange.execute(provider.sign(exp=short + 86_400)))
     assert long.expires_at - long.not_before == 600
-    brief = read(await exchange(provider.sign(), lifetime=30.9, confirmation="jkt:" + "a" * 43))
+    brief = read(await exchange.execute(provider.sign(), lifetime=30.9, confirmation="jkt:" + "a" * 43))
     assert (brief.expires_at - brief.not_before, brief.confirmation) == (30, "jkt:" + "a" * 43)
     with pytest.raises(MeshError) as caught:
-        await exchange(provider.sign(), lifetime=601)
+        await exchange.execute(provider.sign(), lifetime=601)
     assert caught.value.reason is Reason.INVALID_REQUEST
 
 
-async def test_an_outside_token_that_ends_now_is_exchanged_for_nothing(
+async def test_an_external_token_that_expires_now_is_not_exchanged(
     trusted: Any, provider: Provider, clock: ManualClock
 ) -> None:
-    exchange = ExchangeToken(Issuer(clock).mint, trusted(), "toolmesh")
+    exchange = ExchangeToken(Issuer(clock).minter, trusted(), "toolmesh")
     with pytest.raises(MeshError) as caught:
-        await exchange(provider.sign(exp=int(clock.now().timestamp()) - 2))
+        await exchange.execute(provider.sign(exp=int(clock.now().timestamp()) - 2))
     assert caught.value.reason is Reason.TOKEN_EXPIRED

@@ -1,4 +1,4 @@
-"""The file of trusted issuers: read strictly, and everything that is wrong said at once."""
+"""The file of trusted issuers is read strictly, and all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     assert (issuer.grant.lifetime, issuer.grant.depth, issuer.grant.resources) == (600, 2, ())
 
 
-def test_only_what_is_needed_need_be_said(tmp_path: Path) -> None:
+def test_a_minimal_issuer_is_accepted(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     keys.write_text("{}")
     short = entry(jwks=str(keys), subject={"did": "did:web:x.example:"}, tenant={"value": "acme"})
@@ -102,7 +102,7 @@ def test_only_what_is_needed_need_be_said(tmp_path: Path) -> None:
         grant(depth=1),
     ],
 )
-def test_whatever_is_wrong_keeps_it_from_being_used(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_an_invalid_issuer_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(TrustedIssuersError):
         read(tmp_path, entry(**changes))
 
@@ -110,7 +110,7 @@ def test_whatever_is_wrong_keeps_it_from_being_used(tmp_path: Path, changes: dic
 @pytest.mark.parametrize(
     "document", [[], {}, {"issuers": []}, {"issuers": {}}, {"issuers": [7]}, {"issuers": [{}], "x": 1}]
 )
-def test_what_is_no_list_of_issuers_is_refused(tmp_path: Path, document: Any) -> None:
+def test_a_file_without_a_list_of_issuers_is_refused(tmp_path: Path, document: Any) -> None:
     with pytest.raises(TrustedIssuersError):
         read(tmp_path, document=document)
 
@@ -123,7 +123,7 @@ def test_no_issuer_may_speak_for_anothers_users(tmp_path: Path) -> None:
         read(tmp_path, entry(), entry(subject={"did": "did:web:elsewhere.example:"}))
 
 
-def test_everything_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_the_issuers_file_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(TrustedIssuersError) as caught:
         read(tmp_path, entry(audience="", algorithms=["HS256"], surplus=1), entry(issuer=""))
     problems = str(caught.value)

@@ -1,4 +1,4 @@
-"""Keys rotate while the ring is in use."""
+"""Key rotation while the key ring is in use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def published(ring: KeyFolder) -> int:
     return len(json.loads(await ring.jwks())["keys"])
 
 
-async def test_a_new_key_is_published_within_a_second_of_use_and_signs_when_everyone_has_met_it(
+async def test_a_new_key_is_published_within_a_second_and_signs_after_publish_ahead(
     ring: KeyFolder, folder: Path, clock: ManualClock, pems: tuple[bytes, ...]
 ) -> None:
     old = await ring.active()
@@ -62,7 +62,7 @@ async def test_a_key_that_lay_there_long_before_the_process_began_signs_at_once(
     assert (await ring.active()).kid == json.loads(await ring.jwks())["keys"][-1]["kid"]
 
 
-async def test_a_replica_that_comes_with_a_rotation_does_not_sign_with_a_key_that_nobody_has_met(
+async def test_a_replica_that_starts_during_a_rotation_does_not_sign_with_the_new_key(
     folder: Path, clock: ManualClock, quiet: Log, pems: tuple[bytes, ...]
 ) -> None:
     # As a secret is mounted, or a folder copied: every file is as young as the replica.
@@ -101,7 +101,7 @@ async def test_a_removed_file_is_no_longer_published(
     assert (await ring.active()).kid in (await ring.jwks()).decode()
 
 
-async def test_an_unusable_folder_changes_nothing_and_is_told_once(
+async def test_an_invalid_folder_changes_nothing_and_is_logged_once(
     ring: KeyFolder, folder: Path, clock: ManualClock, log_file: Path, pems: tuple[bytes, ...]
 ) -> None:
     old = await ring.active()
@@ -109,7 +109,7 @@ async def test_an_unusable_folder_changes_nothing_and_is_told_once(
     for _ in range(3):
         clock.advance(1)
         assert await ring.active() is old
-    assert warnings(log_file) == ["signing keys not taken over"]
+    assert warnings(log_file) == ["signing keys not loaded"]
     (folder / SECOND).write_bytes(pems[1])
     clock.advance(1)
     assert await published(ring) == 2
@@ -122,10 +122,10 @@ async def test_an_emptied_folder_does_not_end_the_issuer(
     shutil.rmtree(folder) if gone == "folder" else (folder / FIRST).unlink()
     clock.advance(1)
     assert await published(ring) == 1
-    assert warnings(log_file) == ["signing keys not taken over"]
+    assert warnings(log_file) == ["signing keys not loaded"]
 
 
-def test_the_issuer_does_not_start_with_a_key_it_cannot_use(folder: Path, clock: ManualClock, quiet: Log) -> None:
+def test_a_key_folder_with_an_invalid_key_is_refused_at_start(folder: Path, clock: ManualClock, quiet: Log) -> None:
     (folder / SECOND).write_text("not a key")
     with pytest.raises(SigningKeysError):
         KeyFolder(folder, clock, quiet)

@@ -1,4 +1,4 @@
-"""The journal of decisions, against a real database."""
+"""The journal of decisions with a real database."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.tables import decisions
 from services.authz.domain.model import (
     Allow,
+    ContextField,
     Decision,
+    DecisionRequest,
     Deny,
-    Fact,
     NeedsApproval,
     Obligation,
-    Question,
     SuggestedUpdate,
     Verdict,
 )
-from services.authz.tests.adapters.cedar.test_engine import question
+from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.wiring import MIGRATIONS
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 QUIET = Log("authz", level="error")
 SEAL = Seal([b"k" * 32])
-ARGUMENTS = frozenset({Fact.ARGUMENTS})
+ARGUMENTS = frozenset({ContextField.ARGUMENTS})
 
 
 @pytest.fixture
@@ -63,21 +63,21 @@ def decided(outcome: Any = Allow(), **changes: Any) -> Decision:  # noqa: B008  
     return Decision(f"decisions/{new_id()}", verdict, "sha256:1", **given)
 
 
-def asked(**changes: Any) -> Question:
-    found = question(scopes=frozenset({"a:b"}), groups=("g",), tenant="t", tags=("x",), **changes)
-    return replace(found, moment=NOW, labels=frozenset({"confidential"}))
+def asked(**changes: Any) -> DecisionRequest:
+    found = make_request(scopes=frozenset({"a:b"}), groups=("g",), tenant="t", tags=("x",), **changes)
+    return replace(found, time=NOW, labels=frozenset({"confidential"}))
 
 
 @pytest.mark.parametrize(
     "outcome", [Allow(), Deny(Reason.PERMISSION_DENIED), NeedsApproval(("security", "legal"), 2, "two-keys")]
 )
-async def test_a_decision_is_found_as_it_was_made(engine: AsyncEngine, outcome: Any) -> None:
+async def test_the_journal_returns_a_decision_unchanged(engine: AsyncEngine, outcome: Any) -> None:
     journal = DecisionJournal(engine, QUIET, seal=None)
     decision, put = decided(outcome, added_labels=("l",)), asked()
-    journal.record(decision, put, frozenset({Fact.LABELS}))
+    journal.record(decision, put, frozenset({ContextField.LABELS}))
     found = await journal.find(decision.name.removeprefix("decisions/"))
     assert found is not None
-    assert (found.decision, found.question, found.reads) == (decision, put, frozenset({Fact.LABELS}))
+    assert (found.decision, found.request, found.context_fields) == (decision, put, frozenset({ContextField.LABELS}))
     assert await journal.find("unknown") is None
 
 
@@ -91,11 +91,11 @@ async def test_arguments_are_kept_only_where_they_were_read_and_only_sealed(engi
     with_arguments, without = [await journal.find(each.name.removeprefix("decisions/")) for each in (read, unread)]
     assert with_arguments is not None
     assert without is not None
-    assert (with_arguments.question.call.arguments, with_arguments.question.call.resources) == (
+    assert (with_arguments.request.call.arguments, with_arguments.request.call.resources) == (
         b'{"card": "4111-secret"}',
         ("file:/secret",),
     )
-    assert (without.question.call.arguments, without.question.call.resources) == (b"", ())
+    assert (without.request.call.arguments, without.request.call.resources) == (b"", ())
     async with transaction(engine) as connection:
         rows = (await connection.execute(select(decisions))).all()
     assert not any("secret" in str(row.question) + str(row.answer) + repr(bytes(row.sealed or b"")) for row in rows)
@@ -111,7 +111,7 @@ async def test_without_a_key_or_with_another_one_there_are_no_arguments(engine: 
     await first.flush()
     other = await DecisionJournal(engine, QUIET, seal=Seal([b"x" * 32])).find(decision.name.removeprefix("decisions/"))
     assert other is not None
-    assert other.question.call.arguments == b""
+    assert other.request.call.arguments == b""
 
 
 async def test_the_last_decisions_come_newest_first_in_pages(engine: AsyncEngine, monkeypatch: Any) -> None:
@@ -125,8 +125,8 @@ async def test_the_last_decisions_come_newest_first_in_pages(engine: AsyncEngine
     assert [name for page in pages for name in page] == [decision.name for decision in reversed(made)][:7]
 
 
-async def test_what_does_not_fit_is_counted_and_let_go(engine: AsyncEngine) -> None:
-    journal = DecisionJournal(engine, QUIET, seal=None, room=2)
+async def test_decisions_beyond_the_queue_size_are_counted_and_dropped(engine: AsyncEngine) -> None:
+    journal = DecisionJournal(engine, QUIET, seal=None, queue_size=2)
     before = decision_journal.dropped_total._value.get()
     for _ in range(5):
         journal.record(decided(), asked(), frozenset())
@@ -150,7 +150,7 @@ async def test_arguments_that_wait_have_a_bound_together(engine: AsyncEngine, mo
 
 async def test_old_decisions_are_let_go(engine: AsyncEngine, monkeypatch: Any) -> None:
     monkeypatch.setattr(decision_journal, "_BATCH", 1)
-    journal, made = DecisionJournal(engine, QUIET, seal=None, kept=3), [decided() for _ in range(10)]
+    journal, made = DecisionJournal(engine, QUIET, seal=None, max_decisions=3), [decided() for _ in range(10)]
     for decision in made:
         journal.record(decision, asked(), frozenset())
     await journal.flush()
@@ -158,7 +158,7 @@ async def test_old_decisions_are_let_go(engine: AsyncEngine, monkeypatch: Any) -
     assert [each.decision.name for page in pages for each in page] == [each.name for each in reversed(made)][:3]
 
 
-async def test_it_is_written_in_the_background_and_on_stop(engine: AsyncEngine) -> None:
+async def test_the_journal_is_written_in_the_background_and_on_stop(engine: AsyncEngine) -> None:
     journal = DecisionJournal(engine, QUIET, seal=None)
     await journal.start()
     decision = decided()
@@ -210,4 +210,4 @@ async def test_a_statement_carries_only_so_much_however_much_waits(engine: Async
     assert await journal.count(100) == len(made)
     found = await journal.find(made[-1].name.removeprefix("decisions/"))
     assert found is not None
-    assert found.question.call.arguments == arguments
+    assert found.request.call.arguments == arguments

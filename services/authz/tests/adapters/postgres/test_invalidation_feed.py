@@ -1,4 +1,4 @@
-"""The feed in one replica: what it tells, in which order, and when it says nothing."""
+"""The invalidation feed of one replica: snapshots, changes, heartbeats and outages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
-from services.authz.domain.model import Invalidation, Revocation, Target
+from services.authz.domain.model import Invalidation, Revocation, RevocationTarget
 
 
 class Source:
@@ -32,7 +32,7 @@ class Source:
     def revoke(self, name: str, *, lasting: float = 600) -> None:
         self.last += 1
         until = self.began + timedelta(seconds=lasting)
-        self.rows.append(Revocation(self.last, Target("token", name), "", "operator", self.began, until))
+        self.rows.append(Revocation(self.last, RevocationTarget("token", name), "", "operator", self.began, until))
 
     async def head(self) -> int:
         self.looks += 1
@@ -103,7 +103,7 @@ def names(word: Invalidation) -> list[str]:
     return [one.target.value for one in word.revocations]
 
 
-async def test_a_watch_begins_with_a_snapshot_and_every_look_is_told(replica: Replica) -> None:
+async def test_a_watch_starts_with_a_snapshot_and_sends_every_poll(replica: Replica) -> None:
     watch = replica.feed.watch()
     first = await anext(watch)
     assert (first.snapshot, names(first), first.policy_set_version) == (True, ["first"], "set-1")
@@ -118,7 +118,7 @@ async def test_a_watch_begins_with_a_snapshot_and_every_look_is_told(replica: Re
     assert replica.refuses("second")
 
 
-async def test_whoever_was_slow_misses_nothing(replica: Replica) -> None:
+async def test_a_slow_watcher_misses_no_revocation(replica: Replica) -> None:
     watch = replica.feed.watch()
     await anext(watch)
     for name in ("second", "third"):
@@ -127,7 +127,7 @@ async def test_whoever_was_slow_misses_nothing(replica: Replica) -> None:
     assert names(await anext(watch)) == ["second", "third"]
 
 
-async def test_a_look_that_fails_is_not_told_and_in_the_end_nothing_is_believed(replica: Replica) -> None:
+async def test_a_failed_poll_sends_nothing_and_the_view_expires(replica: Replica) -> None:
     watch = replica.feed.watch()
     await anext(watch)
     assert replica.view.believed()
@@ -158,7 +158,7 @@ async def test_a_revocation_does_not_wait_for_policies_that_take_long_to_be_read
     assert replica.view.believed()
 
 
-async def test_policies_that_cannot_follow_leave_nothing_to_be_told(replica: Replica) -> None:
+async def test_a_failed_refresh_of_policies_sends_nothing(replica: Replica) -> None:
     watch = replica.feed.watch()
     await anext(watch)
     replica.unusable = True
@@ -170,7 +170,7 @@ async def test_policies_that_cannot_follow_leave_nothing_to_be_told(replica: Rep
     assert names(await waiting) == ["second"]
 
 
-async def test_whoever_comes_while_the_feed_cannot_be_read_is_told_nothing_until_it_can(replica: Replica) -> None:
+async def test_a_new_watch_waits_until_the_feed_can_be_read(replica: Replica) -> None:
     replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
     looks = replica.source.looks
     # Whoever follows comes back whenever it hears nothing: what is told then must not be older than its coming.
@@ -182,7 +182,7 @@ async def test_whoever_comes_while_the_feed_cannot_be_read_is_told_nothing_until
     assert [names(await one) for one in coming] == [["first", "meanwhile"]] * 3
 
 
-async def test_whoever_comes_when_the_replica_is_about_to_end_is_sent_away(replica: Replica) -> None:
+async def test_a_new_watch_is_refused_during_shutdown(replica: Replica) -> None:
     replica.feed.end()
     with pytest.raises(MeshError) as caught:
         await anext(replica.feed.watch())
@@ -191,11 +191,11 @@ async def test_whoever_comes_when_the_replica_is_about_to_end_is_sent_away(repli
 
 async def test_a_revocation_returns_when_this_replica_keeps_to_it(replica: Replica) -> None:
     replica.source.revoke("second")
-    await replica.feed.reached(2)
+    await replica.feed.wait_until_applied(2)
     assert replica.refuses("second")
 
 
-async def test_another_history_is_told_from_its_beginning(replica: Replica) -> None:
+async def test_a_restored_database_starts_the_watch_again_with_a_snapshot(replica: Replica) -> None:
     watch = replica.feed.watch()
     replica.source.revoke("second")
     await heard(watch, lambda word: "second" in names(word))
@@ -207,7 +207,7 @@ async def test_another_history_is_told_from_its_beginning(replica: Replica) -> N
     assert not replica.refuses("first")
 
 
-async def test_what_is_over_is_not_told_any_more(replica: Replica) -> None:
+async def test_expired_revocations_are_not_sent(replica: Replica) -> None:
     replica.source.revoke("short", lasting=100)
     await until(lambda: replica.refuses("short"))
     replica.clock.advance(101)

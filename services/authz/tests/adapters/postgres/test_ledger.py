@@ -1,4 +1,4 @@
-"""The ledger in a real database, and what happens when the database is gone."""
+"""The ledger with a real database and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets, their history, and replicas that follow it, against a real database."""
+"""Policy sets, activations and replicas that follow them, with a real database."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for, transaction
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar.active_sets import ActiveSets
-from services.authz.adapters.cedar.compiler import compiler_for, documents_in
+from services.authz.adapters.cedar.active_sets import ActivePolicySets
+from services.authz.adapters.cedar.compiler import compiler_for, read_documents
 from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
 from services.authz.adapters.postgres.tables import activations, invalidations
-from services.authz.domain.policies.model import NewSet
-from services.authz.tests.adapters.cedar.test_engine import question
-from services.authz.tests.planted import forbid, permit
+from services.authz.domain.policies.model import NewPolicySet
+from services.authz.tests.adapters.cedar.test_engine import make_request
+from services.authz.tests.policy_texts import forbid, permit
 from services.authz.wiring import MIGRATIONS, POLICIES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COMPILER = compiler_for(POLICIES)
 
 
-def set_of(*policies: str, comment: str = "") -> NewSet:
+def set_of(*policies: str, comment: str = "") -> NewPolicySet:
     documents = {"a.cedar": "\n".join(policies)}
-    return NewSet(COMPILER.version(documents), documents, len(policies), comment, "operator", NOW)
+    return NewPolicySet(COMPILER.version(documents), documents, len(policies), comment, "operator", NOW)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def kinds(engine: AsyncEngine) -> list[str]:
         return list((await connection.execute(select(invalidations.c.kind))).scalars())
 
 
-async def test_a_set_is_kept_as_it_was_put_and_the_same_content_is_the_same_set(sets: PostgresPolicySets) -> None:
+async def test_a_set_is_stored_unchanged_and_equal_content_is_one_set(sets: PostgresPolicySets) -> None:
     first = await sets.put(set_of(permit("p"), comment="first"))
     again = await sets.put(set_of(permit("p"), comment="again"))
     other = await sets.put(set_of(permit("q")))
@@ -64,7 +64,7 @@ async def test_a_set_is_kept_as_it_was_put_and_the_same_content_is_the_same_set(
     assert await sets.active() is None
 
 
-async def test_activation_is_appended_to_the_feed_and_expects_what_it_is_told(
+async def test_an_activation_is_appended_to_the_feed_and_checks_the_expected_set(
     sets: PostgresPolicySets, engine: AsyncEngine
 ) -> None:
     for name in ("a", "b", "c"):
@@ -98,19 +98,19 @@ async def test_going_back_goes_back_further_each_time_and_ends_at_the_first(sets
     assert (await sets.roll_back(3, "operator", NOW)).number == 1
 
 
-async def test_activating_what_is_active_changes_nothing(sets: PostgresPolicySets, engine: AsyncEngine) -> None:
+async def test_activating_the_active_set_changes_nothing(sets: PostgresPolicySets, engine: AsyncEngine) -> None:
     await sets.put(set_of(permit("a")))
     for _ in range(3):
         await sets.activate(1, None, "operator", NOW)
     assert await kinds(engine) == ["policy_set"]
 
 
-async def test_of_many_who_activate_expecting_the_same_one_does(sets: PostgresPolicySets) -> None:
+async def test_one_of_concurrent_activations_with_the_same_expectation_wins(sets: PostgresPolicySets) -> None:
     for name in ("a", "b", "c", "d", "e"):
         await sets.put(set_of(permit(name)))
     await sets.activate(1, None, "operator", NOW)
-    wishes = [sets.activate(number, 1, "operator", NOW) for number in (2, 3, 4, 5)]
-    outcomes = await asyncio.gather(*wishes, return_exceptions=True)
+    generator = [sets.activate(number, 1, "operator", NOW) for number in (2, 3, 4, 5)]
+    outcomes = await asyncio.gather(*generator, return_exceptions=True)
     assert sum(not isinstance(outcome, Exception) for outcome in outcomes) == 1
 
 
@@ -123,9 +123,9 @@ async def test_pages_lead_through_all_sets_newest_first(sets: PostgresPolicySets
 
 
 async def test_one_of_several_replicas_that_start_at_once_seeds(engine: AsyncEngine) -> None:
-    shipped = documents_in(POLICIES)
-    first = NewSet(COMPILER.version(shipped), shipped, 9, "", "authz", NOW)
-    replicas = [ActiveSets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(4)]
+    shipped = read_documents(POLICIES)
+    first = NewPolicySet(COMPILER.version(shipped), shipped, 9, "", "authz", NOW)
+    replicas = [ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(4)]
     await asyncio.gather(*(replica.start(first) for replica in replicas))
     assert {replica.version for replica in replicas} == {first.version}
     async with transaction(engine) as connection:
@@ -137,7 +137,9 @@ async def test_a_replica_follows_the_pointer_and_keeps_old_sets_for_questions(
     engine: AsyncEngine, sets: PostgresPolicySets
 ) -> None:
     open_set, closed_set = set_of(permit("p")), set_of(permit("p"), forbid("f"))
-    ours, theirs = (ActiveSets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(2))
+    ours, theirs = (
+        ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(2)
+    )
     await ours.start(open_set)
     await theirs.start(set_of(permit("never seeded")))
     assert theirs.version == open_set.version
@@ -147,25 +149,25 @@ async def test_a_replica_follows_the_pointer_and_keeps_old_sets_for_questions(
     assert (ours.version, theirs.version) == (closed_set.version, open_set.version)
     await theirs.refresh()
     assert theirs.version == closed_set.version
-    old = await theirs.of_version(open_set.version)
+    old = await theirs.engine_for(open_set.version)
     assert old is not None
-    assert [finding.policy for finding in old.findings(question())] == ["p"]
-    assert await theirs.of_version("sha256:unknown") is None
+    assert [finding.policy for finding in old.findings(make_request())] == ["p"]
+    assert await theirs.engine_for("sha256:unknown") is None
 
 
 async def test_before_the_first_set_there_is_no_decision(engine: AsyncEngine) -> None:
-    empty = ActiveSets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error"))
+    empty = ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error"))
     with pytest.raises(MeshError) as caught:
         assert empty.current
     assert caught.value.reason is Reason.POLICY_ENGINE_ERROR
     assert empty.version == ""
 
 
-async def test_whoever_gives_up_waiting_leaves_the_work_to_the_next(engine: AsyncEngine, monkeypatch: Any) -> None:
+async def test_a_canceled_refresh_leaves_its_compilation_to_the_next(engine: AsyncEngine, monkeypatch: Any) -> None:
     """The follower of the feed has little patience, and a large set takes long to compile."""
     compiler = compiler_for(POLICIES)
     began, go_on, compiled = asyncio.Event(), asyncio.Event(), []
-    active = ActiveSets(PostgresPolicySets(engine), compiler, Log("authz", level="error"))
+    active = ActivePolicySets(PostgresPolicySets(engine), compiler, Log("authz", level="error"))
 
     async def slowly(stored: Any) -> Any:
         compiled.append(stored.number)
@@ -173,8 +175,8 @@ async def test_whoever_gives_up_waiting_leaves_the_work_to_the_next(engine: Asyn
         await go_on.wait()
         return await original(stored)
 
-    original = active._compiled
-    monkeypatch.setattr(active, "_compiled", slowly)
+    original = active._compile
+    monkeypatch.setattr(active, "_compile", slowly)
     waiting = asyncio.create_task(active.start(set_of(permit("p"))))
     await began.wait()
     waiting.cancel()
@@ -190,7 +192,7 @@ async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_
 ) -> None:
     first, second = set_of(permit("p")), set_of(permit("p"), forbid("f"))
     quiet, go_on, began = Log("authz", level="error"), asyncio.Event(), asyncio.Event()
-    patient, hasty = (ActiveSets(sets, COMPILER, quiet, follow_seconds=seconds) for seconds in (600, 0))
+    patient, hasty = (ActivePolicySets(sets, COMPILER, quiet, follow_seconds=seconds) for seconds in (600, 0))
     for active in (patient, hasty):
         await active.start(first)
     await sets.put(second)
@@ -199,14 +201,14 @@ async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_
     async def slowly(stored: Any) -> Any:
         began.set()
         await go_on.wait()
-        return await ActiveSets._compiled(hasty, stored)
+        return await ActivePolicySets._compile(hasty, stored)
 
     for active in (patient, hasty):
-        monkeypatch.setattr(active, "_compiled", slowly)
+        monkeypatch.setattr(active, "_compile", slowly)
         refreshing = asyncio.create_task(active.refresh())
         await began.wait()
         began.clear()
-        assert (active.version, active.wanted) == (first.version, second.version)
+        assert (active.version, active.active_version) == (first.version, second.version)
         if active is patient:
             assert active.current.version == first.version
         else:
@@ -216,7 +218,7 @@ async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_
         go_on.set()
         await refreshing
         go_on.clear()
-        assert active.current.version == active.wanted == second.version
+        assert active.current.version == active.active_version == second.version
 
 
 async def test_a_set_that_could_not_be_made_ready_for_once_is_tried_again(
@@ -224,7 +226,7 @@ async def test_a_set_that_could_not_be_made_ready_for_once_is_tried_again(
 ) -> None:
     first, second = set_of(permit("p")), set_of(permit("p"), forbid("f"))
     compiler = compiler_for(POLICIES)
-    active = ActiveSets(sets, compiler, Log("authz", level="error"))
+    active = ActivePolicySets(sets, compiler, Log("authz", level="error"))
     await active.start(first)
     await sets.put(second)
     await sets.activate(2, 1, "operator", NOW)
@@ -236,6 +238,6 @@ async def test_a_set_that_could_not_be_made_ready_for_once_is_tried_again(
         poor.setattr(compiler, "compile", exhausted)
         with pytest.raises(MemoryError):
             await active.refresh()
-    assert (active.version, active.wanted) == (first.version, second.version)
+    assert (active.version, active.active_version) == (first.version, second.version)
     await active.refresh()
     assert active.current.version == second.version

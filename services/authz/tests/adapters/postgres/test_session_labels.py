@@ -1,4 +1,4 @@
-"""What sessions have seen, against a real database."""
+"""Session labels with a real database."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from services.authz.adapters.postgres.session_labels import PostgresSessionLabels
-from services.authz.domain.model import Question
-from services.authz.tests.adapters.cedar.test_engine import question
+from services.authz.domain.model import DecisionRequest
+from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.wiring import MIGRATIONS
 
 
@@ -27,10 +27,10 @@ async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     await engine.dispose()
 
 
-def asked(session: str = "", holding: str = "t", root: str = "", tenant: str = "acme") -> Question:
+def asked(session: str = "", holding: str = "t", root: str = "", tenant: str = "acme") -> DecisionRequest:
     authority = Authority(subject="did:web:a", tier="user")
     lineage = (Ancestor("did:web:a", root, "k", 0.0, authority),) if root else ()
-    return question(session_id=session, token_id=holding, tenant=tenant, lineage=lineage)
+    return make_request(session_id=session, token_id=holding, tenant=tenant, lineage=lineage)
 
 
 async def test_labels_are_seen_in_the_session_and_along_the_chain(engine: AsyncEngine) -> None:
@@ -42,45 +42,45 @@ async def test_labels_are_seen_in_the_session_and_along_the_chain(engine: AsyncE
         asked("elsewhere", "sibling", root="root"),
         asked("s", "child", root="root"),
     ):
-        assert await labels.of(same) == {"confidential"}
+        assert await labels.find(same) == {"confidential"}
     for other in (asked("s2", "other"), asked("", "child2"), asked("s", "other", tenant="evil")):
-        assert await labels.of(other) == frozenset()
+        assert await labels.find(other) == frozenset()
 
 
-async def test_only_what_was_missing_is_added(engine: AsyncEngine) -> None:
+async def test_only_missing_labels_are_added(engine: AsyncEngine) -> None:
     ours, theirs = PostgresSessionLabels(engine), PostgresSessionLabels(engine)
     assert await ours.add(asked("s"), ["b", "a"]) == ("a", "b")
     assert await ours.add(asked("s"), ["a", "b"]) == ()
     # The other replica does not know yet, and the database does.
     assert await theirs.add(asked("s"), ["a", "c"]) == ("c",)
-    assert await ours.of(asked("s")) == {"a", "b", "c"}
+    assert await ours.find(asked("s")) == {"a", "b", "c"}
 
 
 async def test_a_known_label_costs_no_look_at_the_database(engine: AsyncEngine) -> None:
-    labels = PostgresSessionLabels(engine, remember=2)
+    labels = PostgresSessionLabels(engine, cache_size=2)
     await labels.add(asked("s"), ["a"])
     await engine.dispose()
     assert await labels.add(asked("s"), ["a"]) == ()
 
 
-async def test_of_many_who_add_at_once_one_adds(engine: AsyncEngine) -> None:
+async def test_of_concurrent_calls_one_adds_a_label(engine: AsyncEngine) -> None:
     replicas = [PostgresSessionLabels(engine) for _ in range(5)]
     added = await asyncio.gather(*(labels.add(asked("s"), ["a"]) for labels in replicas))
     assert sorted(added) == [(), (), (), (), ("a",)]
 
 
-async def test_once_added_it_is_seen_by_every_replica_at_once(engine: AsyncEngine) -> None:
+async def test_an_added_label_is_visible_to_every_replica_at_once(engine: AsyncEngine) -> None:
     """Whoever was told of the label's call can only then ask again, and must find it."""
     writer, reader = PostgresSessionLabels(engine), PostgresSessionLabels(engine)
     for index in range(20):
-        await reader.of(asked("s"))
+        await reader.find(asked("s"))
         await writer.add(asked("s"), [f"label{index}"])
-        assert f"label{index}" in await reader.of(asked("s"))
+        assert f"label{index}" in await reader.find(asked("s"))
 
 
-async def test_without_a_database_nothing_is_said_to_be_kept(database: Callable[[str], str]) -> None:
+async def test_session_labels_fail_without_a_database(database: Callable[[str], str]) -> None:
     gone = PostgresSessionLabels(engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="authz"))
-    for question_put in (gone.of(asked("s")), gone.add(asked("s"), ["a"])):
+    for question_put in (gone.find(asked("s")), gone.add(asked("s"), ["a"])):
         with pytest.raises(MeshError) as caught:
             await question_put
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

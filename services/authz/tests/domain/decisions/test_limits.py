@@ -1,4 +1,4 @@
-"""What may be spent: how rules are read, whom they bound, and which budgets a call is counted against."""
+"""Limits: parsing, matching rules, buckets and budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libs.common.auth.identity import Ancestor, Authority, Budget, Grant
 from services.authz.convert.authz import decision_message
 from services.authz.domain.decisions.limits import LimitsError, limits_for, parse_limits, price_of
 from services.authz.domain.model import Deny, Limit, Verdict
-from services.authz.tests.deciding import Engine, caller_with, check_over, mail
+from services.authz.tests.decision_fakes import Engine, caller_with, check_over, mail
 
 RULE = {"id": "r", "window_seconds": 60, "calls": 5}
 
@@ -35,7 +35,7 @@ def test_without_rules_and_budgets_nothing_is_counted() -> None:
         (["agent", "session"], "limit:r/agent:did:web:bot/session:t/s"),
     ],
 )
-def test_what_counts_together(per: list[str], bucket: str) -> None:
+def test_calls_are_grouped_into_buckets_by_the_dimensions_of_a_rule(per: list[str], bucket: str) -> None:
     caller = caller_with(tenant="t", agent="did:web:bot")
     [limit] = limits_for(limits_of({**RULE, "per": per}), caller, mail(session_id="s"))
     assert limit == Limit(bucket, window_seconds=60, max_calls=5, source="r")
@@ -84,7 +84,7 @@ def test_the_first_price_that_matches_holds() -> None:
     assert price_of(limits_of(prices=prices), mail()) == 7
 
 
-def test_a_token_and_everyone_it_comes_from_pay() -> None:
+def test_a_call_counts_in_the_budgets_of_its_token_and_all_ancestors() -> None:
     def ancestor(token_id: str, budget: Budget) -> Ancestor:
         authority = Authority(subject="did:web:a", tier="user", budget=budget, expires_at=900)
         return Ancestor("did:web:a", token_id, "k", 0, authority)
@@ -127,7 +127,7 @@ def test_a_token_and_everyone_it_comes_from_pay() -> None:
         ('{"limits": [{"id": "a", "concurrent": 1, "window": 5}]}', 1, "unknown"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_place(text: str, line: int, rule: str) -> None:
+def test_problems_of_limits_have_line_and_column(text: str, line: int, rule: str) -> None:
     with pytest.raises(LimitsError) as caught:
         parse_limits(text)
     problem = caught.value.problems[-1]
@@ -141,9 +141,11 @@ def test_everything_that_is_wrong_is_named_at_once() -> None:
     assert {problem.rule for problem in caught.value.problems} == {"unknown", "type", "required"}
 
 
-async def test_an_allowed_call_carries_what_must_be_counted() -> None:
+async def test_the_decision_of_an_allowed_call_lists_its_limits() -> None:
     limits = limits_of({**RULE, "concurrent": 2}, prices=[{"tools": ["*"], "cost_micros": 3}])
-    decision = await check_over(Engine(limits=limits))(caller_with(Grant("*"), budget=Budget(running_ms=250)), mail())
+    decision = await check_over(Engine(limits=limits)).decide(
+        caller_with(Grant("*"), budget=Budget(running_ms=250)), mail()
+    )
     told = decision_message(decision)
     assert [limit.bucket for limit in told.limits] == ["limit:r", "token:t1"]
     assert (told.limits[0].window.seconds, told.limits[0].max_calls, told.limits[0].max_concurrent) == (60, 5, 2)
@@ -155,4 +157,4 @@ async def test_an_allowed_call_carries_what_must_be_counted() -> None:
 
 async def test_a_denied_call_carries_nothing_to_count() -> None:
     engine = Engine(verdict=Verdict(Deny(7), ("no",)), limits=limits_of(RULE))  # type: ignore[arg-type]
-    assert (await check_over(engine)(caller_with(Grant("*")), mail())).limits == ()
+    assert (await check_over(engine).decide(caller_with(Grant("*")), mail())).limits == ()

@@ -1,4 +1,4 @@
-"""ExplainDecision over fakes: asking every policy of a set holds up nobody."""
+"""ExplainDecision does not block the event loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from services.authz.domain.model import Decision, Question
+from services.authz.domain.model import Decision, DecisionRequest
 from services.authz.domain.policies.explain_decision import ExplainDecision
-from services.authz.domain.policies.model import Finding, Recorded
-from services.authz.tests.adapters.cedar.test_engine import question
-from services.authz.tests.deciding import NOW, YES, Engine
+from services.authz.domain.policies.model import PolicyFinding, RecordedDecision
+from services.authz.tests.adapters.cedar.test_engine import make_request
+from services.authz.tests.decision_fakes import ALLOWED, NOW, Engine
 
 
 @dataclass
@@ -19,9 +19,9 @@ class Explaining(Engine):
 
     threads: list[threading.Thread] = field(default_factory=list)
 
-    def findings(self, question: Question) -> list[Finding]:
+    def findings(self, request: DecisionRequest) -> list[PolicyFinding]:
         self.threads.append(threading.current_thread())
-        return [Finding("p1", "allow", True, False, "because", "a.cedar", 1)]
+        return [PolicyFinding("p1", "allow", True, False, "because", "a.cedar", 1)]
 
 
 @dataclass
@@ -29,20 +29,20 @@ class Kept:
     """The one decision and the one set that there are."""
 
     engine: Explaining
-    recorded: Recorded
+    recorded: RecordedDecision
 
-    async def find(self, decision_id: str) -> Recorded | None:
+    async def find(self, decision_id: str) -> RecordedDecision | None:
         return self.recorded
 
-    async def of_version(self, version: str) -> Any:
+    async def engine_for(self, version: str) -> Any:
         return self.engine
 
 
-async def test_policies_are_asked_beside_the_calls_that_wait_for_decisions() -> None:
+async def test_an_explanation_evaluates_policies_in_another_thread() -> None:
     engine = Explaining()
-    decision = Decision("decisions/1", YES, engine.version, True, NOW, NOW)
-    kept: Any = Kept(engine, Recorded(decision, replace(question(), moment=NOW), frozenset()))
-    explanation = await ExplainDecision(kept, kept)("1", None)
+    decision = Decision("decisions/1", ALLOWED, engine.version, True, NOW, NOW)
+    kept: Any = Kept(engine, RecordedDecision(decision, replace(make_request(), time=NOW), frozenset()))
+    explanation = await ExplainDecision(kept, kept).execute("1", None)
     assert [each.policy for each in explanation.findings] == ["p1"]
     assert engine.threads
     assert threading.current_thread() not in engine.threads

@@ -1,4 +1,4 @@
-"""A replay of ten thousand decisions under a thousand policies: with progress, and with exactly the flips that were planted."""
+"""A replay of ten thousand decisions with a thousand policies reports progress and exactly the expected flips."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from libs.common.ids import new_id
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
-from services.authz.adapters.cedar.active_sets import ActiveSets
+from services.authz.adapters.cedar.active_sets import ActivePolicySets
 from services.authz.adapters.cedar.compiler import compiler_for
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
 from services.authz.domain.model import Decision
-from services.authz.domain.policies.model import NewSet, Progress
+from services.authz.domain.policies.model import NewPolicySet, ReplayProgress
 from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
-from services.authz.tests.adapters.cedar.test_engine import question
-from services.authz.tests.planted import ask, forbid, permit
+from services.authz.tests.adapters.cedar.test_engine import make_request
+from services.authz.tests.policy_texts import ask, forbid, permit
 from services.authz.wiring import MIGRATIONS, POLICIES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,9 +39,9 @@ async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     await engine.dispose()
 
 
-def set_of(*policies: str) -> NewSet:
+def set_of(*policies: str) -> NewPolicySet:
     documents = {"a.cedar": "\n".join(policies)}
-    return NewSet(COMPILER.version(documents), documents, len(policies), "", "operator", NOW)
+    return NewPolicySet(COMPILER.version(documents), documents, len(policies), "", "operator", NOW)
 
 
 @pytest.mark.timeout(180)
@@ -55,15 +55,15 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
         *many,
     )
     sets = PostgresPolicySets(engine)
-    active, journal = ActiveSets(sets, COMPILER, QUIET), DecisionJournal(engine, QUIET, seal=None)
+    active, journal = ActivePolicySets(sets, COMPILER, QUIET), DecisionJournal(engine, QUIET, seal=None)
     await active.start(before)
     await sets.put(after)
     expected = {}
     chosen = random.Random(7)
     for index in range(DECISIONS):
         tag = chosen.choices(["old", "planted", "asked", "plain"], [1, 1, 1, 97])[0]
-        put = question(tags=(tag,), tenant=f"t{index % 5_000 + 990}")
-        verdict = active.current.judge(put)
+        put = make_request(tags=(tag,), tenant=f"t{index % 5_000 + 990}")
+        verdict = active.current.decide(put)
         decision = Decision(f"decisions/{new_id()}", verdict, before.version, True, NOW, NOW + timedelta(seconds=60))
         journal.record(decision, put, frozenset())
         denied = tag == "planted" or index % 5_000 + 990 < 1_000
@@ -75,7 +75,7 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
             expected[decision.name] = (was, would)
         if index % 500 == 0:
             await asyncio.sleep(0)
-    told: list[Progress] = [each async for each in ReplayPolicySet(sets, active, journal)(2, DECISIONS)]
+    told: list[ReplayProgress] = [each async for each in ReplayPolicySet(sets, active, journal).execute(2, DECISIONS)]
     flips = {flip.decision: (flip.before, flip.after) for each in told for flip in each.flips}
     assert flips == expected
     assert sum(len(each.flips) for each in told) == len(expected) > 200

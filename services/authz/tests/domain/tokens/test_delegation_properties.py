@@ -1,4 +1,4 @@
-"""However authority is passed on, nobody ends up with any that was not there at the beginning."""
+"""Property tests: no chain of delegations gains authority."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from libs.common.auth.coverage import not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
-from services.authz.domain.model import Part
-from services.authz.tests.minting import BOT, Issuer, read
-from services.authz.tests.wishes import Call, Wishes
+from services.authz.domain.model import Attenuation
+from services.authz.tests.request_generator import Call, RequestGenerator
+from services.authz.tests.token_issuer import BOT, Issuer, read
 
 T = TypeVar("T")
 SATISFIES = ConstraintChecker()
@@ -33,28 +33,28 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waited")
 
 
-def derived(issuer: Issuer, holder: Identity, part: Part, depth: int | None, *, narrow: bool) -> Identity | None:
+def derived(issuer: Issuer, holder: Identity, part: Attenuation, depth: int | None, *, narrow: bool) -> Identity | None:
     """Pass authority on once, with the code that authz itself runs; None if that was refused."""
     try:
         if narrow:
-            return read(run(issuer.narrow(holder, part)))
-        return read(run(issuer.delegate(holder, BOT, part, depth=depth)))
+            return read(run(issuer.narrow.execute(holder, part)))
+        return read(run(issuer.delegate.execute(holder, BOT, part, depth=depth)))
     except MeshError as refused:
         if refused.reason not in (Reason.AUTHORITY_EXCEEDED, Reason.TOKEN_EXPIRED):
             raise
         return None
 
 
-def chain_of(wishes: Wishes) -> list[Identity]:
+def chain_of(generator: RequestGenerator) -> list[Identity]:
     """Issue a token and pass it on a few times, asking for more and for less, as time goes by."""
     clock = ManualClock()
     issuer = Issuer(clock)
-    holders = [read(run(issuer.issue(wishes.root())))]
-    for _ in range(wishes.below(8)):
-        clock.advance(wishes.below(60) / 10)
-        narrow = wishes.chance(0.15)
-        part = wishes.part(holders[-1], narrow=narrow)
-        made = derived(issuer, holders[-1], part, wishes.depth(holders[-1]), narrow=narrow)
+    holders = [read(run(issuer.issue.execute(generator.root())))]
+    for _ in range(generator.below(8)):
+        clock.advance(generator.below(60) / 10)
+        narrow = generator.chance(0.15)
+        part = generator.attenuation(holders[-1], narrow=narrow)
+        made = derived(issuer, holders[-1], part, generator.depth(holders[-1]), narrow=narrow)
         if made is not None:
             holders.append(made)
     return holders
@@ -78,12 +78,12 @@ def no_more_than(child: int | None, root: int | None) -> bool:
 
 @settings(max_examples=3000, deadline=None)
 @given(st.integers(0, 2**64 - 1))
-def test_nothing_that_is_derived_may_do_what_its_root_may_not(seed: int) -> None:
-    wishes = Wishes(Random(seed))
-    origin, *holders = chain_of(wishes)
+def test_a_derived_token_never_covers_a_call_that_its_root_does_not(seed: int) -> None:
+    generator = RequestGenerator(Random(seed))
+    origin, *holders = chain_of(generator)
     event(f"passed on {len(holders)} times")
     for holder in holders:
-        for call in wishes.calls(holder):
+        for call in generator.calls(holder):
             if allows(holder, call, origin.not_before):
                 event("a derived token allows a call")
                 assert allows(origin, call, origin.not_before)
@@ -105,13 +105,13 @@ def test_nothing_that_is_derived_may_do_what_its_root_may_not(seed: int) -> None
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**64 - 1))
-def test_what_grew_anywhere_in_the_chain_is_refused_on_use_whoever_signed_it(seed: int) -> None:
-    wishes = Wishes(Random(seed))
-    holders = chain_of(wishes)
+def test_a_chain_that_exceeds_an_ancestor_is_refused_on_use(seed: int) -> None:
+    generator = RequestGenerator(Random(seed))
+    holders = chain_of(generator)
     claims = holders[-1].claims
     if not claims.get("line"):
         return
-    place = wishes.below(len(claims["line"]))
+    place = generator.below(len(claims["line"]))
     older = claims["line"][place]
     grown: dict[str, Any] = {
         "exp": older["exp"] + 1,

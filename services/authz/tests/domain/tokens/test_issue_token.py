@@ -1,4 +1,4 @@
-"""What may be minted, and what is remembered of it; without a server."""
+"""IssueToken: accepted requests, claims and ledger entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
 from services.authz.domain.model import TokenRequest
 from services.authz.domain.tokens.issue_token import DEFAULT_DEPTH, DEFAULT_LIFETIME, IssueToken
-from services.authz.tests.minting import ALICE, Issuer, ListLedger
+from services.authz.tests.token_issuer import ALICE, Issuer, ListLedger
 
 ECHO = TokenRequest(subject=ALICE, tools=(Grant("echo"),))
 
@@ -35,12 +35,12 @@ def issue(issuer: Issuer) -> IssueToken:
 
 async def violations(issue: IssueToken, asked: TokenRequest) -> list[tuple[str, str]]:
     with pytest.raises(MeshError) as caught:
-        await issue(asked)
+        await issue.execute(asked)
     assert caught.value.reason is Reason.INVALID_REQUEST
     return [(violation.path, violation.rule) for violation in caught.value.violations]
 
 
-async def test_the_claims_are_what_was_asked_and_nothing_else(issue: IssueToken, clock: ManualClock) -> None:
+async def test_the_claims_are_exactly_the_requested_ones(issue: IssueToken, clock: ManualClock) -> None:
     asked = TokenRequest(
         subject=ALICE,
         tools=(Grant("acme.*", "^1.2"), Grant("echo")),
@@ -51,7 +51,7 @@ async def test_the_claims_are_what_was_asked_and_nothing_else(issue: IssueToken,
         trust_level=70,
         audiences=("toolmesh", "other"),
     )
-    claims = dict((await issue(asked)).claims)
+    claims = dict((await issue.execute(asked)).claims)
     assert len(claims.pop("jti")) == 36
     now = int(clock.now().timestamp())
     assert claims == {
@@ -72,15 +72,15 @@ async def test_the_claims_are_what_was_asked_and_nothing_else(issue: IssueToken,
     }
 
 
-async def test_without_a_lifetime_and_audience_it_holds_an_hour_in_this_mesh(issue: IssueToken) -> None:
-    claims = (await issue(ECHO)).claims
+async def test_a_token_is_valid_for_an_hour_in_this_mesh_by_default(issue: IssueToken) -> None:
+    claims = (await issue.execute(ECHO)).claims
     assert claims["exp"] - claims["iat"] == DEFAULT_LIFETIME
     assert claims["aud"] == "toolmesh"
 
 
 async def test_the_default_lifetime_bows_to_a_lower_limit(issue: IssueToken) -> None:
     strict = replace(issue, max_lifetime=60)
-    claims = (await strict(ECHO)).claims
+    claims = (await strict.execute(ECHO)).claims
     assert claims["exp"] - claims["iat"] == 60
 
 
@@ -113,7 +113,7 @@ async def test_everything_that_is_wrong_is_named_at_once(issue: IssueToken) -> N
 
 @pytest.mark.parametrize("pattern", ["*", "echo", "arith*", "acme.*", "*.read_file", "core.echo"])
 async def test_patterns_of_the_contract_are_granted(issue: IssueToken, pattern: str) -> None:
-    await issue(TokenRequest(subject=ALICE, tools=(Grant(pattern, ">=1.2 <2"),)))
+    await issue.execute(TokenRequest(subject=ALICE, tools=(Grant(pattern, ">=1.2 <2"),)))
 
 
 async def test_a_token_that_no_verifier_would_read_is_not_minted(issue: IssueToken, ledger: ListLedger) -> None:
@@ -123,7 +123,7 @@ async def test_a_token_that_no_verifier_would_read_is_not_minted(issue: IssueTok
 
 
 async def test_the_ledger_knows_the_token_but_never_holds_it(issue: IssueToken, ledger: ListLedger) -> None:
-    issued = await issue(TokenRequest(subject=ALICE, tools=(Grant("echo", "1.x"),), scopes=("a",)))
+    issued = await issue.execute(TokenRequest(subject=ALICE, tools=(Grant("echo", "1.x"),), scopes=("a",)))
     (entry,) = ledger.entries
     assert (entry.token_id, entry.subject, entry.tier, entry.key_id) == (issued.claims["jti"], ALICE, "user", "plain")
     assert (entry.scopes, entry.tools) == (("a",), (Grant("echo", "1.x"),))
@@ -137,11 +137,11 @@ async def test_the_ledger_knows_the_token_but_never_holds_it(issue: IssueToken, 
 async def test_no_token_leaves_without_its_entry(issue: IssueToken, ledger: ListLedger) -> None:
     ledger.down = True
     with pytest.raises(MeshError) as caught:
-        await issue(ECHO)
+        await issue.execute(ECHO)
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
-async def test_every_bound_is_carried_as_it_was_asked(issue: IssueToken) -> None:
+async def test_every_requested_bound_is_in_the_claims(issue: IssueToken) -> None:
     asked = TokenRequest(
         subject=ALICE,
         scopes=("a",),
@@ -152,7 +152,7 @@ async def test_every_bound_is_carried_as_it_was_asked(issue: IssueToken) -> None
         confirmation="jkt:" + "a" * 43,
         session_id="s1",
     )
-    issued = await issue(asked)
+    issued = await issue.execute(asked)
     claims = issued.claims
     assert (claims["res"], claims["depth"], claims["session"]) == (["file:/srv/*"], 0, "s1")
     assert claims["args"] == [{"tool": "echo", "schema": {"required": ["text"], "maxProperties": 1}}]
@@ -186,12 +186,12 @@ async def test_a_constraint_or_grant_that_no_tool_can_match_is_refused_with_its_
 
 @pytest.mark.parametrize("tool", ["*", "echo", "acme.*", "*.pay", "acme.pay_*"])
 async def test_a_constraint_may_be_on_any_tool_that_there_can_be(issue: IssueToken, tool: str) -> None:
-    await issue(replace(ECHO, argument_constraints=(ArgumentConstraint(tool, b"{}"),)))
+    await issue.execute(replace(ECHO, argument_constraints=(ArgumentConstraint(tool, b"{}"),)))
 
 
 async def test_more_constraints_than_a_token_carries_are_refused(issue: IssueToken) -> None:
     many = tuple(ArgumentConstraint("echo", b'{"maxProperties":%d}' % n) for n in range(MAX_CONSTRAINTS + 1))
-    await issue(replace(ECHO, argument_constraints=many[1:]))
+    await issue.execute(replace(ECHO, argument_constraints=many[1:]))
     asked = replace(ECHO, argument_constraints=many)
     assert await violations(issue, asked) == [("argument_constraints", "constraint.count")]
 

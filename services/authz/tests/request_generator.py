@@ -1,4 +1,4 @@
-"""What somebody who passes authority on may ask for: mostly a part of what there is, often a little more."""
+"""Generates random token requests and attenuations: mostly subsets of the parent, sometimes more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName
-from services.authz.domain.model import Part, TokenRequest
-from services.authz.tests.minting import ALICE
+from services.authz.domain.model import Attenuation, TokenRequest
+from services.authz.tests.token_issuer import ALICE
 
 T = TypeVar("T")
 # Small alphabets, so that patterns, ranges and calls often meet.
@@ -30,7 +30,7 @@ PROOFS = ["jkt:" + "a" * 43, "x5t#S256:" + "b" * 43]
 
 @dataclass(frozen=True)
 class Call:
-    """A call that somebody might make, some seconds after the beginning."""
+    """A random call, `offset` seconds after the start."""
 
     tool: ToolName
     version: Version
@@ -40,19 +40,19 @@ class Call:
     offset: int
 
 
-class Wishes:
-    """Draws wishes from one source of chance."""
+class RequestGenerator:
+    """Generates requests from one random source."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self.below, self._one = random.randrange, random.choice
 
     def chance(self, share: float) -> bool:
-        """Say yes this often."""
+        """Return True with this probability."""
         return self._random.random() < share
 
     def root(self) -> TokenRequest:
-        """Ask for a token to begin with."""
+        """Generate a request for a root token."""
         return TokenRequest(
             subject=ALICE,
             tools=tuple(self._grant() for _ in range(1 + self.below(3))),
@@ -70,28 +70,28 @@ class Wishes:
             session_id="s1" if self.chance(0.2) else "",
         )
 
-    def part(self, parent: Identity, *, narrow: bool) -> Part:
-        """Ask for a part: each dimension left alone, made smaller, or anything at all."""
-        return Part(
+    def attenuation(self, parent: Identity, *, narrow: bool) -> Attenuation:
+        """Generate an attenuation: each dimension is unset, smaller than the parent's, or random."""
+        return Attenuation(
             tools=self._tools(parent, narrow=narrow),
-            scopes=self._asked((), self._some(sorted(parent.scopes)), self._some("rwx")),
-            resources=self._asked((), self._some(parent.resources), self._some(RESOURCES, most=2)),
+            scopes=self._choose((), self._some(sorted(parent.scopes)), self._some("rwx")),
+            resources=self._choose((), self._some(parent.resources), self._some(RESOURCES, most=2)),
             argument_constraints=self._constraints() if self.chance(0.3) else (),
-            budget=self._asked(Budget(), self._smaller(parent.budget), Budget(self.below(4), self.below(4))),
-            lifetime=self._asked(None, 1 + self.below(30), 1 + self.below(400)),
-            audiences=self._asked((), self._some(parent.audiences), ("toolmesh", "other")),
-            groups=self._asked((), self._some(parent.groups), self._some("gh")),
-            trust_level=self._asked(None, self.below(parent.trust_level + 1), self.below(4)),
-            session_id=self._asked("", parent.session_id, "s2"),
+            budget=self._choose(Budget(), self._smaller(parent.budget), Budget(self.below(4), self.below(4))),
+            lifetime=self._choose(None, 1 + self.below(30), 1 + self.below(400)),
+            audiences=self._choose((), self._some(parent.audiences), ("toolmesh", "other")),
+            groups=self._choose((), self._some(parent.groups), self._some("gh")),
+            trust_level=self._choose(None, self.below(parent.trust_level + 1), self.below(4)),
+            session_id=self._choose("", parent.session_id, "s2"),
             confirmation=self._one(PROOFS) if parent.confirmation and self.chance(0.9) else "",
         )
 
     def depth(self, parent: Identity) -> int | None:
-        """Ask how often it may be passed on again."""
-        return self._asked(None, self.below(max(parent.depth, 1)), self.below(9))
+        """Generate a delegation depth."""
+        return self._choose(None, self.below(max(parent.depth, 1)), self.below(9))
 
     def calls(self, holder: Identity) -> list[Call]:
-        """Think of calls, most of them to tools that the holder was granted by name or pattern."""
+        """Generate calls, most of them to granted tools."""
         return [self._call(holder) for _ in range(6)]
 
     def _call(self, holder: Identity) -> Call:
@@ -110,7 +110,7 @@ class Wishes:
         if narrow:
             return (Grant(self._one(["aab", "abb", "ab.aab"]), self._one(RANGES)),)
         known = tuple(self._smaller_grant(grant) for grant in self._some(parent.tools))
-        return self._asked((), known, (self._grant(),))
+        return self._choose((), known, (self._grant(),))
 
     def _smaller_grant(self, grant: Grant) -> Grant:
         namespace, dot, tool_id = grant.tool.rpartition(".")
@@ -145,6 +145,6 @@ class Wishes:
     def _maybe(self, value: T) -> T | None:
         return value if self.chance(0.5) else None
 
-    def _asked(self, nothing: Any, less: Any, anything: Any) -> Any:
+    def _choose(self, unset: Any, smaller: Any, random: Any) -> Any:
         drawn = self._random.random()
-        return nothing if drawn < 0.55 else less if drawn < 0.93 else anything
+        return unset if drawn < 0.55 else smaller if drawn < 0.93 else random

@@ -1,4 +1,4 @@
-"""Minting without a server: keys that anyone can read, and a ledger in memory."""
+"""A token issuer without a server: unsigned tokens and a ledger in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.authz.domain.model import IssuedToken, LedgerEntry, ResolvedDid
 from services.authz.domain.tokens.delegate_token import DelegateToken
-from services.authz.domain.tokens.derive import Derive
+from services.authz.domain.tokens.deriver import TokenDeriver
 from services.authz.domain.tokens.issue_token import IssueToken
-from services.authz.domain.tokens.mint import Mint
+from services.authz.domain.tokens.minter import TokenMinter
 from services.authz.domain.tokens.narrow_token import NarrowToken
 
 ALICE = "did:web:toolmesh.local:users:alice"
@@ -24,7 +24,7 @@ BOT = "did:web:toolmesh.local:agents:bot"
 
 
 class PlainKey:
-    """A SigningKey whose tokens anyone can read."""
+    """A SigningKey whose tokens are plain JSON."""
 
     kid = "plain"
 
@@ -44,7 +44,7 @@ class PlainRing:
 
 @dataclass
 class ListLedger:
-    """A Ledger in memory; unavailable when told so."""
+    """A Ledger in memory that can be made unavailable."""
 
     entries: list[LedgerEntry] = field(default_factory=list)
     down: bool = False
@@ -57,7 +57,7 @@ class ListLedger:
 
 @dataclass
 class KnownDids:
-    """A DidResolver that knows everybody but those named, some with keys."""
+    """A DidResolver that resolves all DIDs except `unknown`."""
 
     unknown: tuple[str, ...] = ()
     thumbprints: tuple[str, ...] = ()
@@ -70,20 +70,20 @@ class KnownDids:
 
 @dataclass
 class Issuer:
-    """Everything that makes tokens, over fakes at the ports."""
+    """The use cases that mint tokens, with fake ports."""
 
     clock: Clock
     ledger: ListLedger = field(default_factory=ListLedger)
     dids: KnownDids = field(default_factory=KnownDids)
 
     def __post_init__(self) -> None:
-        self.mint = Mint(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)
-        self.issue = IssueToken(self.mint, "toolmesh", 86_400, compiled)
-        derive = Derive(self.mint, compiled)
-        self.delegate = DelegateToken(derive, self.dids)
-        self.narrow = NarrowToken(derive)
+        self.minter = TokenMinter(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)
+        self.issue = IssueToken(self.minter, "toolmesh", 86_400, compiled)
+        deriver = TokenDeriver(self.minter, compiled)
+        self.delegate = DelegateToken(deriver, self.dids)
+        self.narrow = NarrowToken(deriver)
 
 
 def read(issued: IssuedToken) -> Identity:
-    """Read a token with the eyes of every verifier, from its own text."""
+    """Parse a token like a verifier."""
     return identity_of(json.loads(issued.token), "plain")

@@ -1,4 +1,4 @@
-"""A server elsewhere on the network: HTTPS, and whatever documents and manners a test gives it."""
+"""An HTTPS server in a thread with configurable responses."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from typing import Any
 
 
 @dataclass
-class Elsewhere:
-    """What the server answers by path: bytes, a status, or as it pleases. Counts the requests."""
+class HttpsServer:
+    """The responses by path (bytes, a status or a handler) and the requested paths."""
 
     address: str = ""
     documents: dict[str, bytes | int | Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def serving(pki: Any) -> Iterator[Elsewhere]:
-    """Serve with the certificate of a mesh service, which also is one for localhost."""
-    elsewhere = Elsewhere()
+def serving(pki: Any) -> Iterator[HttpsServer]:
+    """Serve with the certificate of a mesh service, which is also valid for localhost."""
+    https_server = HttpsServer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            elsewhere.asked.append(self.path)
-            answer = elsewhere.documents.get(self.path, 404)
+            https_server.requested.append(self.path)
+            answer = https_server.documents.get(self.path, 404)
             if callable(answer):
                 answer(self)
                 return
             status, body = (answer, b"") if isinstance(answer, int) else (200, answer)
             self.send_response(status)
             if status in (301, 302):
-                self.send_header("location", f"{elsewhere.address}/elsewhere")
+                self.send_header("location", f"{https_server.address}/elsewhere")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *arguments: Any) -> None:
-            """Keep the tests' output clean."""
+            """Suppress the request log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     identity = pki.of("gateway")
     context.load_cert_chain(identity.cert, identity.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    elsewhere.address = f"https://localhost:{server.server_address[1]}"
+    https_server.address = f"https://localhost:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield elsewhere
+        yield https_server
     finally:
         server.shutdown()
         server.server_close()

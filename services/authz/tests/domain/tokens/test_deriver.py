@@ -1,4 +1,4 @@
-"""DelegateToken and NarrowToken: a part of what there is, or nothing; without a server."""
+"""DelegateToken and NarrowToken derive subsets of the parent or nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from libs.common.auth.claims import MAX_CONSTRAINTS
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
-from services.authz.domain.model import Part, TokenRequest
-from services.authz.tests.minting import ALICE, BOT, Issuer, KnownDids, read
+from services.authz.domain.model import Attenuation, TokenRequest
+from services.authz.tests.token_issuer import ALICE, BOT, Issuer, KnownDids, read
 
 OTHER = "did:web:toolmesh.local:agents:other"
 ASKED = TokenRequest(
@@ -36,7 +36,7 @@ def issuer(clock: ManualClock) -> Issuer:
 
 @pytest.fixture
 async def user(issuer: Issuer) -> Identity:
-    return read(await issuer.issue(ASKED))
+    return read(await issuer.issue.execute(ASKED))
 
 
 async def refused(call: Any, reason: Reason = Reason.AUTHORITY_EXCEEDED) -> list[str]:
@@ -46,8 +46,8 @@ async def refused(call: Any, reason: Reason = Reason.AUTHORITY_EXCEEDED) -> list
     return [violation.path for violation in caught.value.violations]
 
 
-async def test_what_is_left_out_is_passed_on_but_for_scopes(issuer: Issuer, user: Identity) -> None:
-    agent = read(await issuer.delegate(user, BOT, Part()))
+async def test_unset_claims_are_inherited_except_scopes(issuer: Issuer, user: Identity) -> None:
+    agent = read(await issuer.delegate.execute(user, BOT, Attenuation()))
     assert (agent.subject, agent.agent, agent.tier, agent.depth) == (ALICE, BOT, "agent", 1)
     assert agent.scopes == frozenset()
     for name in (
@@ -68,9 +68,11 @@ async def test_what_is_left_out_is_passed_on_but_for_scopes(issuer: Issuer, user
 
 
 async def test_a_chain_of_three_tiers(issuer: Issuer, user: Identity, clock: ManualClock) -> None:
-    agent = read(await issuer.delegate(user, BOT, Part(scopes=("a",), budget=Budget(calls=5, cost_micros=7))))
+    agent = read(
+        await issuer.delegate.execute(user, BOT, Attenuation(scopes=("a",), budget=Budget(calls=5, cost_micros=7)))
+    )
     clock.advance(10)
-    call = read(await issuer.narrow(agent, Part(tools=(Grant("echo", "1.0.0"),), lifetime=5)))
+    call = read(await issuer.narrow.execute(agent, Attenuation(tools=(Grant("echo", "1.0.0"),), lifetime=5)))
     assert (call.tier, call.agent, call.depth, call.tools) == ("invocation", BOT, 0, (Grant("echo", "1.0.0"),))
     assert call.budget == Budget(calls=5, cost_micros=7)
     assert call.expires_at == call.not_before + 5 == user.not_before + 15
@@ -85,7 +87,7 @@ async def test_a_chain_of_three_tiers(issuer: Issuer, user: Identity, clock: Man
 
 
 async def test_every_dimension_that_is_exceeded_is_named(issuer: Issuer, user: Identity) -> None:
-    asked = Part(
+    asked = Attenuation(
         tools=(Grant("echo"), Grant("*")),
         scopes=("c",),
         resources=("*",),
@@ -95,7 +97,7 @@ async def test_every_dimension_that_is_exceeded_is_named(issuer: Issuer, user: I
         groups=("root",),
         trust_level=51,
     )
-    paths = await refused(issuer.delegate(user, BOT, asked, depth=2))
+    paths = await refused(issuer.delegate.execute(user, BOT, asked, depth=2))
     assert sorted(paths) == [
         *("audiences", "budget.calls", "delegation_depth", "groups", "lifetime", "resource_constraints[0]"),
         *("scopes", "tools[1].tool", "trust_level"),
@@ -104,47 +106,53 @@ async def test_every_dimension_that_is_exceeded_is_named(issuer: Issuer, user: I
 
 
 async def test_depth_runs_out_and_nothing_comes_of_an_invocation(issuer: Issuer, user: Identity) -> None:
-    one = read(await issuer.delegate(user, BOT, Part()))
-    two = read(await issuer.delegate(one, OTHER, Part()))
+    one = read(await issuer.delegate.execute(user, BOT, Attenuation()))
+    two = read(await issuer.delegate.execute(one, OTHER, Attenuation()))
     assert (two.depth, two.agent) == (0, OTHER)
-    echo = Part(tools=(Grant("echo"),))
-    assert await refused(issuer.delegate(two, BOT, Part())) == ["delegation_depth"]
-    assert await refused(issuer.narrow(two, echo)) == ["delegation_depth"]
-    last = read(await issuer.narrow(one, echo))
-    assert "tier" in await refused(issuer.narrow(last, echo))
-    assert "tier" in await refused(issuer.delegate(last, BOT, Part()))
+    echo = Attenuation(tools=(Grant("echo"),))
+    assert await refused(issuer.delegate.execute(two, BOT, Attenuation())) == ["delegation_depth"]
+    assert await refused(issuer.narrow.execute(two, echo)) == ["delegation_depth"]
+    last = read(await issuer.narrow.execute(one, echo))
+    assert "tier" in await refused(issuer.narrow.execute(last, echo))
+    assert "tier" in await refused(issuer.delegate.execute(last, BOT, Attenuation()))
 
 
 async def test_constraints_are_added_and_never_taken_away(issuer: Issuer, user: Identity) -> None:
     added = ArgumentConstraint("echo", b'{ "required": ["text"] }')
-    agent = read(await issuer.delegate(user, BOT, Part(argument_constraints=(added, added))))
+    agent = read(await issuer.delegate.execute(user, BOT, Attenuation(argument_constraints=(added, added))))
     assert [c.schema for c in agent.argument_constraints] == [b'{"maxProperties":1}', b'{"required":["text"]}']
 
 
 async def test_a_bound_parent_has_bound_children_only(issuer: Issuer) -> None:
     proof, other = "jkt:" + "a" * 43, "x5t#S256:" + "b" * 43
-    bound = read(await issuer.issue(TokenRequest(subject=ALICE, scopes=("a",), confirmation=proof)))
-    assert await refused(issuer.delegate(bound, BOT, Part(scopes=("a",)))) == ["confirmation"]
-    assert read(await issuer.delegate(bound, BOT, Part(scopes=("a",), confirmation=other))).confirmation == other
+    bound = read(await issuer.issue.execute(TokenRequest(subject=ALICE, scopes=("a",), confirmation=proof)))
+    assert await refused(issuer.delegate.execute(bound, BOT, Attenuation(scopes=("a",)))) == ["confirmation"]
+    assert (
+        read(await issuer.delegate.execute(bound, BOT, Attenuation(scopes=("a",), confirmation=other))).confirmation
+        == other
+    )
 
 
 async def test_an_agents_own_key_binds_its_token(clock: ManualClock) -> None:
     issuer = Issuer(clock, dids=KnownDids(thumbprints=("k" * 43, "l" * 43)))
-    user = read(await issuer.issue(ASKED))
-    assert read(await issuer.delegate(user, BOT, Part(), bind_to_agent_key=True)).confirmation == "jkt:" + "k" * 43
-    both = Part(confirmation="jkt:" + "a" * 43)
-    paths = await refused(issuer.delegate(user, BOT, both, bind_to_agent_key=True), Reason.INVALID_REQUEST)
+    user = read(await issuer.issue.execute(ASKED))
+    assert (
+        read(await issuer.delegate.execute(user, BOT, Attenuation(), bind_to_agent_key=True)).confirmation
+        == "jkt:" + "k" * 43
+    )
+    both = Attenuation(confirmation="jkt:" + "a" * 43)
+    paths = await refused(issuer.delegate.execute(user, BOT, both, bind_to_agent_key=True), Reason.INVALID_REQUEST)
     assert paths == ["part.confirmation"]
 
 
-async def test_nobody_is_bound_to_a_key_that_they_have_not(issuer: Issuer, user: Identity) -> None:
-    await refused(issuer.delegate(user, BOT, Part(), bind_to_agent_key=True), Reason.DID_NOT_FOUND)
+async def test_binding_needs_a_key_of_the_agent(issuer: Issuer, user: Identity) -> None:
+    await refused(issuer.delegate.execute(user, BOT, Attenuation(), bind_to_agent_key=True), Reason.DID_NOT_FOUND)
 
 
-async def test_an_agent_that_nobody_vouches_for_gets_nothing(clock: ManualClock) -> None:
+async def test_an_unresolvable_agent_gets_no_token(clock: ManualClock) -> None:
     issuer = Issuer(clock, dids=KnownDids(unknown=(BOT,)))
-    user = read(await issuer.issue(ASKED))
-    await refused(issuer.delegate(user, BOT, Part()), Reason.DID_NOT_FOUND)
+    user = read(await issuer.issue.execute(ASKED))
+    await refused(issuer.delegate.execute(user, BOT, Attenuation()), Reason.DID_NOT_FOUND)
     assert len(issuer.ledger.entries) == 1
 
 
@@ -152,33 +160,39 @@ async def test_an_agent_that_nobody_vouches_for_gets_nothing(clock: ManualClock)
     "tools", [(), (Grant("*"),), (Grant("arith*"),), (Grant("ab"),), (Grant("echo"), Grant("echo"))]
 )
 async def test_narrowing_names_exactly_one_tool(issuer: Issuer, user: Identity, tools: tuple[Grant, ...]) -> None:
-    assert await refused(issuer.narrow(user, Part(tools=tools)), Reason.INVALID_REQUEST) == ["part.tools"]
+    assert await refused(issuer.narrow.execute(user, Attenuation(tools=tools)), Reason.INVALID_REQUEST) == [
+        "part.tools"
+    ]
 
 
-async def test_what_no_token_may_carry_is_an_invalid_request(issuer: Issuer, user: Identity) -> None:
-    asked = Part(tools=(Grant("ab"), Grant("echo", "latest")), lifetime=0.5, audiences=("",))
-    assert await refused(issuer.delegate(user, BOT, asked), Reason.INVALID_REQUEST) == [
+async def test_an_invalid_attenuation_is_an_invalid_request(issuer: Issuer, user: Identity) -> None:
+    asked = Attenuation(tools=(Grant("ab"), Grant("echo", "latest")), lifetime=0.5, audiences=("",))
+    assert await refused(issuer.delegate.execute(user, BOT, asked), Reason.INVALID_REQUEST) == [
         *("part.lifetime", "part.audiences[0]", "part.tools[0].tool", "part.tools[1].version_constraint")
     ]
-    scopes = read(await issuer.issue(TokenRequest(subject=ALICE, scopes=("a",))))
-    assert await refused(issuer.delegate(scopes, BOT, Part()), Reason.INVALID_REQUEST) == ["part.tools"]
+    scopes = read(await issuer.issue.execute(TokenRequest(subject=ALICE, scopes=("a",))))
+    assert await refused(issuer.delegate.execute(scopes, BOT, Attenuation()), Reason.INVALID_REQUEST) == ["part.tools"]
 
 
 async def test_nothing_comes_of_a_token_whose_time_is_over(issuer: Issuer, user: Identity, clock: ManualClock) -> None:
     clock.advance(100)
-    await refused(issuer.delegate(user, BOT, Part()), Reason.TOKEN_EXPIRED)
+    await refused(issuer.delegate.execute(user, BOT, Attenuation()), Reason.TOKEN_EXPIRED)
 
 
 async def test_a_chain_that_no_longer_fits_into_a_token_ends(issuer: Issuer) -> None:
     long = TokenRequest(subject=ALICE, tools=tuple(Grant(f"a{'b' * 200}{n}") for n in range(40)), depth=8)
-    holder = read(await issuer.issue(long))
-    assert await refused(issuer.delegate(holder, BOT, Part(), depth=7), Reason.INVALID_REQUEST) == ["tools"]
+    holder = read(await issuer.issue.execute(long))
+    assert await refused(issuer.delegate.execute(holder, BOT, Attenuation(), depth=7), Reason.INVALID_REQUEST) == [
+        "tools"
+    ]
 
 
 async def derived(issuer: Issuer, way: str, holder: Identity, **part: Any) -> Identity:
     """Delegate or narrow."""
-    asked = Part(tools=(Grant("echo"),), **part)
-    return read(await (issuer.narrow(holder, asked) if way == "narrow" else issuer.delegate(holder, BOT, asked)))
+    asked = Attenuation(tools=(Grant("echo"),), **part)
+    return read(
+        await (issuer.narrow.execute(holder, asked) if way == "narrow" else issuer.delegate.execute(holder, BOT, asked))
+    )
 
 
 @pytest.mark.parametrize("way", ["delegate", "narrow"])

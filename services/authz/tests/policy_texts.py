@@ -1,4 +1,4 @@
-"""Policy sets that tests plant."""
+"""Builds policy texts and policy set folders for tests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def forbid(name: str, condition: str = "") -> str:
     return _policy("forbid", name, "deny", 'action == Action::"invoke"', condition)
 
 
-def ask(name: str, condition: str = "", notes: str = "") -> str:
-    """Return a policy that asks for a person."""
+def ask(name: str, condition: str = "", annotations: str = "") -> str:
+    """Return a policy that requires approval."""
     scope = 'action == Action::"invoke_without_approval"'
-    return notes + _policy("forbid", name, "needs_approval", scope, condition)
+    return annotations + _policy("forbid", name, "needs_approval", scope, condition)
 
 
-def plant(folder: Path, *policies: str) -> Path:
+def write_policy_set(folder: Path, *policies: str) -> Path:
     """Write a policy set with the shipped schema; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCHEMA_FILE).write_text((POLICIES / SCHEMA_FILE).read_text())
-    (folder / "planted.cedar").write_text("\n".join(policies))
+    (folder / "test.cedar").write_text("\n".join(policies))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The issuer's own view of tokens: the same verification as everywhere, over keys that are never older than the ring's."""
+"""Verifies tokens inside the issuer, with the current keys of its key ring."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from libs.common.auth.tokens import TokenVerifier
 from services.authz.domain.ports import KeyRing
 
 
-class OwnKeysVerifier(TokenVerifier):
-    """Verifies against the issuer's key ring. A key that left the ring takes its tokens with it, remembered ones included."""
+class IssuerTokenVerifier(TokenVerifier):
+    """A TokenVerifier over the issuer's key ring. Tokens of a removed key are refused, also cached ones."""
 
     def __init__(self, keys: KeyRing, *, issuer: str, audience: str, revocations: RevocationView | None = None) -> None:
-        # No second opinion: there is nobody else to ask.
+        # Without an introspection fallback: this is the issuer itself.
         super().__init__(keys.jwks, issuer=issuer, audience=audience, revocations=revocations)
         self._ring = keys
-        self._seen = b""
+        self._loaded_jwks = b""
 
     def known(self, token: str) -> Identity | None:
-        """Nothing is known without a look at the ring, where that would take waiting."""
-        jwks = self._ring.glance()
-        return super().known(token) if jwks is not None and jwks == self._seen else None
+        """Return the cached identity of a token; None if the key ring must be read first."""
+        jwks = self._ring.cached_jwks()
+        return super().known(token) if jwks is not None and jwks == self._loaded_jwks else None
 
     async def verify(self, token: str) -> Identity:
         jwks = await self._ring.jwks()
-        if jwks != self._seen:
+        if jwks != self._loaded_jwks:
             await self.refresh()
-            self._seen = jwks
+            self._loaded_jwks = jwks
         return await super().verify(token)

@@ -1,4 +1,4 @@
-"""Minting: an authority becomes a signed token that every verifier accepts, and is remembered before anybody holds it."""
+"""Mints tokens: signs the claims of an authority and records the token in the ledger before it is returned."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from services.authz.domain.ports import KeyRing, Ledger
 
 
 @dataclass(frozen=True)
-class Mint:
-    """Signs in the name of one issuer."""
+class TokenMinter:
+    """Mints tokens of one issuer."""
 
     keys: KeyRing
     ledger: Ledger
@@ -29,11 +29,11 @@ class Mint:
     max_token_bytes: int
 
     def now(self) -> int:
-        """Return the present second; times in tokens are whole seconds."""
+        """Return the current time; times in tokens are whole seconds."""
         return int(self.clock.now().timestamp())
 
-    async def __call__(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
-        """Return the token. Raises what a verifier would raise about it, so nothing is signed that is not accepted."""
+    async def mint(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
+        """Return the token. Raises the verifier's error for claims that a verifier would refuse, before signing."""
         key = await self.keys.active()
         claims = self._claims(authority, parent)
         minted = identity_of(claims, key.kid)
@@ -43,11 +43,11 @@ class Mint:
         await self.ledger.record(_entry(minted))
         return IssuedToken(token, claims)
 
-    async def asked(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
-        """Return the token that somebody described. What no verifier would accept is then the fault of their request, for there is no
-        token yet that could be malformed: INVALID_REQUEST."""
+    async def mint_requested(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
+        """Return the token of a client's request. Claims that a verifier would refuse are INVALID_REQUEST here: the
+        request is at fault, and no malformed token exists."""
         try:
-            return await self(authority, parent)
+            return await self.mint(authority, parent)
         except MeshError as error:
             if error.reason is Reason.TOKEN_MALFORMED:
                 raise token_unacceptable() from error
