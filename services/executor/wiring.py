@@ -39,9 +39,9 @@ from services.executor.adapters.registry.tool_view import RegistryView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
-from services.executor.adapters.runners.dispatch import RunnersByKind
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
-from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.adapters.runners.dispatch import DispatchingRunner
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
+from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.gvisor.sandbox import Gvisor
@@ -113,7 +113,7 @@ def compose(
         tools=usable,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
-        runner=RunnersByKind({"builtin": builtin_runner(tools, log), **confined.by_kind}),
+        runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **confined.by_kind}),
         claims=claims,
         spending=spending,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
@@ -201,21 +201,23 @@ def durable_trail(
     return DurableTrail(stream, outbox, log)
 
 
-def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
+def confined_runners(settings: Settings, log: Log) -> SandboxedRunners:
     """What runs tools that nobody has to trust."""
     instance, cgroups = instance_id(settings), settings.sandbox_cgroups
     sandboxes: dict[str, Sandbox] = {
         "process": Bubblewrap(instance, cgroups=cgroups),
         "kernel": Gvisor(instance, cgroups=cgroups, runsc=settings.runsc),
     }
-    workers = Limits(
-        most=settings.workers,
-        most_per_tenant=settings.workers_per_tenant,
+    workers = PoolLimits(
+        max_workers=settings.workers,
+        max_per_tenant=settings.workers_per_tenant,
         idle_seconds=settings.worker_idle_seconds,
-        calls=settings.worker_calls,
+        max_calls=settings.worker_calls,
     )
-    terms = Terms(settings.tool_packs, dict(settings.volumes), workers, settings.cold_starts, settings.result_max_bytes)
-    return ConfinedRunners(sandboxes, terms, log, egress=lambda: EgressProxy(settings.egress_internal))
+    config = RunnerConfig(
+        settings.tool_packs, dict(settings.volumes), workers, settings.cold_starts, settings.result_max_bytes
+    )
+    return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
 def claims_in(database: AsyncEngine, settings: Settings) -> PostgresClaims:

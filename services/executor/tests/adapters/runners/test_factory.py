@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.tests.packing import make_pack, python_tool, work
 from services.executor.tests.running import Starting, own_tmp, starting
 
@@ -21,7 +21,7 @@ def folders() -> set[Path]:
 
 async def test_without_packs_nothing_is_made(quiet: Log, own_tmp: Path) -> None:
     before = folders()
-    runners = ConfinedRunners({}, Terms(), quiet)
+    runners = SandboxedRunners({}, RunnerConfig(), quiet)
     await runners.start()
     assert runners.by_kind["python"].sandbox_for(WHO) is None
     assert folders() == before

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Reason
-from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.domain.tool import Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
@@ -98,14 +98,14 @@ async def test_a_worker_answers_one_call_at_a_time(running: Running) -> None:
 
 
 async def test_a_worker_is_started_anew_after_enough_calls(starting: Starting) -> None:
-    running = await starting(workers=Limits(calls=2))
+    running = await starting(workers=PoolLimits(max_calls=2))
     tokens = [await token(running) for _ in range(4)]
     assert (tokens[0], tokens[2]) == (tokens[1], tokens[3])
     assert tokens[0] != tokens[2]
 
 
 async def test_an_idle_worker_goes(starting: Starting) -> None:
-    running = await starting(workers=Limits(idle_seconds=0.01))
+    running = await starting(workers=PoolLimits(idle_seconds=0.01))
     first = await token(running)
     await until(lambda: len(running.pool) == 0)
     assert await token(running) != first

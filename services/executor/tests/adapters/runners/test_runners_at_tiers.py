@@ -13,7 +13,7 @@ import pytest
 
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import command_tool, confined, python_tool, work
@@ -37,8 +37,8 @@ async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterat
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
-    terms = Terms(packs=[PACKS], volumes={"files": volume})
-    runners = ConfinedRunners({tier: sandbox}, terms, Log("executor", descriptor=descriptor))
+    terms = RunnerConfig(packs=[PACKS], volumes={"files": volume})
+    runners = SandboxedRunners({tier: sandbox}, terms, Log("executor", descriptor=descriptor))
     await runners.start()
     yield Running(runners, log)
     await runners.stop()

@@ -47,16 +47,16 @@ PROCESS, KERNEL = Claimed("process/a"), Claimed("kernel/b")
     ],
 )
 def test_the_weakest_that_is_strong_enough_is_chosen(tier: str, here: dict[str, Any], chosen: str) -> None:
-    assert Tiers(here).need(tool(tier)).name == Tiers(here).name(tool(tier)) == chosen
+    assert Tiers(here).require(tool(tier)).name == Tiers(here).name(tool(tier)) == chosen
 
 
 @pytest.mark.parametrize("tier", ["kernel", "machine", "surprise", ""])
 def test_a_weaker_one_never_does(tier: str) -> None:
     here = Tiers({"process": PROCESS, "kernel": Claimed("kernel/b", "runsc is not installed")})
-    assert here.offer(tool(tier)) is None
+    assert here.find(tool(tier)) is None
     assert here.name(tool(tier)) == f"{tier}/missing"
     with pytest.raises(MeshError) as caught:
-        here.need(tool(tier))
+        here.require(tool(tier))
     assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
     assert caught.value.metadata["sandbox"] == tier
 

@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.packs import packs
-from services.executor.adapters.runners.packs.packs import PackError, copied, load_packs
+from services.executor.adapters.runners.packs.packs import PackError, copy_pack, load_packs
 from services.executor.tests.packing import make_pack
 
 FILES = {"words.py": "X = 1\n", "deep/er/__init__.py": "", "bin/run.py": "print()\n"}
@@ -18,7 +18,7 @@ FILES = {"words.py": "X = 1\n", "deep/er/__init__.py": "", "bin/run.py": "print(
 
 def test_a_pack_is_copied_with_all_that_is_in_it(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", {**FILES, "__pycache__/x.pyc": "?"}, programs=["bin/run.py"], lib="lib")
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     assert (pack.name, pack.programs, pack.lib) == ("kit", frozenset({"bin/run.py"}), "lib")
     assert pack.files == {*FILES, "pack.json"}
     assert pack.label.startswith("kit@sha256:")
@@ -30,7 +30,7 @@ def test_a_pack_is_copied_with_all_that_is_in_it(tmp_path: Path) -> None:
 
 def test_what_runs_is_the_copy(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     (source / "words.py").write_text("X = 2\n")
     assert (pack.folder / "words.py").read_text() == "X = 1\n"
 
@@ -41,7 +41,7 @@ def test_any_user_may_read_the_copy_and_nobody_else_change_it(tmp_path: Path) ->
     (source / "bin" / "run.py").chmod(0o777)
     before = os.umask(0o077)
     try:
-        pack = copied(source, tmp_path / "copy")
+        pack = copy_pack(source, tmp_path / "copy")
     finally:
         os.umask(before)
     modes = {
@@ -55,7 +55,7 @@ def test_the_digest_is_that_of_names_contents_and_what_is_a_program(tmp_path: Pa
         source = make_pack(tmp_path / str(nth), "kit", files)
         if program:
             (source / "words.py").chmod(0o755)
-        return copied(source, tmp_path / f"copy{nth}").digest
+        return copy_pack(source, tmp_path / f"copy{nth}").digest
 
     same = [digest_of(1, FILES), digest_of(2, dict(reversed(FILES.items())))]
     others = [
@@ -87,7 +87,7 @@ def test_the_digest_is_that_of_names_contents_and_what_is_a_program(tmp_path: Pa
 )
 def test_a_description_that_is_wrong_is_refused(tmp_path: Path, described: dict[str, object]) -> None:
     with pytest.raises(PackError):
-        copied(
+        copy_pack(
             make_pack(tmp_path, "kit", FILES, **described)
             if "name" not in described
             else _renamed(tmp_path, described),
@@ -107,13 +107,13 @@ def test_a_description_that_is_no_json_is_refused(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     (source / "pack.json").write_text('{"name": "kit", "name": "kit"}')
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
 def test_a_link_inside_a_pack_becomes_the_file_it_leads_to(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     (source / "alias.py").symlink_to("words.py")
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     assert (pack.folder / "alias.py").read_text() == "X = 1\n"
     assert not (pack.folder / "alias.py").is_symlink()
 
@@ -124,21 +124,21 @@ def test_a_link_that_leads_anywhere_else_is_refused(tmp_path: Path, target: str)
     make_pack(tmp_path, "other", {"secret.py": "S = 1"})
     (source / "alias.py").symlink_to(target)
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     os.mkfifo(source / "pipe")
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MAX_BYTES", 8), ("MAX_FILES", 2)])
 def test_a_pack_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
     monkeypatch.setattr(packs, bound, value)
     with pytest.raises(PackError):
-        copied(make_pack(tmp_path, "kit", FILES), tmp_path / "copy")
+        copy_pack(make_pack(tmp_path, "kit", FILES), tmp_path / "copy")
 
 
 def test_one_bad_pack_costs_nobody_else(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import Reason
-from services.executor.adapters.runners.worker.answer import MalformedError, answer_of, printable
+from services.executor.adapters.runners.worker.answer import MalformedAnswerError, parse_answer, printable
 from services.executor.domain.tool import Effect
 
 
 def read(**frame: Any) -> Any:
-    return answer_of({"id": "i", **frame}, "i", 1000)
+    return parse_answer({"id": "i", **frame}, "i", 1000)
 
 
 def test_a_value_comes_with_what_was_said_beside_it() -> None:
@@ -82,8 +82,8 @@ def test_what_an_exception_said_never_reaches_the_caller() -> None:
     ],
 )
 def test_what_is_no_answer_is_not_taken_for_one(frame: dict[str, Any]) -> None:
-    with pytest.raises(MalformedError):
-        answer_of({"id": "i", **frame}, "i", 1000)
+    with pytest.raises(MalformedAnswerError):
+        parse_answer({"id": "i", **frame}, "i", 1000)
 
 
 JSON = st.recursive(
@@ -97,8 +97,8 @@ JSON = st.recursive(
 def test_no_frame_breaks_the_reader(notes: Any, failed: Any) -> None:
     for frame in ({"value": 1, "notes": notes}, {"failed": failed, "notes": notes}, {"failed": {"kind": failed}}):
         try:
-            answer_of({"id": "i", **frame}, "i", 1000)
-        except MalformedError:
+            parse_answer({"id": "i", **frame}, "i", 1000)
+        except MalformedAnswerError:
             continue
 
 

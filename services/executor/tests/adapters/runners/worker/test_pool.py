@@ -12,13 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError
-from services.executor.adapters.runners.worker.pool import Key, Limits, Pool
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker
 from services.executor.adapters.sandbox.port import End, Ending
 from services.executor.tests.waiting import until
 
-A, B, C = (Key(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
-A2 = Key("digest-other", "tenant-a", "s")
+A, B, C = (WorkerKey(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
+A2 = WorkerKey("digest-other", "tenant-a", "s")
+
+
+def pool_of(**limits: Any) -> WorkerPool:
+    return WorkerPool(PoolLimits(**limits), Log("executor"))
 
 
 class FakeProcess:
@@ -43,12 +48,12 @@ class FakeProcess:
 class Starter:
     """Starts workers, and notes for whom."""
 
-    started: Counter[Key] = field(default_factory=Counter)
-    keys: dict[Worker, Key] = field(default_factory=dict)
+    started: Counter[WorkerKey] = field(default_factory=Counter)
+    keys: dict[Worker, WorkerKey] = field(default_factory=dict)
     failure: Exception | None = None
     gate: asyncio.Event | None = None
 
-    def of(self, key: Key) -> Any:
+    def of(self, key: WorkerKey) -> Any:
         async def start() -> Worker:
             if self.gate is not None:
                 await self.gate.wait()
@@ -72,14 +77,14 @@ def starter() -> Starter:
     return Starter()
 
 
-async def take(pool: Pool, starter: Starter, key: Key) -> Worker:
+async def take(pool: WorkerPool, starter: Starter, key: WorkerKey) -> Worker:
     worker = await pool.take(key, starter.of(key))
     worker.calls += 1
     return worker
 
 
 async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
-    pool = Pool(Limits())
+    pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
     assert await take(pool, starter, A) is first
@@ -87,9 +92,11 @@ async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
     await pool.close()
 
 
-@pytest.mark.parametrize("other", [B, A2, Key(A.digest, A.tenant, "other"), Key(A.digest, "tenant-x", A.sandbox)])
-async def test_no_other_key_ever_gets_it(starter: Starter, other: Key) -> None:
-    pool = Pool(Limits())
+@pytest.mark.parametrize(
+    "other", [B, A2, WorkerKey(A.digest, A.tenant, "other"), WorkerKey(A.digest, "tenant-x", A.sandbox)]
+)
+async def test_no_other_key_ever_gets_it(starter: Starter, other: WorkerKey) -> None:
+    pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
     assert await take(pool, starter, other) is not first
@@ -97,7 +104,7 @@ async def test_no_other_key_ever_gets_it(starter: Starter, other: Key) -> None:
 
 
 async def test_the_longest_idle_makes_room(starter: Starter) -> None:
-    pool = Pool(Limits(most=2))
+    pool = pool_of(max_workers=2)
     oldest, newest = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(oldest)
     pool.give_back(newest)
@@ -109,7 +116,7 @@ async def test_the_longest_idle_makes_room(starter: Starter) -> None:
 
 
 async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
-    pool = Pool(Limits(most=10, most_per_tenant=1))
+    pool = pool_of(max_workers=10, max_per_tenant=1)
     mine, other = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(other)
     pool.give_back(mine)
@@ -120,7 +127,7 @@ async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
 
 
 async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, key)) for key in (B, A)]
     await asyncio.sleep(0)
@@ -134,7 +141,7 @@ async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
 
 
 async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> None:
-    pool = Pool(Limits(most=2, most_per_tenant=1))
+    pool = pool_of(max_workers=2, max_per_tenant=1)
     held = await take(pool, starter, A)
     stuck = asyncio.create_task(take(pool, starter, A2))
     await asyncio.sleep(0)
@@ -146,7 +153,7 @@ async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> Non
 
 
 async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, A)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -159,7 +166,7 @@ async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) ->
 
 
 async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+    pool = pool_of(max_workers=1)
     starter.failure = RuntimeError()
     with pytest.raises(RuntimeError):
         await take(pool, starter, A)
@@ -170,7 +177,7 @@ async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None
 
 
 async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+    pool = pool_of(max_workers=1)
     starter.gate = asyncio.Event()
     starting = asyncio.create_task(take(pool, starter, A))
     await asyncio.sleep(0)
@@ -183,17 +190,17 @@ async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -
 
 
 async def test_an_idle_worker_that_ends_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     pool.give_back(first)
-    await first._confined.kill()
+    await first._process.kill()
     await until(lambda: len(pool) == 0)
     assert await take(pool, starter, A) is not first
     await pool.close()
 
 
 async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) -> None:
-    pool = Pool(Limits(calls=2, idle_seconds=0.02))
+    pool = pool_of(max_calls=2, idle_seconds=0.02)
     worker = await take(pool, starter, A)
     pool.give_back(worker)
     assert await take(pool, starter, A) is worker
@@ -207,7 +214,7 @@ async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) 
 
 
 async def test_closing_ends_all_and_lets_nobody_wait(starter: Starter) -> None:
-    pool = Pool(Limits(most=2))
+    pool = pool_of(max_workers=2)
     busy, idle = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(idle)
     pool.give_back(await take(pool, starter, B))
@@ -233,10 +240,10 @@ def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: 
     """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left waiting."""
 
     async def scenario() -> None:
-        pool, starter = Pool(Limits(most=most, most_per_tenant=per_tenant)), Starter()
+        pool, starter = pool_of(max_workers=most, max_per_tenant=per_tenant), Starter()
         using: set[Worker] = set()
 
-        async def call(key: Key, pauses: int, end: str) -> None:
+        async def call(key: WorkerKey, pauses: int, end: str) -> None:
             worker = await take(pool, starter, key)
             assert starter.keys[worker] == key
             assert worker not in using

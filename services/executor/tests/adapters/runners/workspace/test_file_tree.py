@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.runners.workspace import file_tree as trees
+from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.file_tree import (
     FOLDER,
     STAGING,
-    ForeignError,
-    TooLargeError,
+    TreeTooLargeError,
+    UnsupportedFileError,
     copy_tree,
     digest_of,
+    disk_usage,
     read_tree,
-    taken,
 )
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 
@@ -74,7 +74,7 @@ def test_after_a_run_they_are_not_passed_over(volume: Path, what: str) -> None:
             os.mkfifo(volume / "x")
         case "name":
             os.close(os.open(os.fsencode(volume) + b"/\xff", os.O_CREAT))
-    with pytest.raises(ForeignError):
+    with pytest.raises(UnsupportedFileError):
         read_tree(volume, ROOM)
 
 
@@ -85,24 +85,24 @@ def test_room_is_kept_while_copying_and_while_reading(volume: Path, tmp_path: Pa
             if fits:
                 assert read(room), nth
             else:
-                with pytest.raises(TooLargeError):
+                with pytest.raises(TreeTooLargeError):
                     read(room)
 
 
 def test_a_file_that_is_mostly_holes_counts_as_what_it_seems(volume: Path) -> None:
     with (volume / "holes").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
 
 
 def test_depth_and_number_are_bounded(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (volume / "/".join("d" * 70)).mkdir(parents=True)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
     remove_tree(volume / "d")
-    monkeypatch.setattr(trees, "MAX_ENTRIES", 3)
-    with pytest.raises(TooLargeError):
+    monkeypatch.setattr(file_tree, "MAX_ENTRIES", 3)
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
 
 
@@ -124,7 +124,7 @@ def test_what_its_maker_closed_is_removed_all_the_same(volume: Path) -> None:
 
 def test_what_a_folder_takes_is_what_is_on_the_disk(volume: Path) -> None:
     (volume / "big").write_bytes(b"x" * 100_000)
-    size, entries = taken(volume)
+    size, entries = disk_usage(volume)
     assert size >= 100_000
     assert entries == 5
 
@@ -140,14 +140,14 @@ def test_folders_however_deep_can_be_removed(volume: Path, name: str, times: int
 
 def test_whoever_nests_too_deeply_is_told_so_while_it_writes(volume: Path) -> None:
     nest(volume / "sub", "d", 1500)
-    with pytest.raises(TooLargeError):
-        taken(volume)
+    with pytest.raises(TreeTooLargeError):
+        disk_usage(volume)
     remove_tree(volume)
 
 
 def test_what_lies_further_than_a_path_leads_is_counted(volume: Path) -> None:
     nest(volume / "sub", "n" * 250, 20)
-    size, entries = taken(volume)
+    size, entries = disk_usage(volume)
     assert (size >= 100_000, entries) == (True, 25)
     remove_tree(volume)
 

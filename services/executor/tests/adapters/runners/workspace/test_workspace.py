@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
-from services.executor.adapters.runners.workspace import file_tree as trees
-from services.executor.adapters.runners.workspace.apply_changes import keep_changes
+from services.executor.adapters.runners.workspace import file_tree
+from services.executor.adapters.runners.workspace.apply_changes import apply_changes
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import End, Ending
@@ -55,7 +55,7 @@ async def opened(volume: Path, scratch: Path, **changes: Any) -> tuple[Workspace
 
 
 async def effects(workspace: Workspace) -> list[tuple[str, str]]:
-    found = await workspace.effects()
+    found = await workspace.observe_effects()
     assert all(effect.observed for effect in found)
     return [(effect.operation, effect.resource) for effect in found]
 
@@ -63,7 +63,7 @@ async def effects(workspace: Workspace) -> list[tuple[str, str]]:
 async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: Path) -> None:
     workspace, _ = await opened(volume, scratch)
     assert await effects(workspace) == []
-    await workspace.drop()
+    await workspace.rollback()
     assert is_empty(scratch)
 
 
@@ -84,7 +84,7 @@ async def test_changes_are_seen_and_kept(volume: Path, scratch: Path) -> None:
     ]
     assert (volume / "a.txt").read_text() == before
     expected = read_tree(copy, MIB)
-    await workspace.keep()
+    await workspace.commit()
     assert read_tree(volume, MIB) == expected
     assert is_empty(scratch)
     assert not (volume / STAGING).exists()
@@ -94,9 +94,9 @@ async def test_dropped_changes_never_happened(volume: Path, scratch: Path) -> No
     before = read_tree(volume, MIB)
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
-    await workspace.effects()
-    await workspace.drop()
-    await workspace.drop()
+    await workspace.observe_effects()
+    await workspace.rollback()
+    await workspace.rollback()
     assert read_tree(volume, MIB) == before
     assert is_empty(scratch)
 
@@ -120,9 +120,9 @@ async def test_a_file_and_a_folder_can_change_places(volume: Path, scratch: Path
         (copy / was / "b.txt").unlink()
         (copy / was).rmdir()
         (copy / was).write_text("now a file")
-    await workspace.effects()
+    await workspace.observe_effects()
     expected = read_tree(copy, MIB)
-    await workspace.keep()
+    await workspace.commit()
     assert read_tree(volume, MIB) == expected
 
 
@@ -132,8 +132,8 @@ async def test_modes_and_owners_are_the_volumes_own(volume: Path, scratch: Path)
     for name in ("a.txt", "new"):
         (copy / name).write_text("#!/bin/sh\n")
         (copy / name).chmod(0o6777)
-    await workspace.effects()
-    await workspace.keep()
+    await workspace.observe_effects()
+    await workspace.commit()
     modes = {name: stat.S_IMODE((volume / name).stat().st_mode) for name in ("a.txt", "new")}
     assert modes == {"a.txt": 0o640, "new": 0o644}
     assert (volume / "new").stat().st_uid == (volume / "sub").stat().st_uid
@@ -144,7 +144,7 @@ async def test_what_cannot_be_kept_spoils_the_run(volume: Path, scratch: Path, w
     workspace, copy = await opened(volume, scratch)
     (copy / "x").symlink_to("/etc/passwd") if what == "link" else os.mkfifo(copy / "x")
     with pytest.raises(MeshError) as caught:
-        await workspace.effects()
+        await workspace.observe_effects()
     assert caught.value.reason is Reason.EXECUTION_FAILED
 
 
@@ -157,7 +157,7 @@ async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scra
     (copy / "a.txt").write_text("A")
     (copy / "new.txt").write_text("new")
     (copy / "sub" / "b.txt").write_text("B")
-    await workspace.effects()
+    await workspace.observe_effects()
     match who:
         case "changed":
             (volume / "sub" / "b.txt").write_text("theirs")
@@ -169,7 +169,7 @@ async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scra
             (volume / "new.txt").symlink_to("/etc/passwd")
     before = read_tree(volume, MIB) if who != "made a link" else None
     with pytest.raises(MeshError) as caught:
-        await workspace.keep()
+        await workspace.commit()
     assert caught.value.reason is Reason.PARTIAL_FAILURE
     assert caught.value.metadata == {"kept": "0", "changes": "3", "cause": "changed"}
     assert before is None or read_tree(volume, MIB) == before
@@ -179,23 +179,23 @@ async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scra
 async def test_a_link_on_the_way_is_never_followed(volume: Path, scratch: Path, tmp_path: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "sub" / "c.txt").write_text("c")
-    await workspace.effects()
+    await workspace.observe_effects()
     outside = tmp_path / "outside"
     outside.mkdir()
     (volume / "sub" / "b.txt").unlink()
     (volume / "sub").rmdir()
     (volume / "sub").symlink_to(outside)
     with pytest.raises(MeshError):
-        await workspace.keep()
+        await workspace.commit()
     assert list(outside.iterdir()) == []
 
 
 async def test_what_nobody_else_touched_is_kept_whatever_they_did_elsewhere(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
-    await workspace.effects()
+    await workspace.observe_effects()
     (volume / "theirs.txt").write_text("theirs")
-    await workspace.keep()
+    await workspace.commit()
     assert (volume / "a.txt").read_text() == "A"
     assert (volume / "theirs.txt").read_text() == "theirs"
 
@@ -204,8 +204,8 @@ async def test_two_runs_that_change_one_file_do_not_both_win(volume: Path, scrat
     runs = [await opened(volume, scratch) for _ in range(4)]
     for nth, (workspace, copy) in enumerate(runs):
         (copy / "a.txt").write_text(f"from {nth}")
-        await workspace.effects()
-    kept = await asyncio.gather(*(workspace.keep() for workspace, _ in runs), return_exceptions=True)
+        await workspace.observe_effects()
+    kept = await asyncio.gather(*(workspace.commit() for workspace, _ in runs), return_exceptions=True)
     winners = [nth for nth, outcome in enumerate(kept) if outcome is None]
     assert len(winners) == 1
     assert (volume / "a.txt").read_text() == f"from {winners[0]}"
@@ -217,9 +217,9 @@ async def test_an_error_in_the_middle_says_how_far_it_came(volume: Path, scratch
     # The link was never shown, so the folder looks empty inside; outside it cannot be removed.
     (copy / "sub" / "b.txt").unlink()
     (copy / "sub").rmdir()
-    await workspace.effects()
+    await workspace.observe_effects()
     with pytest.raises(MeshError) as caught:
-        await workspace.keep()
+        await workspace.commit()
     assert caught.value.metadata == {"kept": "1", "changes": "2", "cause": "failed"}
 
 
@@ -230,7 +230,7 @@ def test_what_a_killed_executor_left_is_cleared_away(volume: Path, tmp_path: Pat
     copy.mkdir()
     (copy / "n").write_text("n")
     changes = difference({}, read_tree(copy, MIB))
-    assert keep_changes(volume, copy, changes).done == 1
+    assert apply_changes(volume, copy, changes).applied == 1
     assert not (volume / STAGING).exists()
 
 
@@ -251,15 +251,15 @@ async def test_a_volume_that_is_only_read_need_not_fit(volume: Path, scratch: Pa
     workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()))
     assert workspace.writable == ()
     assert workspace.readable == ((str(volume), "/volumes/files"),)
-    assert await workspace.effects() == ()
-    await workspace.drop()
+    assert await workspace.observe_effects() == ()
+    await workspace.rollback()
 
 
 async def test_a_run_that_outgrew_its_room_is_not_kept(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
-        await workspace.effects()
+        await workspace.observe_effects()
     assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert caught.value.metadata["limit"] == "scratch"
 
@@ -272,12 +272,12 @@ async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
         (volume / f"{nth}").write_text("x")
     workspace, _ = await opened(volume, scratch, scratch_bytes=MIB)
     looked, killed = asyncio.Queue[int](), list[str]()
-    loop, taken = asyncio.get_running_loop(), trees.taken
+    loop, measure = asyncio.get_running_loop(), file_tree.disk_usage
 
     def look(folder: Path) -> tuple[int, int]:
-        found = taken(folder)
-        loop.call_soon_threadsafe(looked.put_nowait, found[0])
-        return found
+        usage = measure(folder)
+        loop.call_soon_threadsafe(looked.put_nowait, usage[0])
+        return usage
 
     async def kill() -> None:
         killed.append("killed")
@@ -285,10 +285,10 @@ async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
     async def step() -> list[int]:
         return [await looked.get() for _ in range(3)]
 
-    monkeypatch.setattr(trees, "taken", look)
-    assert min(await workspace.watched(kill, step())) > MIB
+    monkeypatch.setattr(file_tree, "disk_usage", look)
+    assert min(await workspace.run_watched(kill, step())) > MIB
     assert killed == []
-    await workspace.drop()
+    await workspace.rollback()
 
 
 async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(volume: Path, scratch: Path) -> None:
@@ -305,18 +305,18 @@ async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(
         raise WorkerGoneError(Ending(End.KILLED))
 
     with pytest.raises(MeshError) as caught:
-        await workspace.watched(kill, step())
+        await workspace.run_watched(kill, step())
     assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
-    await workspace.drop()
+    await workspace.rollback()
 
 
 def test_only_volumes_that_are_here_are_offered(volume: Path, scratch: Path) -> None:
     volumes = Volumes({"files": volume}, lambda: scratch)
-    assert volumes.offers(tool())
-    assert not volumes.offers(tool(reads=("files", "others")))
+    assert volumes.has_all(tool())
+    assert not volumes.has_all(tool(reads=("files", "others")))
 
 
-# The difference of two trees.
+# The difference of two file_tree.
 
 PATHS = st.sampled_from(["a", "b", "a/x", "a/y", "a/x/1", "c", "c/z"])
 
