@@ -26,10 +26,10 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit.durable_trail import DurableTrail
 from services.executor.adapters.audit.outbox import Outbox
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.adapters.authz.decision_client import PolicyAuthorizer
-from services.executor.adapters.budget.lazy_budget import SpendingWhenNeeded
+from services.executor.adapters.budget.lazy_budget import LazyBudget
 from services.executor.adapters.hooks.hooks_file import hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
@@ -107,7 +107,7 @@ def compose(
     scheduler = scheduler_of(settings, clock)
     trail = durable_trail(settings, audit, database, log, in_flight)
     claims = claims_in(database, settings)
-    spending = SpendingWhenNeeded(settings.redis_url)
+    budget = LazyBudget(settings.redis_url)
     registrar = Registrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
         tools=usable,
@@ -115,7 +115,7 @@ def compose(
         audit=trail,
         runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **confined.by_kind}),
         claims=claims,
-        spending=spending,
+        spending=budget,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
         quarantine=usable,
         cache=cache,
@@ -144,7 +144,7 @@ def compose(
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
             *keeping(claims, store, log),
-            Resource(stop=spending.close),
+            Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
@@ -192,11 +192,11 @@ def durable_trail(
     settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
 ) -> DurableTrail:
     """The stream that all calls share, and the outbox behind it."""
-    writer = RecordWriter(instance_id(settings), settings.redaction_rules)
+    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     # A name for this one life: a successor under the same instance must wait for the lease like anybody else.
     owner = f"{instance_id(settings)}/{new_id()}"
-    outbox = Outbox(database, writer, log, owner=owner, limit=settings.outbox_limit)
-    stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, settled=outbox.settled)
+    outbox = Outbox(database, encoder, log, owner=owner, limit=settings.outbox_limit)
+    stream = AuditStream(channel, encoder, log, active=lambda: in_flight.count, on_settled=outbox.mark_settled)
     outbox.attach(stream)
     return DurableTrail(stream, outbox, log)
 

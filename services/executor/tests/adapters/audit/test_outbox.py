@@ -19,7 +19,7 @@ from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit.durable_trail import DurableTrail
 from services.executor.adapters.audit.outbox import Outbox
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.domain.model import Record
 from services.executor.tests.peers import AuditPeer, serving
@@ -34,14 +34,14 @@ class WatchedOutbox(Outbox):
 
     rounds = 0
 
-    async def _deliver_some(self) -> bool:
+    async def _deliver_batch(self) -> bool:
         self.rounds += 1
-        return await super()._deliver_some()
+        return await super()._deliver_batch()
 
 
 @dataclass
 class Replica:
-    """One executor's way to the log."""
+    """The audit trail of one executor."""
 
     stream: AuditStream
     outbox: WatchedOutbox
@@ -66,15 +66,15 @@ async def replica(
     made: list[Replica] = []
 
     async def start(address: Address, *, which: int = 0, ack_seconds: float = 15.0, **changes: Any) -> Replica:
-        writer = RecordWriter(f"e-{which}")
+        encoder = RecordEncoder(f"e-{which}")
         options = {"owner": new_id(), "poll": 0.05, "lease": 0.4, **changes}
-        outbox = WatchedOutbox(engines[which], writer, quiet, **options)
+        outbox = WatchedOutbox(engines[which], encoder, quiet, **options)
         stream = AuditStream(
             await reach("audit", address),
-            writer,
+            encoder,
             quiet,
             active=lambda: 1,
-            settled=outbox.settled,
+            on_settled=outbox.mark_settled,
             ack_seconds=ack_seconds,
         )
         outbox.attach(stream)
@@ -134,7 +134,7 @@ async def test_many_at_once_share_a_commit_and_keep_their_order(
 ) -> None:
     one = await replica(NOWHERE)
     records = outcomes(300)
-    await asyncio.gather(*(one.outbox.keep(record, None) for record in records))
+    await asyncio.gather(*(one.outbox.store(record, None) for record in records))
     assert await waiting(engines[0]) == [record.record_id for record in records]
 
 
@@ -147,8 +147,8 @@ async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
         first = a_record()
         await one.trail.append(first, within=10)
     records = outcomes(450)
-    await asyncio.gather(*(one.outbox.keep(record, one.stream.take(record)) for record in records[:150]))
-    await asyncio.gather(*(one.outbox.keep(record, None) for record in records[150:]))
+    await asyncio.gather(*(one.outbox.store(record, one.stream.enqueue(record)) for record in records[:150]))
+    await asyncio.gather(*(one.outbox.store(record, None) for record in records[150:]))
     async with serving(pki, "audit", log.add, port=address.port):
         await until(lambda: len(log.records) == 451)
         assert log.ids == [first.record_id, *(record.record_id for record in records)]
@@ -175,7 +175,7 @@ async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replace
     await conclude_all(holder, records)
     await until(lambda: holder.stream.waiting >= 3)
     other = await replica(audit.address, which=1)
-    assert await other.outbox._rows.lease() is False
+    assert await other.outbox._rows.acquire_lease() is False
     await holder.die()
     await left(engines[0], [])
     assert audit.ids == [record.record_id for record in records]
@@ -235,8 +235,8 @@ async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
     other = await replica(audit.address, which=1)
     await until(lambda: len(audit.records) == 3)
     await left(engines[0], [records[1].record_id])
-    standing = await other.outbox._rows.standing()
-    assert (standing.waiting, standing.refused) == (0, 1)
+    status = await other.outbox._rows.status()
+    assert (status.waiting, status.refused) == (0, 1)
     assert audit.ids == [record.record_id for record in records if record is not records[1]]
 
 
@@ -245,7 +245,7 @@ async def set_aside(engine: AsyncEngine, one: Replica, record: Record) -> None:
     await left(engine, [record.record_id])
     async with engine.begin() as connection:
         [row] = await connection.execute(text("select fragment, refuse_time from outbox"))
-    assert row.fragment == one.outbox._writer.fragment(record)
+    assert row.fragment == one.outbox._encoder.encode(record)
     assert row.refuse_time is not None
 
 
@@ -292,19 +292,19 @@ def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
     """A record on its way that the log will refuse, and that nobody waits for any more."""
     [record] = outcomes(1)
     audit.refused = {record.record_id}
-    entry = one.stream.take(record)
-    assert entry.waiter is not None
-    entry.waiter.cancel()
-    return record, entry
+    pending = one.stream.enqueue(record)
+    assert pending.waiter is not None
+    pending.waiter.cancel()
+    return record, pending
 
 
 async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
-    record, entry = given_up(one, audit)
+    record, pending = given_up(one, audit)
     await until(lambda: not one.stream.waiting)
-    await asyncio.wait_for(one.trail._see_through(record, entry, 10), 10)
+    await asyncio.wait_for(one.trail._conclude_unawaited(record, pending, 10), 10)
     await set_aside(engines[0], one, record)
 
 
@@ -319,19 +319,19 @@ async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_
     one = await replica(audit.address)
     [record] = outcomes(1)
     audit.refused = {record.record_id} if refused else set()
-    said = "_broken" if refused else "_acknowledge"
-    take_note = getattr(one.stream, said)
+    method = "_on_broken" if refused else "_acknowledge"
+    take_note = getattr(one.stream, method)
 
     def and_leave(what: Any) -> None:
         take_note(what)
         # It was told, and not woken yet: what it was told is lost to it.
         concluding.cancel()
 
-    monkeypatch.setattr(one.stream, said, and_leave)
+    monkeypatch.setattr(one.stream, method, and_leave)
     concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
     await asyncio.wait([concluding])
     assert concluding.cancelled()
-    await until(lambda: not one.trail._keeping)
+    await until(lambda: not one.trail._tasks)
     if refused:
         await set_aside(engines[0], one, record)
     else:
@@ -343,11 +343,11 @@ async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_
 ) -> None:
     one = await replica(audit.address)
     # Whoever waited for the log turns to the outbox in the moment in which the log refuses.
-    record, entry = given_up(one, audit)
-    await until(lambda: entry.refused)
-    await one.outbox.keep(record, entry)
+    record, pending = given_up(one, audit)
+    await until(lambda: pending.refused)
+    await one.outbox.store(record, pending)
     async with asyncio.timeout(20):
-        while (await one.outbox._rows.standing()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
+        while (await one.outbox._rows.status()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
             await asyncio.sleep(0.01)
     await set_aside(engines[0], one, record)
 
@@ -400,8 +400,8 @@ async def test_without_log_and_database_nothing_is_promised(
 
 async def test_how_it_stands_is_known(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
     one = await replica(NOWHERE)
-    assert await one.outbox._rows.standing() == (0, 0.0, 0)
+    assert await one.outbox._rows.status() == (0, 0.0, 0)
     await conclude_all(one, outcomes(2))
-    standing = await one.outbox._rows.standing()
-    assert (standing.waiting, standing.refused) == (2, 0)
-    assert standing.oldest_seconds >= 0
+    status = await one.outbox._rows.status()
+    assert (status.waiting, status.refused) == (2, 0)
+    assert status.oldest_seconds >= 0

@@ -12,7 +12,7 @@ from toolmesh.common.v1 import caller_pb2 as cpb
 
 from libs.common.errors import Reason
 from libs.common.redaction.declared import Declared
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.domain.tool import Contract, Effect
@@ -21,7 +21,7 @@ from tests.harness.records import read
 
 
 def written(record: Record) -> rpb.AuditRecord:
-    batch = pb.AppendRecordsRequest.FromString(RecordWriter("executor-0").fragment(record))
+    batch = pb.AppendRecordsRequest.FromString(RecordEncoder("executor-0").encode(record))
     [message] = read(batch)
     return message
 
@@ -117,9 +117,9 @@ def test_names_that_grow_with_what_is_removed_from_them_still_fit(name: str, lon
 
 
 def test_fragments_that_follow_one_another_are_one_batch() -> None:
-    writer = RecordWriter("executor-0")
+    encoder = RecordEncoder("executor-0")
     records = [a_record() for _ in range(3)]
-    payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(writer.fragment(r) for r in records)
+    payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(encoder.encode(r) for r in records)
     batch = pb.AppendRecordsRequest.FromString(payload)
     assert batch.batch == 7
     assert [message.record_id for message in read(batch)] == [record.record_id for record in records]
@@ -127,10 +127,10 @@ def test_fragments_that_follow_one_another_are_one_batch() -> None:
 
 @pytest.mark.parametrize("other", [{"token_id": "other"}, {"session_id": "other"}, {"peer": "edge"}])
 def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -> None:
-    writer = RecordWriter("executor-0")
-    writer.fragment(a_record())
+    encoder = RecordEncoder("executor-0")
+    encoder.encode(a_record())
     caller = a_caller(**other)
-    [message] = read(pb.AppendRecordsRequest.FromString(writer.fragment(a_record(request=a_request(caller=caller)))))
+    [message] = read(pb.AppendRecordsRequest.FromString(encoder.encode(a_record(request=a_request(caller=caller)))))
     assert (message.caller.token_id, message.caller.session_id, message.caller.peer) == (
         caller.token_id,
         caller.session_id,

@@ -12,7 +12,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.settings import Address
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import RECORD_BYTES, AuditStream
 from services.executor.domain.model import Payload
 from services.executor.tests.peers import AuditPeer, serving
@@ -29,7 +29,7 @@ async def opened(reach: Callable[..., Any], quiet: Log) -> AsyncIterator[OpenStr
 
     async def start(address: Address, *, active: int = 1, **changes: Any) -> AuditStream:
         channel = await reach("audit", address)
-        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: active, **changes)
+        stream = AuditStream(channel, RecordEncoder("e-0"), quiet, active=lambda: active, **changes)
         await stream.start()
         streams.append(stream)
         return stream
@@ -189,7 +189,7 @@ async def test_a_full_queue_refuses_new_work_and_still_takes_the_end_of_what_ran
     ends = [asyncio.ensure_future(stream.append(a_record(follows="decision-1"), within=20)) for _ in range(2)]
     await asyncio.sleep(0)
     assert (await failure(stream.append(a_record(follows="d"), within=20))).reason is Reason.AUDIT_BACKPRESSURE
-    stream.leave(a_record(follows="d"))
+    stream.enqueue_unawaited(a_record(follows="d"))
     assert stream.waiting == 4
     audit.acknowledging.set()
     await asyncio.gather(*decisions, *ends)
@@ -238,7 +238,7 @@ async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: O
 async def test_a_record_that_nobody_waits_for_arrives_too(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     record = a_record()
-    stream.leave(record)
+    stream.enqueue_unawaited(record)
     await until(lambda: audit.ids == [record.record_id])
 
 
@@ -246,13 +246,13 @@ async def test_stopping_sends_what_is_left(opened: OpenStream, audit: AuditPeer)
     stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(3)]
     for record in records:
-        stream.leave(record)
+        stream.enqueue_unawaited(record)
     await stream.stop()
     assert audit.ids == [record.record_id for record in records]
 
 
 async def test_stopping_without_a_log_ends_all_the_same(opened: OpenStream) -> None:
     stream = await opened(Address("127.0.0.1", 1))
-    stream.leave(a_record())
+    stream.enqueue_unawaited(a_record())
     await asyncio.wait_for(stream.stop(), 10)
     assert stream.waiting == 1

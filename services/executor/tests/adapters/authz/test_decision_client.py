@@ -35,7 +35,7 @@ class Asking:
         # Its silence is its own: the clock of decisions may jump without it.
         self.news = RevocationView(ManualClock())
         self.hear("set-1")
-        self.authorizer = PolicyAuthorizer(channel, self.clock, self.news, remember=remember)
+        self.authorizer = PolicyAuthorizer(channel, self.clock, self.news, cache_size=remember)
 
     def hear(self, version: str) -> None:
         """Hear which policies are asked now."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.runtime.clock import ManualClock
-from services.executor.adapters.budget.redis_budget import RedisSpending
+from services.executor.adapters.budget.redis_budget import RedisBudget
 from services.executor.domain.model import Reservation, SpendingLimit
 
 
@@ -108,7 +108,7 @@ async def _compare(url: str, limits: list[SpendingLimit], steps: list[tuple[str,
         for index, limit in enumerate(limits)
     )
     models = [Model(limit) for limit in named]
-    spending = RedisSpending(url, clock=clock)
+    spending = RedisBudget(url, clock=clock)
     made: list[tuple[Reservation, Taken]] = []
     try:
         for verb, amount in steps:
@@ -127,7 +127,7 @@ async def _compare(url: str, limits: list[SpendingLimit], steps: list[tuple[str,
 
 
 async def _reserve(
-    spending: RedisSpending, now: float, asked: Reservation, models: list[Model], made: list[tuple[Reservation, Taken]]
+    spending: RedisBudget, now: float, asked: Reservation, models: list[Model], made: list[tuple[Reservation, Taken]]
 ) -> None:
     refused = [model for model in models if model.refuses(now, asked.cost_micros)]
     try:

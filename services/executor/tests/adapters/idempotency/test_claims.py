@@ -121,7 +121,7 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
         return result
 
     calls = [asyncio.ensure_future(call(number)) for number in range(200)]
-    await until(lambda: here._watch.scopes and there._watch.scopes)
+    await until(lambda: here._waiters.scopes and there._waiters.scopes)
     all_waiting.set()
     outcomes = await asyncio.gather(*calls)
     assert len(ran) == 1
@@ -133,11 +133,11 @@ async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engin
     await here.acquire(claim)
     with statements(engine) as seen:
         waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
-        await until(lambda: here._watch.scopes)
+        await until(lambda: here._waiters.scopes)
         await here.settle(claim, Settled(claim.invocation_id, a_result()))
         assert all(await asyncio.gather(*waiting))
     assert len([statement for statement in seen if "insert into claims" in statement]) == 1
-    assert here._watch.scopes == ()
+    assert here._waiters.scopes == ()
 
 
 async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
@@ -152,18 +152,18 @@ async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
 
 
 async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -> None:
-    seize, entered = here._rows.seize, asyncio.Event()
+    acquire, entered = here._rows.acquire, asyncio.Event()
 
     async def held_up(*asked: Any) -> Any:
         entered.set()
         await asyncio.Event().wait()
 
-    here._rows.seize = held_up  # type: ignore[method-assign]
+    here._rows.acquire = held_up  # type: ignore[method-assign]
     first = asyncio.ensure_future(here.acquire(a_claim()))
     await entered.wait()
     second = asyncio.ensure_future(here.acquire(a_claim()))
     await asyncio.sleep(0)
-    here._rows.seize = seize  # type: ignore[method-assign]
+    here._rows.acquire = acquire  # type: ignore[method-assign]
     first.cancel()
     assert await second is None
 
@@ -171,7 +171,7 @@ async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -
 async def test_who_waits_with_other_arguments_is_told_so_at_once(here: PostgresClaims) -> None:
     await here.acquire(a_claim())
     waiting = asyncio.ensure_future(here.acquire(a_claim()))
-    await until(lambda: here._watch.scopes)
+    await until(lambda: here._waiters.scopes)
     error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b")))
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
     waiting.cancel()
@@ -183,7 +183,7 @@ async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
     claim = a_claim()
     await here.acquire(claim)
     waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
-    await until(lambda: there._watch.scopes)
+    await until(lambda: there._waiters.scopes)
     await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
     one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
     assert one is not other
@@ -204,7 +204,7 @@ async def test_who_stops_waiting_leaves_the_key_to_whoever_holds_it(here: Postgr
     await here.acquire(claim)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(here.acquire(a_claim()), 0.05)
-    assert here._watch.scopes == ()
+    assert here._waiters.scopes == ()
     assert here.sure(claim)
 
 
@@ -290,7 +290,7 @@ async def test_a_silent_owner_is_replaced_by_exactly_one(
     await here.acquire(a_claim(repeatable=repeatable))
     await age(engine, "lease_until")
     calls = [asyncio.ensure_future(side.acquire(a_claim(repeatable=repeatable))) for side in (here, there) * 5]
-    await until(lambda: here._watch.scopes and there._watch.scopes and any(call.done() for call in calls))
+    await until(lambda: here._waiters.scopes and there._waiters.scopes and any(call.done() for call in calls))
     assert len([call for call in calls if call.done()]) == 1
     for call in calls:
         call.cancel()
@@ -302,7 +302,7 @@ async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
 ) -> None:
     await here.acquire(a_claim())
     waiting = asyncio.ensure_future(there.acquire(a_claim()))
-    await until(lambda: there._watch.scopes)
+    await until(lambda: there._waiters.scopes)
     await age(engine, "lease_until")
     assert isinstance(await waiting, Doubted)
 

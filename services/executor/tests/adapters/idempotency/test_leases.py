@@ -39,13 +39,13 @@ class Bench:
     def __init__(self, engine: AsyncEngine) -> None:
         self.clock, self.table = Clock(), ClaimRows(engine, "executor-0")
         self.leases = ClaimLeases(self.table, LEASE, monotonic=self.clock)
-        self.loosened: list[str] = []
+        self.lost: list[str] = []
         self.failures: list[Exception] = []
-        self.leases.listen(self.loosened.append, self.failures.append)
+        self.leases.listen(self.lost.append, self.failures.append)
 
     async def hold(self, **changes: Any) -> Claim:
         claim = a_claim(**changes)
-        await self.table.seize(claim, LEASE)
+        await self.table.acquire(claim, LEASE)
         self.leases.begin(claim, self.clock.now)
         return claim
 
@@ -79,7 +79,7 @@ async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine
         await bench.later(LEASE / 2)
         assert await is_leased(engine)
         assert bench.leases.sure(claim)
-    assert bench.loosened == []
+    assert bench.lost == []
 
 
 async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: AsyncEngine) -> None:
@@ -116,10 +116,10 @@ async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: Asyn
     lost, kept = await bench.hold(), await bench.hold(key="other")
     await age(engine, "lease_until")
     other = a_claim()
-    await bench.table.seize(other, LEASE)
+    await bench.table.acquire(other, LEASE)
     await bench.later(LEASE / 2)
     await bench.later(LEASE / 2)
-    assert bench.loosened == [lost.invocation_id]
+    assert bench.lost == [lost.invocation_id]
     assert (bench.leases.sure(lost), bench.leases.sure(kept)) == (False, True)
     row = next(row for row in await rows(engine) if row.key == "k")
     assert row.invocation_id == other.invocation_id
@@ -141,7 +141,7 @@ async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None
 
     bench.table.renew = ends_meanwhile  # type: ignore[method-assign]
     await bench.later(LEASE / 2)
-    assert bench.loosened == []
+    assert bench.lost == []
 
 
 async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_its_lease_ends(bench: Bench) -> None:
@@ -153,12 +153,12 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     claim = await bench.hold()
     bench.table.renew = away  # type: ignore[method-assign]
     await bench.later(LEASE / 2)
-    assert bench.loosened == []
+    assert bench.lost == []
     await bench.later(LEASE / 4)
-    assert bench.loosened == [claim.invocation_id]
+    assert bench.lost == [claim.invocation_id]
     assert bench.leases.sure(claim)
     await bench.later(LEASE / 4)
-    assert (bench.loosened, bench.leases.sure(claim)) == ([claim.invocation_id], False)
+    assert (bench.lost, bench.leases.sure(claim)) == ([claim.invocation_id], False)
     # Back, and nobody has doubted it: it is as good as it was.
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
@@ -180,14 +180,14 @@ async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_lon
 
     claim = await bench.hold()
     bench.table.renew = says_nothing  # type: ignore[method-assign]
-    bench.leases._beat = 0.01
+    bench.leases._interval = 0.01
     bench.clock.now += LEASE - 0.01
     renewing = asyncio.ensure_future(bench.leases._renew())
-    await until(lambda: bench.loosened)
+    await until(lambda: bench.lost)
     await renewing
-    assert (bench.loosened, [type(cause) for cause in bench.failures]) == ([claim.invocation_id], [TimeoutError])
+    assert (bench.lost, [type(cause) for cause in bench.failures]) == ([claim.invocation_id], [TimeoutError])
     answers.set()
-    await until(lambda: not bench.leases._asking)
+    await until(lambda: not bench.leases._statements)
 
 
 async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:
@@ -199,7 +199,7 @@ async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: B
     await age(engine, "lease_until")
     await bench.later(LEASE / 2)
     assert {row.key for row in await rows(engine) if row.lease_until > datetime.now(UTC)} == {"other"}
-    assert (bench.leases.sure(kept), len(bench.leases._holds)) == (True, 1)
+    assert (bench.leases.sure(kept), len(bench.leases._leases)) == (True, 1)
 
 
 async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -> None:
@@ -214,7 +214,7 @@ async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -
 
     table.renew = noted  # type: ignore[method-assign]
     claim = a_claim()
-    await table.seize(claim, 0.2)
+    await table.acquire(claim, 0.2)
     leases.begin(claim, leases._monotonic())
     await until(lambda: len(renewed) >= 3)
     leases.end(claim)

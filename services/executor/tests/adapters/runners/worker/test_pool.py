@@ -261,7 +261,7 @@ def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: 
             if end == "g":
                 pool.give_back(worker)
             elif end == "k":
-                await worker._confined.kill()
+                await worker._process.kill()
                 pool.give_back(worker)
             else:
                 await pool.discard(worker)
