@@ -15,7 +15,7 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from services.executor.domain.model import Ran, Work
@@ -36,7 +36,7 @@ def manifest(path: Path) -> Manifest:
 def tool_of(path: Path) -> Tool:
     read = manifest(path)
     name = f"tools/{read.name.qualified}/versions/{read.version}"
-    tool = entry_of(vpb.ToolVersion(name=name, manifest=message_of(read), digest=read.digest)).tool
+    tool = compile_version(vpb.ToolVersion(name=name, manifest=message_of(read), digest=read.digest)).tool
     assert tool is not None
     return tool
 

@@ -1,8 +1,9 @@
 """Transactional outbox in PostgreSQL for outcomes that the audit log did not confirm in time.
 
-A record is durable here before its call is answered, and is delivered when the log is available again. Calls never reach the
-outbox while the log is healthy. The process that holds the lease delivers the rows in insertion order and deletes them once
-the log has them. Another replica delivers the rows of a killed process. The log stores a record that is sent twice once.
+A record is durable here before its call is answered, and is delivered when the log is available again. Calls never
+reach the outbox while the log is healthy. The process that holds the lease delivers the rows in insertion order and
+deletes them once the log has them. Another replica delivers the rows of a killed process. The log stores a record that
+is sent twice once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ POLL_SECONDS = 3.0
 
 
 class Outbox:
-    """Stores records until the log has them. It accepts records beyond its limit; a full outbox refuses new calls instead."""
+    """Stores records until the log has them.
+
+    It accepts records beyond its limit; a full outbox refuses new calls instead.
+    """
 
     def __init__(
         self,

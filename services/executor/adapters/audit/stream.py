@@ -1,8 +1,8 @@
 """The stream to the audit log that all calls share.
 
 Records are sent in batches, one batch at a time: a message costs about the same with one record as with thirty. While a
-batch is in flight, records queue for the next one. If several calls are active, sending also waits for an iteration of the
-event loop in which no record was added. That adds no delay while other work runs; a timer would. Only a backlog is
+batch is in flight, records queue for the next one. If several calls are active, sending also waits for an iteration of
+the event loop in which no record was added. That adds no delay while other work runs; a timer would. Only a backlog is
 compressed, because compressing a small batch takes longer than sending it.
 """
 

@@ -1,4 +1,4 @@
-"""Connects to the budget store on the first limited call. The client library takes 8 MB, so it is imported lazily too."""
+"""Connects to the budget store on the first limited call. The client library (8 MB) is imported then too."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 -- Counts what calls spend. One script, so that a call is counted in all of its buckets or in none.
 --
 -- KEYS   1: the call; 2..: its buckets.
--- ARGV   1: reserve or settle; 2: now in microseconds, empty for the server's own clock; 3: the call's id; 4..7: see below;
---        8: how many of a token's calls it takes; from 9 on six for each bucket: window, calls, cost, concurrent, running, expiry
---        (microseconds; empty means unset).
+-- ARGV   1: reserve or settle; 2: now in microseconds, empty for the server's own clock; 3: the call's id;
+--        4..7: see below; 8: how many of a token's calls it takes; from 9 on six for each bucket: window, calls,
+--        cost, concurrent, running, expiry (microseconds; empty means unset).
 --
 -- A bucket is up to four keys. ":w" holds every call of the window by its time, as "id|cost", and ":s" the sum of those
 -- costs; ":c" holds what is under way by the end of its lease; ":t" holds totals for as long as a token holds.

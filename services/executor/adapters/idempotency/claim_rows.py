@@ -24,15 +24,16 @@ _AT = "tenant = :tenant and tool = :tool and subject = :subject and session = :s
 _HELD = f"{_AT} and invocation_id = :invocation_id and state = 'running'"
 _INPUT = (
     "unnest(cast(:tenants as text[]), cast(:tools as text[]), cast(:subjects as text[]), cast(:sessions as text[]),"
-    " cast(:keys as text[]), cast(:invocations as text[])) as input (tenant, tool, subject, session, key, invocation_id)"
+    " cast(:keys as text[]), cast(:invocations as text[]))"
+    " as input (tenant, tool, subject, session, key, invocation_id)"
 )
 _SAME = (
     "c.tenant = input.tenant and c.tool = input.tool and c.subject = input.subject and c.session = input.session"
     " and c.key = input.key"
 )
 
-# Inserts the claim, or takes over an expired row or one whose lease expired, or reads the existing row. A takeover keeps the
-# ids of all runs that may have had their effect.
+# Inserts the claim, or takes over an expired row or one whose lease expired, or reads the existing row. A takeover
+# keeps the ids of all runs that may have had their effect.
 _ACQUIRE = text(f"""
 with acquired as (
   insert into claims as c (tenant, tool, subject, session, key, arguments_digest, invocation_id, owner, state, doubted,
@@ -116,7 +117,7 @@ class ClaimRows:
         self._engine, self._owner = engine, owner
 
     async def acquire(self, claim: Claim, lease: float) -> Row | None:
-        """Acquire the claim if it is free, and return its row; None if it changed concurrently and must be read again."""
+        """Acquire the claim if it is free and return its row; None if it changed concurrently, to try again."""
         values = {
             **_owner_columns(claim),
             "arguments_digest": claim.arguments_digest,

@@ -2,9 +2,10 @@
 
 Stored outcomes are encrypted, because they may contain sensitive data.
 
-A claim is held under a short lease that its owner renews. When a lease expires, exactly one other call takes the claim over,
-together with the ids of all runs that may have had their effect. The tool's rule decides what happens then, see
-`domain/idempotency/unknown_outcome.py`. A former owner that resumes late finds its claim lost and cannot overwrite anything.
+A claim is held under a short lease that its owner renews. When a lease expires, exactly one other call takes the claim
+over, together with the ids of all runs that may have had their effect. The tool's rule decides what happens then, see
+`domain/idempotency/unknown_outcome.py`. A former owner that resumes late finds its claim lost and cannot overwrite
+anything.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doub
 from services.executor.domain.model import Claim, Result, Settled
 
 LEASE_SECONDS = 10.0
-# Of the pool's five connections. Settling and renewing always find one; further calls queue here instead of failing there.
+# Of the pool's five connections. Settling and renewing always find one; further calls queue here instead of failing
+# there.
 _MAX_ACQUIRING = 3
 
 
@@ -168,8 +170,11 @@ class PostgresClaims:
 
     @contextmanager
     def _ending_lease(self, claim: Claim) -> Iterator[None]:
-        """End the lease once the row is updated. If the update fails transiently or is canceled, the lease is renewed for
-        as long as the claim object lives, so that a retry of the update finds the claim still held."""
+        """End the lease once the row is updated.
+
+        If the update fails transiently or is canceled, the lease is renewed for as long as the claim object lives, so
+        that a retry of the update finds the claim still held.
+        """
         try:
             yield
         except (MeshError, asyncio.CancelledError):

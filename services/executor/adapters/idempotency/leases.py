@@ -1,7 +1,7 @@
 """Renews the leases of the claims that calls of this process hold.
 
-A lease is short, so that a dead owner is noticed within seconds, and is renewed for as long as its call is alive. Calls that
-end before the first renewal cost nothing here.
+A lease is short, so that a dead owner is noticed within seconds, and is renewed for as long as its call is alive. Calls
+that end before the first renewal cost nothing here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _RENEWALS_PER_LEASE = 4
 
 
 class _Lease:
-    """The lease of one claim. It refers to its claim weakly: a claim that its call dropped must not stay held for ever."""
+    """The lease of one claim.
+
+    It refers to its claim weakly: a claim that its call dropped must not stay held for ever.
+    """
 
     __slots__ = ("claim", "reported", "until")
 
@@ -55,7 +58,9 @@ class ClaimLeases:
         self._leases.pop(claim.invocation_id, None)
 
     def sure(self, claim: Claim) -> bool:
-        """Return whether the lease is certainly valid, by the monotonic clock, which also advances in a stopped process."""
+        """Return whether the lease is certainly valid, by the monotonic clock, which also advances in a stopped
+        process.
+        """
         lease = self._leases.get(claim.invocation_id)
         return lease is not None and self._monotonic() < lease.until
 

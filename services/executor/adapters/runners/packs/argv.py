@@ -1,8 +1,8 @@
 """Builds the argument vector of a program from templates and the arguments of a call. Pure.
 
-`{name}` in a template is replaced by the argument of that name; `{{` and `}}` are literal braces. A value never becomes more
-than one element, and no shell reads it. A value that would begin an element with `-`, which the program might take for an
-option, is refused. A literal prefix (`--name={name}`) or a preceding `--` makes any value safe.
+`{name}` in a template is replaced by the argument of that name; `{{` and `}}` are literal braces. A value never becomes
+more than one element, and no shell reads it. A value that would begin an element with `-`, which the program might take
+for an option, is refused. A literal prefix (`--name={name}`) or a preceding `--` makes any value safe.
 """
 
 from __future__ import annotations

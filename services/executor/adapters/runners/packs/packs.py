@@ -1,7 +1,7 @@
 """Loads tool packs: folders of code that a deployment provides.
 
-A pack is copied when the executor starts, and the copy is what runs. So the digest in the audit record is the digest of the
-files that ran. An invalid pack is logged and skipped; its tools cannot run here.
+A pack is copied when the executor starts, and the copy is what runs. So the digest in the audit record is the digest of
+the files that ran. An invalid pack is logged and skipped; its tools cannot run here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class Pack:
 
 
 def load_packs(folders: Sequence[Path], copies: Path, log: Log) -> Mapping[str, Pack]:
-    """Copy every pack of these folders below `copies` and return them by name. Packs with equal names are all left out."""
+    """Copy every pack of these folders below `copies` and return them by name.
+
+    Packs with equal names are all left out.
+    """
     packs: dict[str, Pack] = {}
     duplicates: set[str] = set()
     sources = [path for folder in folders for path in sorted(folder.iterdir()) if (path / DESCRIPTION).is_file()]

@@ -151,7 +151,10 @@ def _cost(note: list[Any]) -> tuple[str, int]:
 
 
 def _undo(notes: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the arguments of the call that undoes this one. Bounded, because the response must fit into one message."""
+    """Return the arguments of the call that undoes this one.
+
+    Bounded, because the response must fit into one message.
+    """
     undo = notes.get("undo")
     if not isinstance(undo, dict):
         return None

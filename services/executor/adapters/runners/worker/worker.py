@@ -59,7 +59,10 @@ class Worker:
         self._process.stdin.write(encode_frame(message))
 
     async def ready(self) -> None:
-        """Wait until the worker can take a call. Raises WorkerBrokenError or WorkerGoneError; no call has started then."""
+        """Wait until the worker can take a call.
+
+        Raises WorkerBrokenError or WorkerGoneError; no call has started then.
+        """
         if self._ready:
             return
         try:

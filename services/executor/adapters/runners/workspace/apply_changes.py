@@ -1,8 +1,8 @@
 """Applies the changes that a run made in a copy to the volume itself.
 
-All changes are checked first: if the volume changed where the run changed it, nothing is applied. Then all new contents are
-written to a staging folder in the volume, synced, and renamed into place one by one, so no file is ever half written.
-Blocking: run it in a thread.
+All changes are checked first: if the volume changed where the run changed it, nothing is applied. Then all new contents
+are written to a staging folder in the volume, synced, and renamed into place one by one, so no file is ever half
+written. Blocking: run it in a thread.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def _locked(volume: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging_folder(volume: Path) -> Iterator[Path]:
-    """Create the staging folder on the volume's file system, so that renames are atomic. Removes leftovers of a crash."""
+    """Create the staging folder on the volume's file system, so that renames are atomic.
+
+    Removes leftovers of a crash.
+    """
     staging = volume / STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(mode=0o700)

@@ -1,8 +1,8 @@
 """Workspaces: a run changes copies of its volumes, and the changes are committed only after verification.
 
-Every volume that a tool sees is a writable copy, also where the tool may only read. So a forbidden write is observed and the
-volume stays unchanged. The difference between the copy before and after the run is the run's effect, independent of what the
-tool reports.
+Every volume that a tool sees is a writable copy, also where the tool may only read. So a forbidden write is observed
+and the volume stays unchanged. The difference between the copy before and after the run is the run's effect,
+independent of what the tool reports.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class Volumes:
         return all(volume in self._volumes for volume in tool.confinement.reads)
 
     async def open(self, tool: Tool) -> Workspace:
-        """Copy the tool's volumes for one run. Raises RESOURCE_LIMIT_EXCEEDED if a writable one exceeds its scratch space."""
+        """Copy the tool's volumes for one run.
+
+        Raises RESOURCE_LIMIT_EXCEEDED if a writable one exceeds its scratch space.
+        """
         if not tool.confinement.reads:
             return Workspace()
         folder, canceled = self._scratch() / secrets.token_hex(12), threading.Event()

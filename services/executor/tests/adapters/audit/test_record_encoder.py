@@ -65,7 +65,8 @@ def test_a_record_carries_all_that_is_known() -> None:
         peer="gateway",
         expire_time={"seconds": 1_800_000_000},  # type: ignore[arg-type]
     )
-    assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)  # type: ignore[union-attr]
+    assert record.tool is not None
+    assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)
     assert (message.mutation_class, list(message.side_effects)) == ("write_reversible", ["create orders/*"])
     assert (message.arguments_digest, message.arguments_summary) == ("sha256:a", b"{}")
     assert (message.result_digest, message.result_summary) == ("sha256:b", b"[]")

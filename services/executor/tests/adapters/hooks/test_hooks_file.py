@@ -12,7 +12,7 @@ from libs.common.json.jsonio import dump
 from libs.common.runtime.clock import ManualClock
 from libs.common.runtime.settings import SettingsError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.hooks.hooks_file import HookBook, hooks_file, read_hooks
+from services.executor.adapters.hooks.hooks_file import DeclaredHooks, parse_hooks, read_hooks_file
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Phase
 from services.executor.tests.samples import a_tool
 
@@ -29,12 +29,12 @@ def plugin(**changes: Any) -> dict[str, Any]:
 
 def problems(*declared: Any) -> list[str]:
     with pytest.raises(SettingsError) as caught:
-        read_hooks(list(declared))
+        parse_hooks(list(declared))
     return caught.value.problems
 
 
 def test_without_a_file_there_are_no_hooks() -> None:
-    book = hooks_file(None)
+    book = read_hooks_file(None)
     assert not book.open(ManualClock(), Log("executor")).active
     assert str(book) == "none"
 
@@ -46,7 +46,7 @@ def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path:
     signed = webhook(secret_file=str(secret), ca_file=str(pki.ca), **more)
     told = plugin(phase="failure")
     file.write_bytes(dump([signed, told, webhook(name="local", url="http://localhost:9/", phase="post")]))
-    book = hooks_file(file)
+    book = read_hooks_file(file)
     hooks = book.open(ManualClock(), Log("executor"))
     [guard] = hooks.matching(a_tool(), Phase.PRE)
     assert (guard.name, guard.timeout, guard.fails_open) == ("guard", 0.25, True)
@@ -128,13 +128,13 @@ def test_a_file_that_is_no_list_of_hooks_is_refused(tmp_path: Path, contents: by
     file = tmp_path / "hooks.json"
     file.write_bytes(contents)
     with pytest.raises(SettingsError):
-        hooks_file(file)
+        read_hooks_file(file)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
-        hooks_file(tmp_path)
+        read_hooks_file(tmp_path)
 
 
 def test_an_empty_list_is_no_mistake() -> None:
-    assert str(read_hooks([])) == str(HookBook())
+    assert str(parse_hooks([])) == str(DeclaredHooks())

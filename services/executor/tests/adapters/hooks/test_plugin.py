@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.json.jsonio import MAX_BYTES, MAX_DEPTH
-from services.executor.adapters.hooks.plugin import Plugin, load
+from services.executor.adapters.hooks.plugin import Plugin, load_plugin
 from services.executor.domain.hooks.answers import HookFailedError
 
 
@@ -56,7 +56,7 @@ def plugin(function: Any) -> Plugin:
 
 
 async def test_a_function_is_found_by_its_name_and_answers() -> None:
-    assert load("asyncio:sleep") is not None
+    assert load_plugin("asyncio:sleep") is not None
     assert await plugin(echoing).ask({"phase": "pre"}) == {"context": ["pre"]}
 
 
@@ -111,4 +111,4 @@ async def test_a_call_that_ends_ends_its_hook() -> None:
 )
 def test_what_cannot_be_asked_is_refused_when_it_is_loaded(entry_point: str) -> None:
     with pytest.raises(ValueError):
-        load(entry_point)
+        load_plugin(entry_point)

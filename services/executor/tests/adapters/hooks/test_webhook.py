@@ -277,8 +277,8 @@ async def test_over_tls_the_server_must_be_who_it_says(pki: Any, stack: AsyncExi
 
 def test_nobody_pays_for_a_client_who_asks_nobody() -> None:
     program = (
-        "import sys; from services.executor.adapters.hooks.hooks_file import HookBook, read_hooks; "
-        "read_hooks([{'name': 'a', 'phase': 'pre', 'tools': ['*'], 'kind': 'webhook', 'url': 'https://a.example/'}]); "
+        "import sys; from services.executor.adapters.hooks.hooks_file import DeclaredHooks, parse_hooks; "
+        "parse_hooks([{'name': 'a', 'phase': 'pre', 'tools': ['*'], 'kind': 'webhook', 'url': 'https://a.example/'}]); "
         "sys.exit('httpx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,4 +1,6 @@
-"""What is stored of the answers behind idempotency keys: sealed, and bound to the key, the tenant and the call that it answers."""
+"""What is stored of the answers behind idempotency keys: sealed, and bound to the key, the tenant and the call that it
+answers.
+"""
 
 from __future__ import annotations
 

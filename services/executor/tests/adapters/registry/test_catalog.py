@@ -12,7 +12,7 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import ManualClock
 from services.executor.adapters.registry.catalog import Catalog
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import a_manifest
 
@@ -20,7 +20,7 @@ from services.executor.tests.samples import a_manifest
 def catalog(*versions: tuple[str, str], clock: ManualClock | None = None, **changes: Any) -> Catalog:
     made = Catalog(clock or ManualClock())
     for number, state in versions:
-        made.put(entry_of(registered(a_manifest(version=number, **changes), state)))
+        made.put(compile_version(registered(a_manifest(version=number, **changes), state)))
     return made
 
 
@@ -76,7 +76,7 @@ def test_a_deprecated_version_ends_by_the_clock() -> None:
     made = Catalog(clock)
     sunset = Timestamp(seconds=int(clock.now().timestamp()) + 60)
     deprecation = vpb.Deprecation(sunset_time=sunset, successor="tools/core.say/versions/2.0.0")
-    made.put(entry_of(registered(a_manifest(), "DEPRECATED", deprecation=deprecation)))
+    made.put(compile_version(registered(a_manifest(), "DEPRECATED", deprecation=deprecation)))
     assert made.resolve("say", "").deprecation is not None
     clock.advance(61)
     error = refused(made, "say")
@@ -86,7 +86,7 @@ def test_a_deprecated_version_ends_by_the_clock() -> None:
 def test_an_alias_leads_to_its_tool_and_never_hides_one() -> None:
     made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
     assert made.resolve("speak", "").qualified == "core.say"
-    made.put(entry_of(registered(a_manifest(tool_id="speak"))))
+    made.put(compile_version(registered(a_manifest(tool_id="speak"))))
     assert made.resolve("speak", "").qualified == "core.speak"
 
 
@@ -100,11 +100,11 @@ def test_who_names_a_build_means_that_build() -> None:
 def test_an_answer_holds_only_until_something_changes() -> None:
     made = catalog(("1.0.0", "AVAILABLE"))
     assert made.resolve("say", "").version == "1.0.0"
-    made.put(entry_of(registered(a_manifest(version="1.1.0"))))
+    made.put(compile_version(registered(a_manifest(version="1.1.0"))))
     assert made.resolve("say", "").version == "1.1.0"
-    made.drop("tools/core.say/versions/1.1.0")
+    made.remove("tools/core.say/versions/1.1.0")
     assert made.resolve("say", "").version == "1.0.0"
-    made.keep_only([])
+    made.retain([])
     assert refused(made, "say").reason is Reason.TOOL_NOT_FOUND
     assert len(made) == 0
 
@@ -113,7 +113,7 @@ def test_a_version_that_cannot_be_compiled_is_not_replaced_by_an_older_one_in_si
     made = catalog(("1.0.0", "AVAILABLE"))
     broken = registered(a_manifest(version="2.0.0"))
     broken.manifest.input.schema = b"[]"
-    made.put(entry_of(broken))
+    made.put(compile_version(broken))
     error = refused(made, "say")
     assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "broken")
     assert error.metadata["tool_version"] == "tools/core.say/versions/2.0.0"
@@ -128,7 +128,7 @@ def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_sa
     other = registered(a_manifest(tool_id="tell"))
     other.aliases.tool_ids.append("speak")
     for version in (moved, other):
-        made.put(entry_of(version))
+        made.put(compile_version(version))
     assert made.resolve("speak", "").qualified == "core.tell"
 
 
@@ -136,14 +136,14 @@ def test_whoever_listens_hears_of_every_change_and_of_no_repetition() -> None:
     heard: list[str] = []
     made = Catalog(ManualClock())
     made.listen(heard.append)
-    first, same = (entry_of(registered(a_manifest(), "AVAILABLE")) for _ in range(2))
+    first, same = (compile_version(registered(a_manifest(), "AVAILABLE")) for _ in range(2))
     made.put(first)
     made.put(same)
     assert heard == []
-    made.put(entry_of(registered(a_manifest(), "QUARANTINED")))
+    made.put(compile_version(registered(a_manifest(), "QUARANTINED")))
     assert heard == [first.digest]
-    other = entry_of(registered(a_manifest(description="Says something else to somebody."), "AVAILABLE"))
+    other = compile_version(registered(a_manifest(description="Says something else to somebody."), "AVAILABLE"))
     made.put(other)
     assert (heard, other.digest != first.digest) == ([first.digest] * 2, True)
-    made.keep_only([])
+    made.retain([])
     assert heard == [first.digest, first.digest, other.digest]

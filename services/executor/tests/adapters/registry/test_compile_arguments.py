@@ -9,7 +9,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_arguments import intake_of
+from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.echo import Echo
 from services.executor.domain.argument_spec import InnerDefault, Intake
@@ -21,12 +21,12 @@ from services.executor.tests.samples import a_manifest, a_tool
 def of(schema: dict[str, Any], policy: Any = mpb.INPUT_MUTATION_POLICY_DEFAULTS, **fields: Any) -> Intake | None:
     manifest = a_manifest()
     manifest.input.CopyFrom(mpb.InputContract(schema=dump(schema), mutation_policy=policy, **fields))
-    return intake_of(manifest, Confinement())
+    return compile_arguments(manifest, Confinement())
 
 
 def test_a_tool_of_texts_needs_none() -> None:
-    assert intake_of(Echo().manifest, Confinement()) is None
-    assert intake_of(Arithmetic.manifest, Confinement()) is None
+    assert compile_arguments(Echo().manifest, Confinement()) is None
+    assert compile_arguments(Arithmetic.manifest, Confinement()) is None
 
 
 def test_nobody_changes_arguments_unless_the_manifest_says_so() -> None:
@@ -99,7 +99,9 @@ def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
 
 @pytest.mark.parametrize("default", [{}, {"default": 0}], ids=["none", "in every part"])
 def test_a_schema_that_refers_to_itself_everywhere_is_looked_at_only_so_far(default: dict[str, Any]) -> None:
-    """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its arguments do."""
+    """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its
+    arguments do.
+    """
     node = {"$ref": "#/$defs/node"}
     schema = {
         "type": "object",
@@ -137,7 +139,7 @@ def test_checks_and_policies_are_compiled_with_what_the_run_may_reach() -> None:
     manifest.interface.semantic_checks.append("unique:/list/*")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_PATH, argument_pointer="/text")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_TOOL_NAME)
-    intake = intake_of(manifest, Confinement(reads=("inbox",)))
+    intake = compile_arguments(manifest, Confinement(reads=("inbox",)))
     assert intake is not None
     assert (len(intake.checks), len(intake.policies)) == (1, 1)
     tool = a_tool()
@@ -164,5 +166,5 @@ def test_what_nobody_could_keep_makes_a_version_broken(spoil: Any) -> None:
     manifest = a_manifest()
     spoil(manifest)
     with pytest.raises(Exception) as caught:
-        intake_of(manifest, Confinement())
+        compile_arguments(manifest, Confinement())
     assert type(caught.value).__name__ in ("SchemaError", "ValueError")

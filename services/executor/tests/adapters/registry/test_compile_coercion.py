@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_coercion import Coercer, Edit, applied
+from services.executor.adapters.registry.compile_coercion import Coercer, Edit, apply_edits
 from services.executor.adapters.registry.json_schema import MANY_PARTS
 from services.executor.domain.model import Change
 from services.executor.tests.generated import keeping
@@ -71,7 +71,7 @@ SHAPE: dict[str, Any] = {
         }
     ],
 }
-SHAPED = Coercer(dump(SHAPE))
+SHAPED = Coercer(dump(SHAPE)).coerce
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_two_readings_are_none() -> None:
         }
     }
     both = {"v": {"a": "1", "b": "2"}}
-    assert Coercer(dump(schema))(both).changes == ()
-    assert Coercer(dump(schema))({"v": {"a": "1"}}).value == {"v": {"a": 1}}
+    assert Coercer(dump(schema)).coerce(both).changes == ()
+    assert Coercer(dump(schema)).coerce({"v": {"a": "1"}}).value == {"v": {"a": 1}}
 
 
 def test_the_work_is_bounded_however_the_schema_branches() -> None:
@@ -173,7 +173,7 @@ def test_the_work_is_bounded_however_the_schema_branches() -> None:
         schema, value = {"anyOf": [branch] * 8}, {"a": value, "b": "1"}
     coercer = Coercer(dump({"properties": {"v": schema}}))
     looks = 0
-    compiled = coercer._compiled
+    compiled = coercer._compile
 
     def counting(part: dict[str, Any]) -> Any:
         validator = compiled(part)
@@ -189,8 +189,8 @@ def test_the_work_is_bounded_however_the_schema_branches() -> None:
 
         return Counted()
 
-    coercer._compiled = counting  # type: ignore[method-assign]
-    assert coercer({"v": value}).changes == ()
+    coercer._compile = counting  # type: ignore[method-assign]
+    assert coercer.coerce({"v": value}).changes == ()
     assert looks <= 100
 
 
@@ -201,7 +201,7 @@ def test_more_changes_than_anybody_makes_by_mistake_are_none() -> None:
 
 def test_edits_copy_only_what_lies_on_their_way() -> None:
     value = {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
-    edited = applied(value, [Edit(("a", 0, "b"), 9, ""), Edit(("e",), 8, "")])
+    edited = apply_edits(value, [Edit(("a", 0, "b"), 9, ""), Edit(("e",), 8, "")])
     assert edited == {"a": [{"b": 9}, {"b": 2}], "c": {"d": 3}, "e": 8}
     assert value == {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
     assert edited["c"] is value["c"]
@@ -257,7 +257,9 @@ def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
 
 
 def test_of_very_many_values_none_is_read() -> None:
-    read = Coercer(dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}}))
+    read = Coercer(
+        dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}})
+    ).coerce
     few, many = {"list": ["1"] + [1] * 1000}, {"list": ["1"] + [1] * MANY_PARTS}
     assert [change.path for change in read(few).changes] == ["/list/0"]
     assert (read(many).value, read(many).changes) == (many, ())

@@ -12,14 +12,14 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, entry_of
+from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, compile_version
 from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import OUTPUT, a_manifest
 
 
 def tool_of(**changes: Any) -> Tool:
-    tool = entry_of(registered(a_manifest(**changes))).tool
+    tool = compile_version(registered(a_manifest(**changes))).tool
     assert tool is not None
     return tool
 
@@ -115,23 +115,23 @@ def test_defaults_are_filled_in_only_where_the_manifest_lets_the_mesh() -> None:
     assert [default.argument for default in tool_of().defaults] == ["count"]
     silent = a_manifest()
     silent.input.mutation_policy = mpb.INPUT_MUTATION_POLICY_UNSPECIFIED
-    tool = entry_of(registered(silent)).tool
+    tool = compile_version(registered(silent)).tool
     assert tool is not None
     assert tool.defaults == ()
 
 
 def test_a_version_whose_schema_cannot_be_compiled_is_known_and_not_callable() -> None:
     manifest = a_manifest(input=mpb.InputContract(schema=dump({"$ref": "https://example.com/x"})))
-    entry = entry_of(registered(manifest))
+    entry = compile_version(registered(manifest))
     assert (entry.tool, entry.state) == (None, "AVAILABLE")
 
 
 def test_a_change_of_state_reuses_what_was_compiled() -> None:
     manifest = a_manifest()
-    first = entry_of(registered(manifest))
+    first = compile_version(registered(manifest))
     sunset = Timestamp(seconds=1_900_000_000)
     deprecation = vpb.Deprecation(sunset_time=sunset, successor="tools/core.say/versions/2.0.0")
-    second = entry_of(registered(manifest, "DEPRECATED", deprecation=deprecation), first)
+    second = compile_version(registered(manifest, "DEPRECATED", deprecation=deprecation), first)
     assert first.tool is not None
     assert second.tool is not None
     assert second.tool.input is first.tool.input
@@ -142,8 +142,8 @@ def test_a_change_of_state_reuses_what_was_compiled() -> None:
 
 
 def test_other_content_under_the_same_name_is_compiled_anew() -> None:
-    first = entry_of(registered(a_manifest()))
-    second = entry_of(
+    first = compile_version(registered(a_manifest()))
+    second = compile_version(
         registered(a_manifest(output=mpb.OutputContract(schema=dump({**OUTPUT, "minProperties": 1})))), first
     )
     assert first.tool is not None

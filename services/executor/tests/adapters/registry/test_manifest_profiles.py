@@ -1,4 +1,4 @@
-"""What manifests say about sandboxes and scheduling: unsaid means the least, and nothing beyond the access tier counts."""
+"""Sandbox and scheduling profiles of manifests: defaults are minimal, and the access tier limits the rest."""
 
 from __future__ import annotations
 

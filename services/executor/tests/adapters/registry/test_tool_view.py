@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import ManualClock
 from libs.common.telemetry.log import Log
-from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryView
+from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryToolView
 from services.executor.tests.peers import RegistryPeer, registered, serving
 from services.executor.tests.samples import a_manifest
 from services.executor.tests.waiting import until
@@ -24,13 +24,13 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def view(registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log) -> AsyncIterator[Any]:
     registry.versions = {v.name: v for v in (registered(a_manifest()), registered(a_manifest(tool_id="other")))}
-    made = RegistryView(await reach("registry", registry.address), clock, quiet)
+    made = RegistryToolView(await reach("registry", registry.address), clock, quiet)
     await made.start()
     yield made
     await made.stop()
 
 
-def version_of(view: RegistryView, reference: str = "say") -> str:
+def version_of(view: RegistryToolView, reference: str = "say") -> str:
     """The version that is found, or why none is."""
     try:
         return view.resolve(reference, "").version
@@ -38,7 +38,7 @@ def version_of(view: RegistryView, reference: str = "say") -> str:
         return error.reason.name
 
 
-async def test_it_is_there_when_the_snapshot_is_complete(view: RegistryView) -> None:
+async def test_it_is_there_when_the_snapshot_is_complete(view: RegistryToolView) -> None:
     assert version_of(view) == "1.0.0"
     assert version_of(view, "other") == "1.0.0"
     assert version_of(view, "nobody") == "TOOL_NOT_FOUND"
@@ -47,11 +47,11 @@ async def test_it_is_there_when_the_snapshot_is_complete(view: RegistryView) -> 
 async def test_before_the_first_snapshot_it_resolves_nothing(
     registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
-    view = RegistryView(await reach("registry", registry.address), clock, quiet)
+    view = RegistryToolView(await reach("registry", registry.address), clock, quiet)
     assert version_of(view) == Reason.SERVICE_UNAVAILABLE.name
 
 
-async def test_changes_arrive(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_changes_arrive(view: RegistryToolView, registry: RegistryPeer) -> None:
     await registry.put(registered(a_manifest(version="1.1.0")))
     await until(lambda: version_of(view) == "1.1.0")
     await registry.put(registered(a_manifest(version="1.1.0"), "QUARANTINED"))
@@ -60,7 +60,7 @@ async def test_changes_arrive(view: RegistryView, registry: RegistryPeer) -> Non
     await until(lambda: version_of(view) == "TOOL_UNAVAILABLE")
 
 
-async def test_a_broken_watch_resumes_where_it_was(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_a_broken_watch_resumes_where_it_was(view: RegistryToolView, registry: RegistryPeer) -> None:
     await registry.put(registered(a_manifest(version="1.1.0")))
     await until(lambda: version_of(view) == "1.1.0")
     await registry.break_streams()
@@ -70,7 +70,7 @@ async def test_a_broken_watch_resumes_where_it_was(view: RegistryView, registry:
     assert version_of(view, "other") == "1.0.0"
 
 
-async def test_a_fresh_snapshot_drops_what_it_does_not_mention(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_a_fresh_snapshot_drops_what_it_does_not_mention(view: RegistryToolView, registry: RegistryPeer) -> None:
     registry.forgets_tokens = True
     del registry.versions["tools/core.other/versions/1.0.0"]
     registry.versions["tools/core.say/versions/2.0.0"] = registered(a_manifest(version="2.0.0"))
@@ -84,7 +84,7 @@ async def test_a_registry_that_was_restarted_is_found_again(
 ) -> None:
     peer = RegistryPeer(registered(a_manifest()))
     async with serving(pki, "registry", peer.add) as address:
-        view = RegistryView(await reach("registry", address), clock, quiet)
+        view = RegistryToolView(await reach("registry", address), clock, quiet)
         await view.start()
     await peer.put(registered(a_manifest(version="1.5.0")))
     async with serving(pki, "registry", peer.add, port=address.port):
@@ -93,7 +93,7 @@ async def test_a_registry_that_was_restarted_is_found_again(
 
 
 async def test_without_a_sign_of_life_it_refuses_and_with_one_it_goes_on(
-    view: RegistryView, registry: RegistryPeer, clock: ManualClock
+    view: RegistryToolView, registry: RegistryPeer, clock: ManualClock
 ) -> None:
     clock.advance(STALE_SECONDS)
     assert version_of(view) == "1.0.0"
@@ -105,7 +105,7 @@ async def test_without_a_sign_of_life_it_refuses_and_with_one_it_goes_on(
 
 
 async def test_snapshots_that_never_end_are_no_sign_of_life(
-    view: RegistryView, registry: RegistryPeer, clock: ManualClock
+    view: RegistryToolView, registry: RegistryPeer, clock: ManualClock
 ) -> None:
     registry.forgets_tokens = registry.breaks_snapshots = True
     registry.versions["tools/core.other/versions/1.0.0"] = registered(a_manifest(tool_id="other"), "QUARANTINED")
@@ -123,7 +123,7 @@ async def test_snapshots_that_never_end_are_no_sign_of_life(
 async def test_a_watch_that_falls_silent_is_opened_anew(
     registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
-    view = RegistryView(await reach("registry", registry.address), clock, quiet, silence=0.05)
+    view = RegistryToolView(await reach("registry", registry.address), clock, quiet, silence=0.05)
     await view.start()
     await until(lambda: len(registry.resumed_with) >= 3)
     await view.stop()
@@ -131,7 +131,7 @@ async def test_a_watch_that_falls_silent_is_opened_anew(
 
 
 async def test_a_version_that_cannot_be_used_does_not_stop_the_watch(
-    view: RegistryView, registry: RegistryPeer
+    view: RegistryToolView, registry: RegistryPeer
 ) -> None:
     nameless = registered(a_manifest(version="9.0.0"))
     nameless.name = "nothing like a name"

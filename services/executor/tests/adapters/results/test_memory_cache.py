@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from libs.common.json.jsonio import MAX_BYTES
 from libs.common.runtime.clock import ManualClock
-from services.executor.adapters.results.memory_cache import MemoryResultCache, SharedFlight
+from services.executor.adapters.results.memory_cache import MemoryResultCache, RunLease
 from services.executor.domain.results.cache import CacheKey, Kept
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,9 +21,9 @@ def cache(clock: ManualClock | None = None, **bounds: int) -> MemoryResultCache:
     return MemoryResultCache(clock or ManualClock(NOW), **{"max_bytes": 1 << 20, **bounds})
 
 
-async def leads(found: MemoryResultCache, at: CacheKey) -> SharedFlight:
+async def leads(found: MemoryResultCache, at: CacheKey) -> RunLease:
     flight = await found.enter(at)
-    assert isinstance(flight, SharedFlight)
+    assert isinstance(flight, RunLease)
     return flight
 
 
@@ -35,7 +35,7 @@ async def put(found: MemoryResultCache, at: CacheKey, content: bytes = b"1", sec
 
 async def is_kept(found: MemoryResultCache, at: CacheKey) -> bool:
     entered = await found.enter(at)
-    if isinstance(entered, SharedFlight):
+    if isinstance(entered, RunLease):
         entered.end()
         return False
     return True
@@ -79,10 +79,10 @@ async def test_a_run_that_brings_nothing_delays_the_others_and_never_queues_them
     await asyncio.sleep(0)
     leader.end()
     flights = await asyncio.gather(*followers)
-    assert all(isinstance(flight, SharedFlight) for flight in flights)
+    assert all(isinstance(flight, RunLease) for flight in flights)
     # Whichever brings something, it is there for the next.
     for flight in flights:
-        assert isinstance(flight, SharedFlight)
+        assert isinstance(flight, RunLease)
         flight.keep(b"2", NOW, 10.0)
         flight.end()
         flight.end()
@@ -106,7 +106,7 @@ async def test_what_changed_is_forgotten_and_its_runs_under_way_keep_nothing() -
     await put(found, key("b"))
     await put(found, key(digest="other"))
     flight = await leads(found, key("c"))
-    found.forget("d")
+    found.invalidate("d")
     flight.keep(b"1", NOW, 10.0)
     flight.end()
     assert [await is_kept(found, each) for each in (key(), key("b"), key("c"), key(digest="other"))] == [
@@ -124,9 +124,9 @@ async def test_who_runs_alone_after_a_run_that_brought_nothing_keeps_nothing_of_
     await asyncio.sleep(0)
     leader.end()
     flights = await asyncio.gather(*followers)
-    found.forget("d")
+    found.invalidate("d")
     for flight in flights:
-        assert isinstance(flight, SharedFlight)
+        assert isinstance(flight, RunLease)
         flight.keep(b"1", NOW, 10.0)
         flight.end()
     assert not await is_kept(found, key())
@@ -152,7 +152,7 @@ async def test_bytes_are_bounded_and_none_is_too_large_for_the_rest() -> None:
     await put(found, key("large"), b"x" * 10_000)
     assert not await is_kept(found, key("large"))
     before = found.size
-    found.keep(key("99"), Kept(b"y", NOW), 10.0)
+    found.put(key("99"), Kept(b"y", NOW), 10.0)
     assert found.size == before - 4_999
     assert await found.enter(key("99")) == Kept(b"y", NOW)
 

@@ -1,4 +1,7 @@
-"""The pool of warm workers: bounded, never shared between keys, and fair. Its processes are fakes at the sandbox's port."""
+"""The pool of warm workers: bounded, never shared between keys, and fair.
+
+Its processes are fakes at the sandbox's port.
+"""
 
 from __future__ import annotations
 
@@ -237,7 +240,9 @@ STEPS = st.lists(st.tuples(st.sampled_from([A, A2, B, C]), st.integers(0, 3), st
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, most=st.integers(1, 3), per_tenant=st.integers(1, 3))
 def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: int, per_tenant: int) -> None:
-    """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left waiting."""
+    """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left
+    waiting.
+    """
 
     async def scenario() -> None:
         pool, starter = pool_of(max_workers=most, max_per_tenant=per_tenant), Starter()
