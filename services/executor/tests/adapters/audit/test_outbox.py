@@ -1,4 +1,4 @@
-"""Outcomes that wait for the log: kept in PostgreSQL, delivered in order by one replica at a time, and stored once."""
+"""The outbox in PostgreSQL: durable, delivered in order by one replica at a time, and stored once."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_log_that_confirms_in_time_leaves_the_outbox_alone(
     assert await waiting(engines[0]) == []
 
 
-async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_conclude_returns(
+async def test_an_unconfirmed_outcome_is_in_the_outbox_when_conclude_returns(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -129,7 +129,7 @@ async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_con
     assert sorted(await waiting(engines[0])) == sorted(record.record_id for record in records)
 
 
-async def test_many_at_once_share_a_commit_and_keep_their_order(
+async def test_concurrent_outcomes_share_a_commit_and_keep_their_order(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -138,7 +138,7 @@ async def test_many_at_once_share_a_commit_and_keep_their_order(
     assert await waiting(engines[0]) == [record.record_id for record in records]
 
 
-async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
+async def test_the_outbox_is_delivered_in_order_and_once_when_the_log_returns(
     pki: Any, replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     log = AuditPeer()
@@ -155,7 +155,7 @@ async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
         await left(engines[0], [])
 
 
-async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
+async def test_the_outbox_of_a_killed_replica_is_delivered_by_its_successor(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -167,7 +167,7 @@ async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replaced(
+async def test_only_the_lease_holder_delivers_and_a_dead_one_is_replaced(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     holder = await replica(NOWHERE, lease=1.5)
@@ -181,7 +181,7 @@ async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replace
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_holds(
+async def test_a_replica_that_stops_releases_the_lease_and_stores_its_queue(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.executor.adapters.audit.stream.FLUSH_SECONDS", 0.05)
@@ -197,7 +197,7 @@ async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_hold
     assert audit.ids == [record.record_id for record in [*records, unsent]]
 
 
-async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_more(
+async def test_a_record_that_the_stream_delivers_leaves_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     """Kept because the acknowledgement was late; then it comes, and nobody has sent the record again."""
@@ -213,7 +213,7 @@ async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_
     assert audit.batches == [1]
 
 
-async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_along(
+async def test_a_canceled_caller_of_a_silent_log_still_gets_its_outcome_recorded(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -224,7 +224,7 @@ async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_al
     await left(engines[0], [record.record_id])
 
 
-async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
+async def test_a_refused_record_stays_in_the_outbox_and_does_not_block_others(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -249,7 +249,7 @@ async def set_aside(engine: AsyncEngine, one: Replica, record: Record) -> None:
     assert row.refuse_time is not None
 
 
-async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
+async def test_a_refused_outcome_is_stored_in_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -264,7 +264,7 @@ async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
     assert await one.outbox._rows.oldest() == []
 
 
-async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_sent(
+async def test_an_oversized_outcome_is_stored_in_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await replica(audit.address)
@@ -276,7 +276,7 @@ async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_s
     await set_aside(engines[0], one, record)
 
 
-async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_along(
+async def test_a_canceled_caller_of_a_refused_outcome_still_gets_it_stored(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -298,7 +298,7 @@ def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
     return record, pending
 
 
-async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
+async def test_a_refusal_before_the_wait_ends_the_wait_at_once(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -309,7 +309,7 @@ async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
 
 
 @pytest.mark.parametrize("refused", [True, False])
-async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_that_waits_for_ever(
+async def test_cancellation_at_the_moment_of_the_answer_leaves_no_pending_task(
     replica: MakeReplica,
     audit: AuditPeer,
     engines: tuple[AsyncEngine, AsyncEngine],
@@ -338,7 +338,7 @@ async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_
         assert (audit.ids, await waiting(engines[0])) == ([record.record_id], [])
 
 
-async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_aside(
+async def test_a_refusal_during_the_commit_marks_the_row_as_refused(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -352,7 +352,7 @@ async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_
     await set_aside(engines[0], one, record)
 
 
-async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_aside(
+async def test_a_refused_outcome_is_reported_even_if_the_outbox_fails(
     replica: MakeReplica, audit: AuditPeer, quiet: Log
 ) -> None:
     one = await replica(audit.address)
@@ -367,7 +367,7 @@ async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_as
     await away.dispose()
 
 
-async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
+async def test_a_full_outbox_refuses_new_calls_and_accepts_outcomes(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE, limit=2)
@@ -385,7 +385,7 @@ async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
     other.trail.admit()
 
 
-async def test_without_log_and_database_nothing_is_promised(
+async def test_conclude_fails_without_log_and_database(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine], quiet: Log
 ) -> None:
     one = await replica(NOWHERE)
@@ -398,7 +398,7 @@ async def test_without_log_and_database_nothing_is_promised(
     await away.dispose()
 
 
-async def test_how_it_stands_is_known(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
+async def test_the_outbox_reports_its_status(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
     one = await replica(NOWHERE)
     assert await one.outbox._rows.status() == (0, 0.0, 0)
     await conclude_all(one, outcomes(2))

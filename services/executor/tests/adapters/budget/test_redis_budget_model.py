@@ -1,4 +1,4 @@
-"""Spending against a model that keeps everything and looks at it afresh each time."""
+"""The Redis budget against a model that recomputes everything."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ step = st.one_of(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(limits=st.lists(window | token, min_size=1, max_size=3), steps=st.lists(step, min_size=5, max_size=30))
-def test_it_counts_like_the_model(valkey_url: str, limits: list[SpendingLimit], steps: list[tuple[str, int]]) -> None:
+def test_the_budget_counts_like_the_model(
+    valkey_url: str, limits: list[SpendingLimit], steps: list[tuple[str, int]]
+) -> None:
     asyncio.run(_compare(valkey_url, limits, steps))
 
 

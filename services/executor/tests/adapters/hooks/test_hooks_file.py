@@ -1,4 +1,4 @@
-"""The file of hooks: read once, strictly, and with everything that is wrong at once."""
+"""The hooks file: parsed strictly, with all problems reported together."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_short_secret_is_no_secret(tmp_path: Path) -> None:
     assert len(problems(webhook(secret_file=str(tmp_path / "short")))) == 1
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     found = problems(webhook(phase="x", tools=[]), plugin(entry_point="x"), webhook(), 7)
     assert len(found) == 5
     assert all(problem.startswith("TOOLMESH_HOOKS: ") for problem in found)
@@ -124,7 +124,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     "contents", [b"{", b'{"hooks": []}', dump([plugin(name=f"p{n}") for n in range(MAX_HOOKS + 1)])]
 )
-def test_a_file_that_is_no_list_of_hooks_is_refused(tmp_path: Path, contents: bytes) -> None:
+def test_a_file_that_is_not_a_list_is_refused(tmp_path: Path, contents: bytes) -> None:
     file = tmp_path / "hooks.json"
     file.write_bytes(contents)
     with pytest.raises(SettingsError):

@@ -1,4 +1,4 @@
-"""The statements about keys, and what each of them costs on the wire."""
+"""The SQL of claims under concurrency."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(engine: AsyncEngine) -> ClaimRows:
     return ClaimRows(engine, "executor-0")
 
 
-async def test_of_many_at_once_one_holds_the_key_and_all_see_who(
+async def test_one_of_many_concurrent_calls_acquires_and_all_see_it(
     engines: tuple[AsyncEngine, AsyncEngine],
 ) -> None:
     tables = [ClaimRows(engine, "e") for engine in engines]
@@ -32,7 +32,7 @@ async def test_of_many_at_once_one_holds_the_key_and_all_see_who(
     assert {row.invocation_id for row in found if row is not None} == {holders[0].invocation_id}
 
 
-async def test_a_doubted_key_stays_with_one_of_many_that_come_at_once(
+async def test_one_of_many_concurrent_calls_takes_over_an_unknown_outcome(
     engines: tuple[AsyncEngine, AsyncEngine], table: ClaimRows, engine: AsyncEngine
 ) -> None:
     first = a_claim()
@@ -45,7 +45,7 @@ async def test_a_doubted_key_stays_with_one_of_many_that_come_at_once(
     assert {row.doubted for row in found if row is not None} == {first.invocation_id}
 
 
-async def test_a_key_says_whether_it_is_under_way(table: ClaimRows, engine: AsyncEngine) -> None:
+async def test_a_row_reports_whether_it_is_in_progress(table: ClaimRows, engine: AsyncEngine) -> None:
     running, ended, free = a_claim(key="running"), a_claim(key="ended"), a_claim(key="free")
     for claim in (running, ended):
         await table.acquire(claim, 30.0)
@@ -58,7 +58,7 @@ async def test_a_key_says_whether_it_is_under_way(table: ClaimRows, engine: Asyn
     assert not found[scope_of(running)][0]
 
 
-async def test_nobody_renews_what_it_does_not_hold(table: ClaimRows, engine: AsyncEngine) -> None:
+async def test_only_held_claims_are_renewed(table: ClaimRows, engine: AsyncEngine) -> None:
     held, ended, others = a_claim(key="held"), a_claim(key="ended"), a_claim(key="others")
     for claim in (held, ended, others):
         await table.acquire(claim, 30.0)

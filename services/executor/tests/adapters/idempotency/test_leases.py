@@ -1,4 +1,4 @@
-"""Leases of keys: renewed while their calls live, given up when nobody can be sure of them any more."""
+"""Leases of claims: renewed while their calls live, and reported when they may be lost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def is_leased(engine: AsyncEngine) -> bool:
         return bool(await connection.scalar(text("select bool_and(lease_until > now()) from claims")))
 
 
-async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_lease_is_renewed_while_its_call_lives(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     for _ in range(20):
         await age(engine, "lease_until")
@@ -82,7 +82,7 @@ async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine
     assert bench.lost == []
 
 
-async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_short_call_needs_no_renewal(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     with statements(engine) as seen:
         await bench.later(LEASE / 16)
@@ -91,7 +91,7 @@ async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: As
     assert seen == []
 
 
-async def test_however_many_are_held_one_statement_renews_them(bench: Bench, engine: AsyncEngine) -> None:
+async def test_one_statement_renews_all_leases(bench: Bench, engine: AsyncEngine) -> None:
     held = [await bench.hold(key=str(number)) for number in range(50)]
     await age(engine, "lease_until")
     with statements(engine) as seen:
@@ -101,9 +101,7 @@ async def test_however_many_are_held_one_statement_renews_them(bench: Bench, eng
     assert await is_leased(engine)
 
 
-async def test_whoever_runs_for_longer_than_its_window_and_dies_is_doubted_all_the_same(
-    bench: Bench, engine: AsyncEngine
-) -> None:
+async def test_an_owner_that_outlives_its_window_and_dies_is_unknown(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     await age(engine, "expire_time")
     await bench.later(LEASE / 2)
@@ -112,7 +110,7 @@ async def test_whoever_runs_for_longer_than_its_window_and_dies_is_doubted_all_t
     assert (row.expire_time - row.lease_until).total_seconds() > claim.window
 
 
-async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: AsyncEngine) -> None:
+async def test_an_owner_learns_of_a_takeover(bench: Bench, engine: AsyncEngine) -> None:
     lost, kept = await bench.hold(), await bench.hold(key="other")
     await age(engine, "lease_until")
     other = a_claim()
@@ -125,14 +123,14 @@ async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: Asyn
     assert row.invocation_id == other.invocation_id
 
 
-async def test_an_owner_that_was_stopped_is_not_sure_before_it_has_asked(bench: Bench) -> None:
+async def test_a_stopped_owner_is_not_sure_before_a_renewal(bench: Bench) -> None:
     claim = await bench.hold()
     assert bench.leases.sure(claim)
     bench.clock.now += LEASE
     assert not bench.leases.sure(claim)
 
 
-async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None:
+async def test_a_call_that_ends_during_the_renewal_is_not_reported(bench: Bench) -> None:
     claim = await bench.hold()
 
     async def ends_meanwhile(claims: Sequence[Claim], lease: float) -> set[str]:
@@ -144,7 +142,7 @@ async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None
     assert bench.lost == []
 
 
-async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_its_lease_ends(bench: Bench) -> None:
+async def test_a_failing_database_is_reported_before_the_lease_ends(bench: Bench) -> None:
     renew = bench.table.renew
 
     async def away(claims: Sequence[Claim], lease: float) -> set[str]:
@@ -166,7 +164,7 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
-async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_long_the_driver_waits(
+async def test_a_silent_database_is_reported_before_the_driver_times_out(
     bench: Bench,
 ) -> None:
     answers = asyncio.Event()
@@ -190,7 +188,7 @@ async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_lon
     await until(lambda: not bench.leases._statements)
 
 
-async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_dropped_claim_is_not_renewed(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     kept = await bench.hold(key="other")
     await bench.later(LEASE / 2)
@@ -202,7 +200,7 @@ async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: B
     assert (bench.leases.sure(kept), len(bench.leases._leases)) == (True, 1)
 
 
-async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -> None:
+async def test_the_timer_renews_held_leases(engine: AsyncEngine) -> None:
     table = ClaimRows(engine, "executor-0")
     leases = ClaimLeases(table, 0.2)
     renewed: list[int] = []

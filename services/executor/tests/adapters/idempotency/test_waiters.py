@@ -1,4 +1,4 @@
-"""Waiting for keys: one look for everybody, and nobody's leaving disturbs another."""
+"""Waiting for claims: one poll for all, and a canceled waiter disturbs no other."""
 
 from __future__ import annotations
 

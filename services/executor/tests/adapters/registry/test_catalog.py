@@ -1,4 +1,4 @@
-"""Which version a reference means."""
+"""Resolution of references to versions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def refused(made: Catalog, reference: str, constraint: str = "") -> MeshError:
     ("constraint", "version"),
     [("", "2.0.0"), ("latest", "2.0.0"), ("^1.0", "1.4.0"), ("~1.2", "1.2.0"), ("1.x", "1.4.0"), ("1.2.0", "1.2.0")],
 )
-def test_the_highest_version_that_is_meant_is_found(constraint: str, version: str) -> None:
+def test_the_highest_matching_version_is_resolved(constraint: str, version: str) -> None:
     made = catalog(("1.2.0", "AVAILABLE"), ("1.4.0", "AVAILABLE"), ("2.0.0", "AVAILABLE"), ("3.0.0-rc.1", "AVAILABLE"))
     for reference in ("say", "core.say", "tools/core.say"):
         assert made.resolve(reference, constraint).version == version
 
 
-def test_a_version_that_is_not_deprecated_comes_first() -> None:
+def test_a_version_that_is_not_deprecated_is_preferred() -> None:
     made = catalog(("1.0.0", "AVAILABLE"), ("2.0.0", "DEPRECATED"), ("3.0.0", "DISABLED"))
     assert made.resolve("say", "").version == "1.0.0"
     assert made.resolve("say", ">=2").version == "2.0.0"
@@ -57,12 +57,12 @@ def test_a_version_that_is_not_deprecated_comes_first() -> None:
         ("DRAFT", Reason.TOOL_UNAVAILABLE),
     ],
 )
-def test_a_version_that_may_not_run_says_why(state: str, reason: Reason) -> None:
+def test_an_unavailable_version_reports_its_state(state: str, reason: Reason) -> None:
     error = refused(catalog(("1.0.0", state)), "say")
     assert (error.reason, error.metadata["tool_version"]) == (reason, "tools/core.say/versions/1.0.0")
 
 
-def test_unknown_names_versions_and_constraints_are_told_apart() -> None:
+def test_unknown_names_versions_and_constraints_are_distinct_errors() -> None:
     made = catalog(("1.0.0", "AVAILABLE"))
     assert refused(made, "nobody").reason is Reason.TOOL_NOT_FOUND
     assert refused(made, "other.say").reason is Reason.TOOL_NOT_FOUND
@@ -71,7 +71,7 @@ def test_unknown_names_versions_and_constraints_are_told_apart() -> None:
     assert refused(made, "say", "nonsense").reason is Reason.INVALID_REQUEST
 
 
-def test_a_deprecated_version_ends_by_the_clock() -> None:
+def test_a_deprecated_version_ends_at_its_sunset_time() -> None:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     made = Catalog(clock)
     sunset = Timestamp(seconds=int(clock.now().timestamp()) + 60)
@@ -83,21 +83,21 @@ def test_a_deprecated_version_ends_by_the_clock() -> None:
     assert (error.reason, error.metadata["successor"]) == (Reason.TOOL_DEPRECATED, "tools/core.say/versions/2.0.0")
 
 
-def test_an_alias_leads_to_its_tool_and_never_hides_one() -> None:
+def test_an_alias_resolves_to_its_tool_and_never_shadows_one() -> None:
     made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
     assert made.resolve("speak", "").qualified == "core.say"
     made.put(compile_version(registered(a_manifest(tool_id="speak"))))
     assert made.resolve("speak", "").qualified == "core.speak"
 
 
-def test_who_names_a_build_means_that_build() -> None:
+def test_an_exact_build_resolves_to_that_build() -> None:
     made = catalog(("1.0.0+a", "AVAILABLE"), ("1.0.0+b", "AVAILABLE"))
     assert made.resolve("say", "1.0.0+a").version == "1.0.0+a"
     assert made.resolve("say", "2.x || 1.0.0+b").version == "1.0.0+b"
     assert refused(made, "say", "1.0.0+c").reason is Reason.TOOL_VERSION_NOT_FOUND
 
 
-def test_an_answer_holds_only_until_something_changes() -> None:
+def test_a_cached_resolution_is_invalidated_by_changes() -> None:
     made = catalog(("1.0.0", "AVAILABLE"))
     assert made.resolve("say", "").version == "1.0.0"
     made.put(compile_version(registered(a_manifest(version="1.1.0"))))
@@ -109,7 +109,7 @@ def test_an_answer_holds_only_until_something_changes() -> None:
     assert len(made) == 0
 
 
-def test_a_version_that_cannot_be_compiled_is_not_replaced_by_an_older_one_in_silence() -> None:
+def test_an_uncompilable_version_is_an_error_and_not_replaced_by_an_older_one() -> None:
     made = catalog(("1.0.0", "AVAILABLE"))
     broken = registered(a_manifest(version="2.0.0"))
     broken.manifest.input.schema = b"[]"
@@ -120,7 +120,7 @@ def test_a_version_that_cannot_be_compiled_is_not_replaced_by_an_older_one_in_si
     assert made.resolve("say", "^1").version == "1.0.0"
 
 
-def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_said() -> None:
+def test_current_aliases_override_those_of_the_manifest() -> None:
     made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
     assert made.resolve("speak", "").qualified == "core.say"
     moved = registered(a_manifest(aliases=["speak"]))
@@ -132,7 +132,7 @@ def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_sa
     assert made.resolve("speak", "").qualified == "core.tell"
 
 
-def test_whoever_listens_hears_of_every_change_and_of_no_repetition() -> None:
+def test_listeners_are_called_for_changes_and_not_for_repetitions() -> None:
     heard: list[str] = []
     made = Catalog(ManualClock())
     made.listen(heard.append)

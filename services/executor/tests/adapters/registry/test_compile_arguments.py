@@ -1,4 +1,4 @@
-"""Intakes, compiled from manifests: what a version asks of its arguments, or that it cannot be called at all."""
+"""Argument rules compiled from manifests."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def of(schema: dict[str, Any], policy: Any = mpb.INPUT_MUTATION_POLICY_DEFAULTS,
     return compile_arguments(manifest, Confinement())
 
 
-def test_a_tool_of_texts_needs_none() -> None:
+def test_a_tool_with_string_arguments_needs_no_rules() -> None:
     assert compile_arguments(Echo().manifest, Confinement()) is None
     assert compile_arguments(Arithmetic.manifest, Confinement()) is None
 
 
-def test_nobody_changes_arguments_unless_the_manifest_says_so() -> None:
+def test_arguments_are_changed_only_if_the_manifest_allows() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}, "o": {"properties": {"d": {"default": 1}}}}}
     assert of(schema, mpb.INPUT_MUTATION_POLICY_NONE) is None
     assert of(schema, mpb.INPUT_MUTATION_POLICY_UNSPECIFIED) is None
@@ -51,13 +51,13 @@ def test_nobody_changes_arguments_unless_the_manifest_says_so() -> None:
         ({"items": {"type": "number"}}, True, False),
     ],
 )
-def test_only_what_could_be_read_as_something_else_is_compiled(part: Any, reads: bool, whole: bool) -> None:
+def test_coercion_is_compiled_only_for_coercible_types(part: Any, reads: bool, whole: bool) -> None:
     found = of({"type": "object", "properties": {"p": part}})
     assert (found is not None and found.coerce is not None) is reads
     assert (found is not None and found.whole) is whole
 
 
-def test_inner_defaults_are_found_through_references_and_lists_and_end() -> None:
+def test_nested_defaults_are_found_through_references_and_lists() -> None:
     schema = {
         "type": "object",
         "$defs": {
@@ -98,7 +98,7 @@ def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
 
 
 @pytest.mark.parametrize("default", [{}, {"default": 0}], ids=["none", "in every part"])
-def test_a_schema_that_refers_to_itself_everywhere_is_looked_at_only_so_far(default: dict[str, Any]) -> None:
+def test_the_search_in_a_recursive_schema_is_bounded(default: dict[str, Any]) -> None:
     """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its
     arguments do.
     """
@@ -134,7 +134,7 @@ def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
     assert caught.value.reason is Reason.ARGUMENTS_INVALID  # type: ignore[attr-defined]
 
 
-def test_checks_and_policies_are_compiled_with_what_the_run_may_reach() -> None:
+def test_checks_and_policies_are_compiled_with_the_confinement() -> None:
     manifest = a_manifest()
     manifest.interface.semantic_checks.append("unique:/list/*")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_PATH, argument_pointer="/text")
@@ -162,7 +162,7 @@ def test_checks_and_policies_are_compiled_with_what_the_run_may_reach() -> None:
         ),
     ],
 )
-def test_what_nobody_could_keep_makes_a_version_broken(spoil: Any) -> None:
+def test_an_unsupported_rule_makes_a_version_uncallable(spoil: Any) -> None:
     manifest = a_manifest()
     spoil(manifest)
     with pytest.raises(Exception) as caught:

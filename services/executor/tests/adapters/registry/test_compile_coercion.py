@@ -1,4 +1,4 @@
-"""Coercion by schema: led by what is wrong, one reading or none, and every change named."""
+"""Coercion by schema: exact, unambiguous, and with every change reported."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SHAPED = Coercer(dump(SHAPE)).coerce
         ({"undeclared": "7"}, {"undeclared": "7"}, []),
     ],
 )
-def test_a_value_becomes_what_its_place_declares(arguments: Any, read: Any, paths: list[str]) -> None:
+def test_a_value_is_coerced_to_its_declared_type(arguments: Any, read: Any, paths: list[str]) -> None:
     before = canonical(arguments)
     coerced = SHAPED(arguments)
     assert canonical(coerced.value) == canonical(read)
@@ -127,7 +127,7 @@ def test_a_value_becomes_what_its_place_declares(arguments: Any, read: Any, path
     assert canonical(arguments) == before
 
 
-def test_a_change_says_what_became_what() -> None:
+def test_a_change_names_both_types() -> None:
     assert SHAPED({"n": "42"}).changes == (Change("/n", "coercion", "string to integer"),)
     assert SHAPED({"n": 42.0}).changes == (Change("/n", "coercion", "number to integer"),)
 
@@ -142,13 +142,13 @@ def test_a_change_says_what_became_what() -> None:
         ({"list": "[12345678901234567890123]"}, ["/list"]),
     ],
 )
-def test_every_place_where_something_would_be_lost_is_named(arguments: Any, paths: list[str]) -> None:
+def test_every_lossy_conversion_is_reported(arguments: Any, paths: list[str]) -> None:
     coerced = SHAPED(arguments)
     assert sorted(loss.path for loss in coerced.losses) == sorted(paths)
     assert {loss.rule for loss in coerced.losses} == {"coercion"}
 
 
-def test_two_readings_are_none() -> None:
+def test_an_ambiguous_value_is_not_coerced() -> None:
     schema = {
         "properties": {
             "v": {
@@ -164,7 +164,7 @@ def test_two_readings_are_none() -> None:
     assert Coercer(dump(schema)).coerce({"v": {"a": "1"}}).value == {"v": {"a": 1}}
 
 
-def test_the_work_is_bounded_however_the_schema_branches() -> None:
+def test_the_number_of_passes_is_bounded() -> None:
     """As many ways as the registry admits: a look for each of them, and for each of those again, would take minutes."""
     schema: dict[str, Any] = {"type": "integer"}
     value: Any = "x"
@@ -194,12 +194,12 @@ def test_the_work_is_bounded_however_the_schema_branches() -> None:
     assert looks <= 100
 
 
-def test_more_changes_than_anybody_makes_by_mistake_are_none() -> None:
+def test_too_many_changes_are_not_applied() -> None:
     assert len(SHAPED({"list": ["1"] * 900}).changes) == 900
     assert SHAPED({"list": ["1"] * 1100}).changes == ()
 
 
-def test_edits_copy_only_what_lies_on_their_way() -> None:
+def test_edits_copy_only_the_containers_on_their_paths() -> None:
     value = {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
     edited = apply_edits(value, [Edit(("a", 0, "b"), 9, ""), Edit(("e",), 8, "")])
     assert edited == {"a": [{"b": 9}, {"b": 2}], "c": {"d": 3}, "e": 8}
@@ -222,7 +222,7 @@ GENERATED = {
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(keeping(GENERATED))
-def test_what_keeps_the_schema_is_never_touched_but_for_doubles_that_are_integers(arguments: Any) -> None:
+def test_valid_values_are_unchanged_except_integral_floats(arguments: Any) -> None:
     if not VALIDATOR.is_valid(arguments):
         return
     coerced = SHAPED(arguments)
@@ -247,7 +247,7 @@ MESSY = st.dictionaries(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MESSY)
-def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
+def test_coercion_is_idempotent(arguments: dict[str, Any]) -> None:
     once = SHAPED(arguments)
     if once.losses:
         return
@@ -256,7 +256,7 @@ def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
     assert canonical(again.value) == canonical(once.value)
 
 
-def test_of_very_many_values_none_is_read() -> None:
+def test_a_very_large_value_is_not_coerced() -> None:
     read = Coercer(
         dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}})
     ).coerce

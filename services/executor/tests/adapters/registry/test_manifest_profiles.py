@@ -21,7 +21,7 @@ def manifest(**execution: Any) -> pb.ToolManifest:
     return made
 
 
-def test_unsaid_means_the_least() -> None:
+def test_defaults_are_minimal() -> None:
     assert confinement_of(pb.ToolManifest()) == Confinement(tier="kernel", access=Access.PURE)
     assert placement_of(pb.ToolManifest()) == Placement()
     assert rendering_of(pb.ToolManifest()) == Rendering()
@@ -37,12 +37,12 @@ def test_unsaid_means_the_least() -> None:
         (pb.ACCESS_TIER_SUPERVISED, ("docs", "out"), ("out",), ("api.example.com",)),
     ],
 )
-def test_each_access_tier_opens_what_it_says(tier: Any, reads: Any, writes: Any, hosts: Any) -> None:
+def test_each_access_tier_allows_its_resources(tier: Any, reads: Any, writes: Any, hosts: Any) -> None:
     found = confinement_of(manifest(access_tier=tier))
     assert (found.reads, found.writes, found.hosts) == (reads, writes, hosts)
 
 
-def test_what_changes_nothing_gets_nothing_to_change() -> None:
+def test_a_read_only_tool_gets_no_writable_volume() -> None:
     made = manifest(access_tier=pb.ACCESS_TIER_FILES)
     made.mutation_class = pb.MUTATION_CLASS_READ_ONLY
     found = confinement_of(made)

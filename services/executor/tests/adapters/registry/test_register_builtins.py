@@ -1,4 +1,4 @@
-"""The built-in tools register themselves."""
+"""Registration of the built-in tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_every_tool_is_registered(registry: RegistryPeer, reach: Callable[
     assert sorted(registry.versions) == NAMES
 
 
-async def test_what_may_pass_is_tried_again_and_what_may_not_is_left(
+async def test_transient_failures_are_retried_and_permanent_ones_are_not(
     registry: RegistryPeer, reach: Callable[..., Any], quiet: Log
 ) -> None:
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.TOOL_MANIFEST_INVALID]
@@ -29,7 +29,7 @@ async def test_what_may_pass_is_tried_again_and_what_may_not_is_left(
     assert registry.registered == NAMES[:1]
 
 
-async def test_it_waits_for_a_registry_that_is_not_there_yet(pki: Any, reach: Callable[..., Any], quiet: Log) -> None:
+async def test_registration_waits_for_the_registry(pki: Any, reach: Callable[..., Any], quiet: Log) -> None:
     peer = RegistryPeer()
     async with serving(pki, "registry", peer.add) as address:
         pass

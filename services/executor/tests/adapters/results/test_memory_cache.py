@@ -1,4 +1,4 @@
-"""Results that are used again: fresh, bounded, dropped with their version, and run for once."""
+"""The in-memory result cache: fresh, bounded, invalidated by version, with single-flight runs."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ async def test_a_result_is_fresh_for_as_long_as_its_tool_says() -> None:
     assert (len(found), found.size) == (0, 0)
 
 
-async def test_nobody_gets_what_another_asked_for() -> None:
+async def test_different_keys_have_different_results() -> None:
     found = cache()
     await put(found, key())
     for other in (key("b"), key(digest="e"), key(tenant="acme"), key(subject="bob")):
         assert not await is_kept(found, other)
 
 
-async def test_identical_calls_at_once_run_once() -> None:
+async def test_concurrent_identical_calls_run_once() -> None:
     found = cache()
     leader = await leads(found, key())
     followers = [asyncio.ensure_future(found.enter(key())) for _ in range(50)]
@@ -72,7 +72,7 @@ async def test_identical_calls_at_once_run_once() -> None:
     other.end()
 
 
-async def test_a_run_that_brings_nothing_delays_the_others_and_never_queues_them() -> None:
+async def test_a_run_without_result_releases_all_waiters_at_once() -> None:
     found = cache()
     leader = await leads(found, key())
     followers = [asyncio.ensure_future(found.enter(key())) for _ in range(5)]
@@ -89,7 +89,7 @@ async def test_a_run_that_brings_nothing_delays_the_others_and_never_queues_them
     assert await is_kept(found, key())
 
 
-async def test_a_waiter_that_leaves_leaves_the_others_alone() -> None:
+async def test_a_canceled_waiter_does_not_affect_the_others() -> None:
     found = cache()
     leader = await leads(found, key())
     left, stays = (asyncio.ensure_future(found.enter(key())) for _ in range(2))
@@ -100,7 +100,7 @@ async def test_a_waiter_that_leaves_leaves_the_others_alone() -> None:
     assert await stays == Kept(b"1", NOW)
 
 
-async def test_what_changed_is_forgotten_and_its_runs_under_way_keep_nothing() -> None:
+async def test_invalidation_removes_results_and_active_runs_cache_nothing() -> None:
     found = cache()
     await put(found, key())
     await put(found, key("b"))
@@ -117,7 +117,7 @@ async def test_what_changed_is_forgotten_and_its_runs_under_way_keep_nothing() -
     ]
 
 
-async def test_who_runs_alone_after_a_run_that_brought_nothing_keeps_nothing_of_what_changed_meanwhile() -> None:
+async def test_invalidation_also_applies_to_runs_after_a_run_without_result() -> None:
     found = cache()
     leader = await leads(found, key())
     followers = [asyncio.ensure_future(found.enter(key())) for _ in range(2)]
@@ -134,7 +134,7 @@ async def test_who_runs_alone_after_a_run_that_brought_nothing_keeps_nothing_of_
     assert await is_kept(found, key())
 
 
-async def test_the_least_used_makes_room() -> None:
+async def test_the_least_recently_used_result_is_evicted() -> None:
     found = cache(max_entries=3)
     for name in "abc":
         await put(found, key(name))
@@ -143,7 +143,7 @@ async def test_the_least_used_makes_room() -> None:
     assert [await is_kept(found, key(name)) for name in "abcd"] == [True, False, True, True]
 
 
-async def test_bytes_are_bounded_and_none_is_too_large_for_the_rest() -> None:
+async def test_bytes_are_bounded_in_total_and_per_result() -> None:
     found = cache(max_bytes=80_000)
     for name in range(100):
         await put(found, key(str(name)), b"x" * 5_000)
@@ -157,13 +157,13 @@ async def test_bytes_are_bounded_and_none_is_too_large_for_the_rest() -> None:
     assert await found.enter(key("99")) == Kept(b"y", NOW)
 
 
-async def test_a_cache_of_no_size_keeps_nothing() -> None:
+async def test_a_cache_of_size_zero_caches_nothing() -> None:
     found = cache(max_bytes=0)
     await put(found, key())
     assert not await is_kept(found, key())
 
 
-async def test_however_much_room_there_is_only_what_a_strict_reader_takes_is_kept() -> None:
+async def test_a_result_beyond_the_parser_limit_is_not_cached() -> None:
     found = cache(max_bytes=1 << 30)
     await put(found, key("fits"), b"x" * (MAX_BYTES - 1024))
     await put(found, key("large"), b"x" * MAX_BYTES)

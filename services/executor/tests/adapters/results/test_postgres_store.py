@@ -1,4 +1,4 @@
-"""Large results in a real PostgreSQL: whole, sealed, bound to their place, and gone when they expire."""
+"""Large results in a real PostgreSQL: atomic, encrypted, bound to their position, and expiring."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def expire(engine: AsyncEngine) -> None:
         await connection.execute(update(results).values(expire_time=func.now() - timedelta(seconds=1)))
 
 
-async def test_what_one_process_stores_every_process_reads(
+async def test_a_stored_result_is_readable_by_every_process(
     here: PostgresResultStore, there: PostgresResultStore, engine: AsyncEngine
 ) -> None:
     found = await keep(here)
@@ -88,7 +88,7 @@ async def test_the_database_sees_neither_the_result_nor_its_token(
         "delete from result_pieces where number = 0",
     ],
 )
-async def test_no_piece_can_be_moved_exchanged_or_left_out(
+async def test_a_moved_exchanged_or_missing_piece_is_detected(
     here: PostgresResultStore, engine: AsyncEngine, tamper: str
 ) -> None:
     found = await keep(here)
@@ -100,14 +100,16 @@ async def test_no_piece_can_be_moved_exchanged_or_left_out(
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-async def test_a_result_without_its_key_is_gone(here: PostgresResultStore, engine: AsyncEngine) -> None:
+async def test_a_result_whose_sealing_key_is_gone_is_unavailable(
+    here: PostgresResultStore, engine: AsyncEngine
+) -> None:
     found = await keep(here)
     with pytest.raises(MeshError) as caught:
         await read(PostgresResultStore(engine, Seal([b"k" * 32])), found)
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-async def test_what_expired_is_not_found_and_then_swept_with_its_pieces(
+async def test_an_expired_result_is_not_found_and_is_swept_with_its_pieces(
     here: PostgresResultStore, there: PostgresResultStore, engine: AsyncEngine
 ) -> None:
     found = await keep(here)
@@ -130,7 +132,7 @@ async def test_a_result_is_stored_whole_or_not_at_all(here: PostgresResultStore,
     assert await rows(engine, result_pieces) == []
 
 
-async def test_a_database_that_is_away_is_said_to_be() -> None:
+async def test_a_failing_database_is_service_unavailable() -> None:
     engine = engine_for("postgresql://executor:x@127.0.0.1:1/toolmesh", schema="executor")
     with pytest.raises(MeshError) as caught:
         await keep(PostgresResultStore(engine, Seal([KEY])))

@@ -1,4 +1,4 @@
-"""Runners: the built-in one, and the choice among kinds."""
+"""The built-in runner and the dispatch by kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def runner() -> DispatchingRunner:
     return DispatchingRunner({"builtin": BuiltinRunner([Echo(), Arithmetic(), Faulty()], silent)})
 
 
-async def test_a_tool_runs_in_the_process_itself(runner: DispatchingRunner) -> None:
+async def test_a_builtin_tool_runs_in_process(runner: DispatchingRunner) -> None:
     assert runner.sandbox_for(ECHO) == "in_process"
     assert (await runner.run(ECHO, some_work(text="a"))).value == {"text": "a"}
 
@@ -46,17 +46,17 @@ async def test_a_tool_runs_in_the_process_itself(runner: DispatchingRunner) -> N
         a_tool(name="tools/core.echo/versions/1.0.0", runner="mcp"),
     ],
 )
-def test_nothing_else_runs_here(runner: DispatchingRunner, tool: Any) -> None:
+def test_other_tools_cannot_run(runner: DispatchingRunner, tool: Any) -> None:
     assert runner.sandbox_for(tool) is None
 
 
-async def test_a_tools_own_failure_keeps_its_reason(runner: DispatchingRunner) -> None:
+async def test_a_mesh_error_of_a_tool_keeps_its_reason(runner: DispatchingRunner) -> None:
     with pytest.raises(MeshError) as caught:
         await runner.run(ARITHMETIC, some_work(expression="1/0"))
     assert caught.value.reason is Reason.EXECUTION_FAILED
 
 
-async def test_a_defect_of_a_tool_tells_nothing(runner: DispatchingRunner) -> None:
+async def test_an_unexpected_exception_hides_its_details(runner: DispatchingRunner) -> None:
     with pytest.raises(MeshError) as caught:
         await runner.run(a_tool(name="tools/core.faulty/versions/1.0.0"), some_work())
     assert caught.value.reason is Reason.EXECUTION_FAILED

@@ -1,4 +1,4 @@
-"""The small wrappers around runners and sandboxes."""
+"""The wrappers around runners and sandboxes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def counted(ending: str) -> float:
 
 
 @pytest.mark.parametrize(("behave", "ending"), [(answers, "succeeded"), (runs_out, "tool_out_of_memory")])
-async def test_runs_are_counted_by_how_they_end(behave: Any, ending: str) -> None:
+async def test_runs_are_counted_by_outcome(behave: Any, ending: str) -> None:
     before = counted(ending)
     try:
         await MetricsRunner(Behaving(behave), "test").run(python_tool("x/y:z"), work())
@@ -67,7 +67,7 @@ async def test_runs_are_counted_by_how_they_end(behave: Any, ending: str) -> Non
     assert counted(ending) == before + 1
 
 
-async def test_a_canceled_run_is_counted_as_one() -> None:
+async def test_a_canceled_run_is_counted_as_canceled() -> None:
     before = counted("canceled")
     run = asyncio.create_task(MetricsRunner(Behaving(waits), "test").run(python_tool("x/y:z"), work()))
     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ async def test_a_canceled_run_is_counted_as_one() -> None:
     assert counted("canceled") == before + 1
 
 
-async def test_what_nobody_foresaw_has_a_type_all_the_same(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_an_unexpected_exception_becomes_a_mesh_error(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MeshError) as caught:
         await ErrorMappingRunner(Behaving(surprises), quiet).run(python_tool("x/y:z"), work())
     assert caught.value.reason is Reason.EXECUTION_FAILED
@@ -108,7 +108,7 @@ class SlowSandbox:
         self.go.set()
 
 
-async def test_only_so_many_processes_start_at_once() -> None:
+async def test_concurrent_process_starts_are_bounded() -> None:
     sandbox = SlowSandbox()
     paced = ThrottledSandbox(sandbox, 2)
     assert (paced.name, paced.unavailable()) == ("process/slow", "never")

@@ -1,4 +1,4 @@
-"""Arguments of a call as arguments of a program."""
+"""Argument vectors built from templates and arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTILE = ["; rm -rf /", "$(id)", "`id`", "a b", "a\nb", "'\"", "*", "~", "a&&b"
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_value_stays_one_element_whatever_it_holds(value: str) -> None:
+def test_a_value_stays_one_element(value: str) -> None:
     assert build_argv(["-x", "{name}", "--n={name}"], {"name": value, "other": "!"}) == ("-x", value, f"--n={value}")
 
 
@@ -23,15 +23,15 @@ def test_a_value_stays_one_element_whatever_it_holds(value: str) -> None:
     ("value", "element"),
     [(3, "3"), (1.5, "1.5"), (True, "true"), (["a", 1], '["a",1]'), ({"k": None}, '{"k":null}'), ("ü", "ü")],
 )
-def test_what_is_no_text_is_written_as_json(value: Any, element: str) -> None:
+def test_values_other_than_strings_are_written_as_json(value: Any, element: str) -> None:
     assert build_argv(["{v}"], {"v": value}) == (element,)
 
 
-def test_braces_can_be_written() -> None:
+def test_double_braces_are_literal_braces() -> None:
     assert build_argv(["{{v}}", "a{{b"], {"v": 1}) == ("{v}", "a{b")
 
 
-def test_an_absent_argument_leaves_its_own_element_out() -> None:
+def test_a_template_that_is_only_an_absent_argument_is_left_out() -> None:
     assert build_argv(["-a", "{v}", "--b={v}"], {}) == ("-a", "--b=")
     assert build_argv(["{v}"], {"v": None}) == ()
 
@@ -44,24 +44,24 @@ def test_a_value_that_looks_like_an_option_is_refused(value: Any) -> None:
     assert [violation.path for violation in caught.value.violations] == ["/v"]
 
 
-def test_an_option_can_hide_behind_an_empty_value() -> None:
+def test_an_option_after_an_empty_value_is_refused() -> None:
     with pytest.raises(MeshError):
         build_argv(["{a}{b}"], {"a": "", "b": "-x"})
 
 
 @pytest.mark.parametrize("templates", [["--", "{v}"], ["--value={v}"], ["./{v}"]])
-def test_a_dash_is_fine_where_it_cannot_begin_an_option(templates: list[str]) -> None:
+def test_a_dash_is_allowed_where_it_cannot_begin_an_option(templates: list[str]) -> None:
     assert build_argv(templates, {"v": "-x"})[-1].endswith("-x")
 
 
-def test_a_value_cannot_bring_the_dashes_that_make_the_next_one_safe() -> None:
+def test_dashes_in_a_value_do_not_end_the_options() -> None:
     with pytest.raises(MeshError) as caught:
         build_argv(["{a}", "{b}"], {"a": "--", "b": "-x"})
     assert {violation.path for violation in caught.value.violations} == {"/a", "/b"}
 
 
 @pytest.mark.parametrize("value", ["a\0b", ["a\0"], "x" * (MAX_ELEMENT_BYTES + 1)])
-def test_what_no_program_can_be_given_is_refused(value: Any) -> None:
+def test_null_characters_and_oversized_values_are_refused(value: Any) -> None:
     if isinstance(value, list):
         # JSON writes the null character as six others, which any program can be given.
         assert build_argv(["{v}"], {"v": value}) == ('["a\\u0000"]',)
@@ -71,7 +71,7 @@ def test_what_no_program_can_be_given_is_refused(value: Any) -> None:
     assert caught.value.reason is Reason.INJECTION_DETECTED
 
 
-def test_elements_that_are_too_long_together_are_refused() -> None:
+def test_an_oversized_argument_vector_is_refused() -> None:
     element = "x" * (MAX_BYTES // 16)
     assert build_argv(["{v}"] * 16, {"v": element}) == (element,) * 16
     with pytest.raises(MeshError) as caught:
@@ -85,5 +85,5 @@ def test_no_value_ever_becomes_more_than_one_element(value: str) -> None:
 
 
 @given(value=st.text(max_size=50).filter(lambda text: "\0" not in text))
-def test_behind_dashes_every_value_is_one_element(value: str) -> None:
+def test_after_dashes_every_value_is_one_element(value: str) -> None:
     assert build_argv(["--", "{v}"], {"v": value}) == ("--", value)

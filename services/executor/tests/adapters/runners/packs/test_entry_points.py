@@ -1,4 +1,4 @@
-"""What an entry point may name."""
+"""Parsing of entry points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from services.executor.adapters.runners.packs.entry_points import Command, Function, parse_command, parse_function
 
 
-def test_a_function_is_found_by_pack_module_and_name() -> None:
+def test_a_function_is_parsed_into_pack_module_and_name() -> None:
     assert parse_function("textkit/words:statistics") == Function("textkit", "words", "statistics")
     assert parse_function("textkit/deep.er.words:f") == Function("textkit", "deep.er.words", "f")
 
@@ -31,7 +31,7 @@ def test_a_function_is_found_by_pack_module_and_name() -> None:
         "textkit/words.:f",
     ],
 )
-def test_nothing_else_is_a_function(entry_point: str) -> None:
+def test_other_forms_are_not_a_function(entry_point: str) -> None:
     assert parse_function(entry_point) is None
 
 
@@ -66,10 +66,10 @@ def test_a_command_is_a_program_and_its_templates() -> None:
         ["/usr/bin/sort"] * 200,
     ],
 )
-def test_nothing_else_is_a_command(elements: object) -> None:
+def test_other_forms_are_not_a_command(elements: object) -> None:
     assert parse_command(json.dumps(elements)) is None
 
 
 @pytest.mark.parametrize("entry_point", ["", "not json", '["/usr/bin/sort"', "\ud800"])
-def test_what_is_no_json_is_no_command(entry_point: str) -> None:
+def test_invalid_json_is_not_a_command(entry_point: str) -> None:
     assert parse_command(entry_point) is None

@@ -86,7 +86,7 @@ async def take(pool: WorkerPool, starter: Starter, key: WorkerKey) -> Worker:
     return worker
 
 
-async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
+async def test_an_idle_worker_is_reused(starter: Starter) -> None:
     pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
@@ -98,7 +98,7 @@ async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
 @pytest.mark.parametrize(
     "other", [B, A2, WorkerKey(A.digest, A.tenant, "other"), WorkerKey(A.digest, "tenant-x", A.sandbox)]
 )
-async def test_no_other_key_ever_gets_it(starter: Starter, other: WorkerKey) -> None:
+async def test_a_worker_is_not_shared_between_keys(starter: Starter, other: WorkerKey) -> None:
     pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
@@ -106,7 +106,7 @@ async def test_no_other_key_ever_gets_it(starter: Starter, other: WorkerKey) -> 
     await pool.close()
 
 
-async def test_the_longest_idle_makes_room(starter: Starter) -> None:
+async def test_the_longest_idle_worker_is_evicted(starter: Starter) -> None:
     pool = pool_of(max_workers=2)
     oldest, newest = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(oldest)
@@ -118,7 +118,7 @@ async def test_the_longest_idle_makes_room(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
+async def test_a_tenant_at_its_limit_evicts_its_own_worker(starter: Starter) -> None:
     pool = pool_of(max_workers=10, max_per_tenant=1)
     mine, other = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(other)
@@ -129,7 +129,7 @@ async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
+async def test_a_call_waits_when_the_pool_is_full(starter: Starter) -> None:
     pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, key)) for key in (B, A)]
@@ -143,7 +143,7 @@ async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> None:
+async def test_a_waiter_that_cannot_be_served_does_not_block_others(starter: Starter) -> None:
     pool = pool_of(max_workers=2, max_per_tenant=1)
     held = await take(pool, starter, A)
     stuck = asyncio.create_task(take(pool, starter, A2))
@@ -155,7 +155,7 @@ async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> Non
     await pool.close()
 
 
-async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) -> None:
+async def test_a_canceled_waiter_releases_its_grant(starter: Starter) -> None:
     pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, A)) for _ in range(3)]
@@ -168,7 +168,7 @@ async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) ->
     await pool.close()
 
 
-async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None:
+async def test_a_failed_start_releases_its_permit(starter: Starter) -> None:
     pool = pool_of(max_workers=1)
     starter.failure = RuntimeError()
     with pytest.raises(RuntimeError):
@@ -179,7 +179,7 @@ async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None
     await pool.close()
 
 
-async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -> None:
+async def test_a_canceled_start_releases_its_permit(starter: Starter) -> None:
     pool = pool_of(max_workers=1)
     starter.gate = asyncio.Event()
     starting = asyncio.create_task(take(pool, starter, A))
@@ -192,7 +192,7 @@ async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -
     await pool.close()
 
 
-async def test_an_idle_worker_that_ends_gives_its_place_back(starter: Starter) -> None:
+async def test_an_idle_worker_that_ends_releases_its_permit(starter: Starter) -> None:
     pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     pool.give_back(first)
@@ -202,7 +202,7 @@ async def test_an_idle_worker_that_ends_gives_its_place_back(starter: Starter) -
     await pool.close()
 
 
-async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) -> None:
+async def test_workers_end_after_their_calls_and_idle_time(starter: Starter) -> None:
     pool = pool_of(max_calls=2, idle_seconds=0.02)
     worker = await take(pool, starter, A)
     pool.give_back(worker)
@@ -216,7 +216,7 @@ async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) 
     await pool.close()
 
 
-async def test_closing_ends_all_and_lets_nobody_wait(starter: Starter) -> None:
+async def test_close_ends_all_workers_and_fails_the_waiters(starter: Starter) -> None:
     pool = pool_of(max_workers=2)
     busy, idle = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(idle)
@@ -239,7 +239,7 @@ STEPS = st.lists(st.tuples(st.sampled_from([A, A2, B, C]), st.integers(0, 3), st
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, most=st.integers(1, 3), per_tenant=st.integers(1, 3))
-def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: int, per_tenant: int) -> None:
+def test_limits_hold_and_every_call_is_served(steps: Any, most: int, per_tenant: int) -> None:
     """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left
     waiting.
     """

@@ -1,4 +1,4 @@
-"""Workspaces: what a run changed is seen, and real only when it is kept."""
+"""Workspaces: changes are observed, and applied only by a commit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: 
     assert is_empty(scratch)
 
 
-async def test_changes_are_seen_and_kept(volume: Path, scratch: Path) -> None:
+async def test_changes_are_observed_and_committed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new").mkdir()
@@ -90,7 +90,7 @@ async def test_changes_are_seen_and_kept(volume: Path, scratch: Path) -> None:
     assert not (volume / STAGING).exists()
 
 
-async def test_dropped_changes_never_happened(volume: Path, scratch: Path) -> None:
+async def test_a_rollback_leaves_the_volume_unchanged(volume: Path, scratch: Path) -> None:
     before = read_tree(volume, MIB)
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
@@ -101,7 +101,7 @@ async def test_dropped_changes_never_happened(volume: Path, scratch: Path) -> No
     assert is_empty(scratch)
 
 
-async def test_a_change_cannot_be_hidden_behind_old_times(volume: Path, scratch: Path) -> None:
+async def test_a_change_with_restored_times_is_observed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     before = (copy / "a.txt").stat()
     (copy / "a.txt").write_text("!")
@@ -110,7 +110,7 @@ async def test_a_change_cannot_be_hidden_behind_old_times(volume: Path, scratch:
 
 
 @pytest.mark.parametrize(("was", "becomes"), [("a.txt", "folder"), ("sub", "file")])
-async def test_a_file_and_a_folder_can_change_places(volume: Path, scratch: Path, was: str, becomes: str) -> None:
+async def test_a_file_can_replace_a_folder_and_the_reverse(volume: Path, scratch: Path, was: str, becomes: str) -> None:
     workspace, copy = await opened(volume, scratch)
     if becomes == "folder":
         (copy / was).unlink()
@@ -126,7 +126,7 @@ async def test_a_file_and_a_folder_can_change_places(volume: Path, scratch: Path
     assert read_tree(volume, MIB) == expected
 
 
-async def test_modes_and_owners_are_the_volumes_own(volume: Path, scratch: Path) -> None:
+async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scratch: Path) -> None:
     (volume / "a.txt").chmod(0o640)
     workspace, copy = await opened(volume, scratch)
     for name in ("a.txt", "new"):
@@ -140,7 +140,7 @@ async def test_modes_and_owners_are_the_volumes_own(volume: Path, scratch: Path)
 
 
 @pytest.mark.parametrize("what", ["link", "pipe"])
-async def test_what_cannot_be_kept_spoils_the_run(volume: Path, scratch: Path, what: str) -> None:
+async def test_an_unsupported_entry_fails_the_run(volume: Path, scratch: Path, what: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "x").symlink_to("/etc/passwd") if what == "link" else os.mkfifo(copy / "x")
     with pytest.raises(MeshError) as caught:
@@ -152,7 +152,7 @@ async def test_what_cannot_be_kept_spoils_the_run(volume: Path, scratch: Path, w
 
 
 @pytest.mark.parametrize("who", ["changed", "removed", "created", "made a link"])
-async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scratch: Path, who: str) -> None:
+async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scratch: Path, who: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new.txt").write_text("new")
@@ -176,7 +176,7 @@ async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scra
     assert is_empty(scratch)
 
 
-async def test_a_link_on_the_way_is_never_followed(volume: Path, scratch: Path, tmp_path: Path) -> None:
+async def test_a_commit_does_not_follow_links(volume: Path, scratch: Path, tmp_path: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "sub" / "c.txt").write_text("c")
     await workspace.observe_effects()
@@ -190,7 +190,7 @@ async def test_a_link_on_the_way_is_never_followed(volume: Path, scratch: Path, 
     assert list(outside.iterdir()) == []
 
 
-async def test_what_nobody_else_touched_is_kept_whatever_they_did_elsewhere(volume: Path, scratch: Path) -> None:
+async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     await workspace.observe_effects()
@@ -200,7 +200,7 @@ async def test_what_nobody_else_touched_is_kept_whatever_they_did_elsewhere(volu
     assert (volume / "theirs.txt").read_text() == "theirs"
 
 
-async def test_two_runs_that_change_one_file_do_not_both_win(volume: Path, scratch: Path) -> None:
+async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: Path) -> None:
     runs = [await opened(volume, scratch) for _ in range(4)]
     for nth, (workspace, copy) in enumerate(runs):
         (copy / "a.txt").write_text(f"from {nth}")
@@ -211,7 +211,7 @@ async def test_two_runs_that_change_one_file_do_not_both_win(volume: Path, scrat
     assert (volume / "a.txt").read_text() == f"from {winners[0]}"
 
 
-async def test_an_error_in_the_middle_says_how_far_it_came(volume: Path, scratch: Path) -> None:
+async def test_a_partial_commit_reports_how_many_changes_were_applied(volume: Path, scratch: Path) -> None:
     (volume / "sub" / "hidden").symlink_to("/nowhere")
     workspace, copy = await opened(volume, scratch)
     # The link was never shown, so the folder looks empty inside; outside it cannot be removed.
@@ -223,7 +223,7 @@ async def test_an_error_in_the_middle_says_how_far_it_came(volume: Path, scratch
     assert caught.value.metadata == {"kept": "1", "changes": "2", "cause": "failed"}
 
 
-def test_what_a_killed_executor_left_is_cleared_away(volume: Path, tmp_path: Path) -> None:
+def test_the_staging_folder_of_a_killed_executor_is_removed(volume: Path, tmp_path: Path) -> None:
     (volume / STAGING).mkdir()
     (volume / STAGING / "0").write_text("half")
     copy = tmp_path / "copy"
@@ -237,7 +237,7 @@ def test_what_a_killed_executor_left_is_cleared_away(volume: Path, tmp_path: Pat
 # Room.
 
 
-async def test_a_volume_that_may_be_changed_must_fit(volume: Path, scratch: Path) -> None:
+async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, scratch: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
         await opened(volume, scratch, scratch_bytes=MIB)
@@ -245,7 +245,7 @@ async def test_a_volume_that_may_be_changed_must_fit(volume: Path, scratch: Path
     await until(lambda: is_empty(scratch))
 
 
-async def test_a_volume_that_is_only_read_need_not_fit(volume: Path, scratch: Path) -> None:
+async def test_a_read_only_volume_that_does_not_fit_is_bound(volume: Path, scratch: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     volumes = Volumes({"files": volume}, lambda: scratch)
     workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()))
@@ -255,7 +255,7 @@ async def test_a_volume_that_is_only_read_need_not_fit(volume: Path, scratch: Pa
     await workspace.rollback()
 
 
-async def test_a_run_that_outgrew_its_room_is_not_kept(volume: Path, scratch: Path) -> None:
+async def test_a_run_that_exceeds_its_scratch_space_fails(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
@@ -264,7 +264,7 @@ async def test_a_run_that_outgrew_its_room_is_not_kept(volume: Path, scratch: Pa
     assert caught.value.metadata["limit"] == "scratch"
 
 
-async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
+async def test_block_rounding_of_the_original_is_not_counted(
     volume: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small files take more of the disk than they hold."""
@@ -291,7 +291,7 @@ async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
     await workspace.rollback()
 
 
-async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(volume: Path, scratch: Path) -> None:
+async def test_a_size_violation_is_reported_before_the_error_of_the_killed_process(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     struck, told = asyncio.Event(), asyncio.Event()
@@ -310,7 +310,7 @@ async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(
     await workspace.rollback()
 
 
-def test_only_volumes_that_are_here_are_offered(volume: Path, scratch: Path) -> None:
+def test_only_existing_volumes_are_available(volume: Path, scratch: Path) -> None:
     volumes = Volumes({"files": volume}, lambda: scratch)
     assert volumes.has_all(tool())
     assert not volumes.has_all(tool(reads=("files", "others")))
@@ -337,9 +337,7 @@ TREES = st.dictionaries(PATHS, st.sampled_from(["1", "2", FOLDER]), max_size=6).
 
 
 @given(before=TREES, after=TREES)
-def test_the_difference_turns_one_tree_into_the_other_step_by_step(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
+def test_the_difference_turns_one_tree_into_the_other(before: dict[str, str], after: dict[str, str]) -> None:
     tree = dict(before)
     for change in difference(before, after):
         path, parent = change.relative, change.relative.rpartition("/")[0]
