@@ -57,9 +57,9 @@ async def runners(tmp_path: Path) -> AsyncIterator[SandboxedRunners]:
     if why := await asyncio.to_thread(bubblewrap.unavailable):
         pytest.skip(f"no bubblewrap here: {why}")
     (tmp_path / "reports").mkdir()
-    terms = RunnerConfig(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
+    config = RunnerConfig(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
     made = SandboxedRunners(
-        {"process": bubblewrap}, terms, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+        {"process": bubblewrap}, config, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
     )
     await made.start()
     yield made

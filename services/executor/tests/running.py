@@ -63,7 +63,7 @@ Starting = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which everything temporary of one test is made, and nobody else's. Other users can pass it, as they can /tmp."""
+    """A temporary folder for everything that one test creates. Other users can traverse it, like /tmp."""
     with tempfile.TemporaryDirectory(prefix="runners-") as name:
         Path(name).chmod(0o711)
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -78,14 +78,14 @@ async def starting(tmp_path: Path, own_tmp: Path) -> AsyncIterator[Starting]:
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
-    async def start(**terms: Any) -> Running:
+    async def start(**config: Any) -> Running:
         bubblewrap = Bubblewrap()
         if why := await asyncio.to_thread(bubblewrap.unavailable):
             pytest.skip(f"no bubblewrap here: {why}")
         internal = [ip_network("127.0.0.0/8")]
         runners = SandboxedRunners(
             {"process": bubblewrap},
-            RunnerConfig(**{"packs": [PACKS], **terms}),
+            RunnerConfig(**{"packs": [PACKS], **config}),
             Log("executor", descriptor=descriptor),
             lambda: EgressProxy(internal),
         )

@@ -32,10 +32,10 @@ OUTBOX_SECONDS = 1.0
 
 
 class DurableTrail:
-    """Appends records to the log. Outcomes that the log does not confirm in time go to the outbox, which delivers them
-    later.
+    """Appends records to the log.
 
-    Outcomes that the log refuses stay in the outbox for inspection.
+    Outcomes that the log does not confirm in time go to the outbox, which delivers them later. Outcomes that the log
+    refuses stay in the outbox for inspection.
     """
 
     def __init__(self, stream: AuditStream, outbox: RecordOutbox, log: Log) -> None:

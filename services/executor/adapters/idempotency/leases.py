@@ -58,8 +58,9 @@ class ClaimLeases:
         self._leases.pop(claim.invocation_id, None)
 
     def sure(self, claim: Claim) -> bool:
-        """Return whether the lease is certainly valid, by the monotonic clock, which also advances in a stopped
-        process.
+        """Return whether the lease is certainly valid.
+
+        Uses only the monotonic clock, which also advances while the process is stopped.
         """
         lease = self._leases.get(claim.invocation_id)
         return lease is not None and self._monotonic() < lease.until

@@ -48,7 +48,7 @@ class EntryPointResolver(Generic[T]):
         return self._resolved.put(tool.digest, self._resolve(tool))
 
     def require(self, tool: Tool) -> ResolvedEntryPoint[T]:
-        """Return the resolved entry point. Raises the error of a tool that cannot run here."""
+        """Return the resolved entry point. Raises TOOL_UNAVAILABLE if the tool cannot run here."""
         resolved = self.find(tool)
         if resolved is None:
             raise errors.nothing_runs_it(tool.name)

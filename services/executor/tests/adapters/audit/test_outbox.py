@@ -90,14 +90,14 @@ async def replica(
 
 async def waiting(engine: AsyncEngine) -> list[str]:
     async with engine.begin() as connection:
-        found = await connection.execute(text("select record_id from outbox order by sequence"))
-        return [row.record_id for row in found]
+        rows = await connection.execute(text("select record_id from outbox order by sequence"))
+        return [row.record_id for row in rows]
 
 
 async def left(engine: AsyncEngine, expected: list[str]) -> None:
     """Return once exactly these wait."""
-    async with asyncio.timeout(20):
-        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table tells nobody when it changes)
+    async with asyncio.timeout(60):
+        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table has no change event)
             await asyncio.sleep(0.01)
 
 
@@ -200,7 +200,7 @@ async def test_a_replica_that_stops_releases_the_lease_and_stores_its_queue(
 async def test_a_record_that_the_stream_delivers_leaves_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
-    """Kept because the acknowledgement was late; then it comes, and nobody has sent the record again."""
+    """The acknowledgement arrives after the record was stored in the outbox; it is not sent again."""
     one = await replica(audit.address)
     audit.acknowledging.clear()
     [record] = outcomes(1)
@@ -289,7 +289,7 @@ async def test_a_canceled_caller_of_a_refused_outcome_still_gets_it_stored(
 
 
 def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
-    """A record on its way that the log will refuse, and that nobody waits for any more."""
+    """Queue a record that the log will refuse, with a canceled waiter."""
     [record] = outcomes(1)
     audit.refused = {record.record_id}
     pending = one.stream.enqueue(record)
@@ -304,7 +304,7 @@ async def test_a_refusal_before_the_wait_ends_the_wait_at_once(
     one = await replica(audit.address)
     record, pending = given_up(one, audit)
     await until(lambda: not one.stream.waiting)
-    await asyncio.wait_for(one.trail._conclude_unawaited(record, pending, 10), 10)
+    await asyncio.wait_for(one.trail._conclude_unawaited(record, pending, 10), 60)
     await set_aside(engines[0], one, record)
 
 
@@ -324,7 +324,7 @@ async def test_cancellation_at_the_moment_of_the_answer_leaves_no_pending_task(
 
     def and_leave(what: Any) -> None:
         take_note(what)
-        # It was told, and not woken yet: what it was told is lost to it.
+        # Its future is done but the task has not resumed, so the cancellation hides the answer.
         concluding.cancel()
 
     monkeypatch.setattr(one.stream, method, and_leave)
@@ -342,12 +342,12 @@ async def test_a_refusal_during_the_commit_marks_the_row_as_refused(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
-    # Whoever waited for the log turns to the outbox in the moment in which the log refuses.
+    # The caller stores the outcome in the outbox at the moment in which the log refuses it.
     record, pending = given_up(one, audit)
     await until(lambda: pending.refused)
     await one.outbox.store(record, pending)
-    async with asyncio.timeout(20):
-        while (await one.outbox._rows.status()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
+    async with asyncio.timeout(60):
+        while (await one.outbox._rows.status()).refused != 1:  # noqa: ASYNC110  (a table has no change event)
             await asyncio.sleep(0.01)
     await set_aside(engines[0], one, record)
 

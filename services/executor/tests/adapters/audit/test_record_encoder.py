@@ -93,7 +93,7 @@ def test_every_record_satisfies_the_contract_of_the_log(event: Event, status: St
     ("count", "listed", "more"), [(64, 64, []), (65, 63, ["and 2 more"]), (5000, 63, ["and 4937 more"])]
 )
 def test_a_truncated_list_states_how_many_are_left_out(count: int, listed: int, more: list[str]) -> None:
-    """Nobody hides a change behind others."""
+    """A change cannot be hidden behind many others."""
     made = tuple(Effect(f"file:a/{nth}", "create", observed=True) for nth in range(count))
     record = written(a_record(effects=made, violations=made))
     protovalidate.validate(record)
@@ -111,7 +111,7 @@ def test_an_unknown_tool_is_named_as_requested(version: str, shown: str) -> None
     ("name", "longest"), [("idempotency_key", 255), ("task_id", 128), ("native_call_id", 255), ("tool", 320)]
 )
 def test_names_that_grow_by_redaction_are_truncated(name: str, longest: int) -> None:
-    """Otherwise whoever wants an attempt unrecorded would only have to give it such a name."""
+    """Otherwise a caller could prevent the record of a call by its choice of names."""
     asked = ("a@b.co," * longest)[:longest]
     record = a_record(request=a_request(**{name: asked}), tool=None)
     assert "a@b.co" not in str(written(record))

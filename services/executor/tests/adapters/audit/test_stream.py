@@ -248,5 +248,5 @@ async def test_stop_flushes_the_queue(opened: OpenStream, audit: AuditPeer) -> N
 async def test_stop_returns_without_a_log(opened: OpenStream) -> None:
     stream = await opened(Address("127.0.0.1", 1))
     stream.enqueue_unawaited(a_record())
-    await asyncio.wait_for(stream.stop(), 10)
+    await asyncio.wait_for(stream.stop(), 60)
     assert stream.waiting == 1

@@ -284,8 +284,8 @@ async def test_unknown_obligations_are_named_too(asking: Asking, authz: AuthzPee
         dpb.Obligation(),
     ]
     authz.answer = lambda facts: authz.allow(obligations=obligations, updated_input=b"{}")
-    found = (await asking.ask()).obligations
-    assert [(each.kind, each.values) for each in found] == [
+    obligations = (await asking.ask()).obligations
+    assert [(obligation.kind, obligation.values) for obligation in obligations] == [
         ("cap_rows", ("10",)),
         ("99", ()),
         ("unspecified", ()),

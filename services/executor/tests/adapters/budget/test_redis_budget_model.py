@@ -17,7 +17,7 @@ from services.executor.domain.model import Reservation, SpendingLimit
 
 @dataclass
 class Taken:
-    """A call that was let through: when, what it costs, and until when it counts as under way."""
+    """A granted call: its time, its cost, and the end of its lease."""
 
     at: float
     cost: int

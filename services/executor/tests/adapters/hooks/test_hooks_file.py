@@ -34,9 +34,9 @@ def problems(*declared: Any) -> list[str]:
 
 
 def test_without_a_file_there_are_no_hooks() -> None:
-    book = read_hooks_file(None)
-    assert not book.open(ManualClock(), Log("executor")).active
-    assert str(book) == "none"
+    declared_hooks = read_hooks_file(None)
+    assert not declared_hooks.open(ManualClock(), Log("executor")).active
+    assert str(declared_hooks) == "none"
 
 
 def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path: Path, pki: Any) -> None:
@@ -44,10 +44,10 @@ def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path:
     secret.write_bytes(b"a-very-secret-secret\n")
     more = {"timeout_ms": 250, "on_error": "open", "may_change_input": True, "sees_sensitive": True}
     signed = webhook(secret_file=str(secret), ca_file=str(pki.ca), **more)
-    told = plugin(phase="failure")
-    file.write_bytes(dump([signed, told, webhook(name="local", url="http://localhost:9/", phase="post")]))
-    book = read_hooks_file(file)
-    hooks = book.open(ManualClock(), Log("executor"))
+    on_failure = plugin(phase="failure")
+    file.write_bytes(dump([signed, on_failure, webhook(name="local", url="http://localhost:9/", phase="post")]))
+    declared_hooks = read_hooks_file(file)
+    hooks = declared_hooks.open(ManualClock(), Log("executor"))
     [guard] = hooks.matching(a_tool(), Phase.PRE)
     assert (guard.name, guard.timeout, guard.fails_open) == ("guard", 0.25, True)
     assert (guard.may_change_input, guard.sees_sensitive) == (True, True)
@@ -55,9 +55,9 @@ def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path:
     assert (failure.name, failure.timeout, failure.fails_open) == ("own", 1.0, True)
     [post] = hooks.matching(a_tool(), Phase.POST)
     assert (post.fails_open, post.may_change_input, post.sees_sensitive) == (False, False, False)
-    assert str(book) == "pre:guard failure:own post:local"
-    assert "very-secret" not in f"{book!r} {vars(guard.respondent)}"
-    asyncio.run(book.close())
+    assert str(declared_hooks) == "pre:guard failure:own post:local"
+    assert "very-secret" not in f"{declared_hooks!r} {vars(guard.respondent)}"
+    asyncio.run(declared_hooks.close())
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_short_secret_is_no_secret(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_reported_together() -> None:
-    found = problems(webhook(phase="x", tools=[]), plugin(entry_point="x"), webhook(), 7)
-    assert len(found) == 5
-    assert all(problem.startswith("TOOLMESH_HOOKS: ") for problem in found)
+    reported = problems(webhook(phase="x", tools=[]), plugin(entry_point="x"), webhook(), 7)
+    assert len(reported) == 5
+    assert all(problem.startswith("TOOLMESH_HOOKS: ") for problem in reported)
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ async def test_a_server_that_is_not_there_is_unreachable(webhook: Webhook, serve
 
 @pytest.fixture
 async def unused() -> int:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port: int = listening.sockets[0].getsockname()[1]
     listening.close()

@@ -26,10 +26,10 @@ async def test_one_of_many_concurrent_calls_acquires_and_all_see_it(
 ) -> None:
     tables = [ClaimRows(engine, "e") for engine in engines]
     claims = [a_claim() for _ in range(40)]
-    found = await asyncio.gather(*(tables[n % 2].acquire(claim, 30.0) for n, claim in enumerate(claims)))
-    holders = [row for row in found if row is not None and row.ours]
+    rows = await asyncio.gather(*(tables[n % 2].acquire(claim, 30.0) for n, claim in enumerate(claims)))
+    holders = [row for row in rows if row is not None and row.ours]
     assert len(holders) == 1
-    assert {row.invocation_id for row in found if row is not None} == {holders[0].invocation_id}
+    assert {row.invocation_id for row in rows if row is not None} == {holders[0].invocation_id}
 
 
 async def test_one_of_many_concurrent_calls_takes_over_an_unknown_outcome(
@@ -39,10 +39,10 @@ async def test_one_of_many_concurrent_calls_takes_over_an_unknown_outcome(
     await table.acquire(first, 30.0)
     await age(engine, "lease_until")
     tables = [ClaimRows(each, "e") for each in engines]
-    found = await asyncio.gather(*(tables[n % 2].acquire(a_claim(), 30.0) for n in range(40)))
-    [holder] = [row for row in found if row is not None and row.ours]
+    rows = await asyncio.gather(*(tables[n % 2].acquire(a_claim(), 30.0) for n in range(40)))
+    [holder] = [row for row in rows if row is not None and row.ours]
     assert holder.doubted == first.invocation_id
-    assert {row.doubted for row in found if row is not None} == {first.invocation_id}
+    assert {row.doubted for row in rows if row is not None} == {first.invocation_id}
 
 
 async def test_a_row_reports_whether_it_is_in_progress(table: ClaimRows, engine: AsyncEngine) -> None:
@@ -50,12 +50,12 @@ async def test_a_row_reports_whether_it_is_in_progress(table: ClaimRows, engine:
     for claim in (running, ended):
         await table.acquire(claim, 30.0)
     await table.settle(ended, "failed", error=b"e")
-    found = await table.read([scope_of(claim) for claim in (running, ended, free)])
-    assert {scope[-1]: in_progress for scope, (in_progress, _) in found.items()} == {"running": True, "ended": False}
-    assert found[scope_of(ended)][1].error == b"e"
+    rows = await table.read([scope_of(claim) for claim in (running, ended, free)])
+    assert {scope[-1]: in_progress for scope, (in_progress, _) in rows.items()} == {"running": True, "ended": False}
+    assert rows[scope_of(ended)][1].error == b"e"
     await age(engine, "lease_until")
-    found = await table.read([scope_of(running)])
-    assert not found[scope_of(running)][0]
+    rows = await table.read([scope_of(running)])
+    assert not rows[scope_of(running)][0]
 
 
 async def test_only_held_claims_are_renewed(table: ClaimRows, engine: AsyncEngine) -> None:

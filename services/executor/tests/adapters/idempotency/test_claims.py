@@ -83,11 +83,11 @@ async def test_a_stored_error_is_returned_completely(here: PostgresClaims, there
         Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
     )
     await here.settle(claim, Settled(claim.invocation_id, error))
-    found = await there.acquire(a_claim())
-    assert found is not None
-    assert isinstance(found.outcome, MeshError)
-    assert (found.outcome.reason, found.outcome.message) == (error.reason, error.message)
-    assert (found.outcome.violations, found.outcome.metadata) == (error.violations, error.metadata)
+    settled = await there.acquire(a_claim())
+    assert settled is not None
+    assert isinstance(settled.outcome, MeshError)
+    assert (settled.outcome.reason, settled.outcome.message) == (error.reason, error.message)
+    assert (settled.outcome.violations, settled.outcome.metadata) == (error.violations, error.metadata)
 
 
 async def test_other_arguments_conflict_during_and_after_the_call(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -112,9 +112,9 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
 
     async def call(number: int) -> Any:
         side, claim = (here, there)[number % 2], a_claim()
-        found = await side.acquire(claim)
-        if found is not None:
-            return found.outcome
+        settled = await side.acquire(claim)
+        if settled is not None:
+            return settled.outcome
         ran.append(claim.invocation_id)
         await all_waiting.wait()
         await side.settle(claim, Settled(claim.invocation_id, result))
@@ -183,7 +183,7 @@ async def test_each_waiter_gets_its_own_error(here: PostgresClaims, there: Postg
     waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
     await until(lambda: there._waiters.scopes)
     await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
-    one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
+    one, other = [settled.outcome for settled in await asyncio.gather(*waiting) if settled is not None]
     assert one is not other
 
 
@@ -322,20 +322,20 @@ async def test_a_dead_owner_of_a_write_leaves_an_unknown_outcome(
     with pytest.raises(Overtaken):
         await here.settle(lost, Settled(lost.invocation_id, a_result()))
     for side in (here, there):
-        found = await side.acquire(a_claim())
-        assert found is not None
-        assert isinstance(found.outcome, MeshError)
-        assert found.outcome.reason is Reason.UNKNOWN_OUTCOME
-        assert found.outcome.metadata["first_invocation"] == lost.invocation_id
+        settled = await side.acquire(a_claim())
+        assert settled is not None
+        assert isinstance(settled.outcome, MeshError)
+        assert settled.outcome.reason is Reason.UNKNOWN_OUTCOME
+        assert settled.outcome.metadata["first_invocation"] == lost.invocation_id
 
 
 async def test_a_resolver_that_dies_is_recorded_as_unknown_too(here: PostgresClaims, engine: AsyncEngine) -> None:
     claims = [a_claim() for _ in range(3)]
     for claim in claims:
-        found = await here.acquire(claim)
+        settled = await here.acquire(claim)
         await age(engine, "lease_until")
-    assert isinstance(found, Doubted)
-    assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
+    assert isinstance(settled, Doubted)
+    assert settled.runs == tuple(claim.invocation_id for claim in claims[:2])
 
 
 async def test_releasing_an_unknown_outcome_restores_it_with_its_window(
@@ -347,9 +347,9 @@ async def test_releasing_an_unknown_outcome_restores_it_with_its_window(
         await age(engine, "lease_until")
     for _ in range(3):
         resolver = a_claim()
-        found = await there.acquire(resolver)
-        assert isinstance(found, Doubted)
-        assert found.runs == tuple(claim.invocation_id for claim in dead)
+        settled = await there.acquire(resolver)
+        assert isinstance(settled, Doubted)
+        assert settled.runs == tuple(claim.invocation_id for claim in dead)
         await there.release(resolver)
 
 
@@ -376,9 +376,9 @@ async def test_an_abandoned_claim_is_unknown_at_once(here: PostgresClaims, there
     claim = a_claim()
     await here.acquire(claim)
     await here.abandon(claim)
-    found = await there.acquire(a_claim())
-    assert isinstance(found, Doubted)
-    assert found.runs == (claim.invocation_id,)
+    settled = await there.acquire(a_claim())
+    assert isinstance(settled, Doubted)
+    assert settled.runs == (claim.invocation_id,)
 
 
 async def test_other_arguments_conflict_with_an_unknown_outcome(

@@ -157,7 +157,7 @@ async def test_a_failing_database_is_reported_before_the_lease_ends(bench: Bench
     assert bench.leases.sure(claim)
     await bench.later(LEASE / 4)
     assert (bench.lost, bench.leases.sure(claim)) == ([claim.invocation_id], False)
-    # Back, and nobody has doubted it: it is as good as it was.
+    # The database is back and the claim was not taken over, so it is held again.
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
     assert bench.leases.sure(claim)

@@ -53,13 +53,13 @@ async def test_claims_of_other_tenants_are_separate(here: PostgresClaims, there:
     ours, theirs = a_claim(tenant="acme"), a_claim(tenant="globex")
     results = {"acme": a_result(content=b'{"said":"ours"}'), "globex": a_result(content=b'{"said":"theirs"}')}
     assert await here.acquire(ours) is None
-    assert await asyncio.wait_for(there.acquire(theirs), 5) is None
+    assert await asyncio.wait_for(there.acquire(theirs), 60) is None
     for side, claim in ((here, ours), (there, theirs)):
         await side.settle(claim, Settled(claim.invocation_id, results[claim.tenant]))
     for tenant, result in results.items():
-        found = await there.acquire(a_claim(tenant=tenant))
-        assert found is not None
-        assert found.outcome == result
+        settled = await there.acquire(a_claim(tenant=tenant))
+        assert settled is not None
+        assert settled.outcome == result
 
 
 @pytest.mark.parametrize("tenant", ["acme", "globex"])

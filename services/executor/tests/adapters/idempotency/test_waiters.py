@@ -54,8 +54,8 @@ async def test_one_statement_polls_many_claims(table: ClaimRows, waiters: ClaimW
     assert len([statement for statement in seen if "join claims" in statement]) == len(seen) < len(claims)
     for claim in claims:
         await table.settle(claim, "succeeded", result=claim.key.encode())
-    found = await asyncio.gather(*calls)
-    assert [row.result for row in found] == [claim.key.encode() for claim in claims for _ in range(4)]
+    rows = await asyncio.gather(*calls)
+    assert [row.result for row in rows] == [claim.key.encode() for claim in claims for _ in range(4)]
     assert waiters.scopes == ()
 
 

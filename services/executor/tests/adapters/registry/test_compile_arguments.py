@@ -34,11 +34,11 @@ def test_arguments_are_changed_only_if_the_manifest_allows() -> None:
     assert of(schema, mpb.INPUT_MUTATION_POLICY_NONE) is None
     assert of(schema, mpb.INPUT_MUTATION_POLICY_UNSPECIFIED) is None
     for policy in (mpb.INPUT_MUTATION_POLICY_DEFAULTS, mpb.INPUT_MUTATION_POLICY_HOOKS):
-        found = of(schema, policy)
-        assert found is not None
-        assert found.coerce is not None
-        assert found.coerce({"n": "1"}).value == {"n": 1}
-        assert found.whole
+        spec = of(schema, policy)
+        assert spec is not None
+        assert spec.coerce is not None
+        assert spec.coerce({"n": "1"}).value == {"n": 1}
+        assert spec.whole
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_arguments_are_changed_only_if_the_manifest_allows() -> None:
     ],
 )
 def test_coercion_is_compiled_only_for_coercible_types(part: Any, reads: bool, whole: bool) -> None:
-    found = of({"type": "object", "properties": {"p": part}})
-    assert (found is not None and found.coerce is not None) is reads
-    assert (found is not None and found.whole) is whole
+    spec = of({"type": "object", "properties": {"p": part}})
+    assert (spec is not None and spec.coerce is not None) is reads
+    assert (spec is not None and spec.whole) is whole
 
 
 def test_nested_defaults_are_found_through_references_and_lists() -> None:
@@ -76,16 +76,16 @@ def test_nested_defaults_are_found_through_references_and_lists() -> None:
             "tree": {"$ref": "#/$defs/tree"},
         },
     }
-    found = of(schema)
-    assert found is not None
-    assert InnerDefault(("leaf",), "unit", "m") in found.inner
-    assert InnerDefault(("all", "*"), "unit", "m") in found.inner
-    assert InnerDefault(("tree", "next"), "n", 0) in found.inner
+    spec = of(schema)
+    assert spec is not None
+    assert InnerDefault(("leaf",), "unit", "m") in spec.inner
+    assert InnerDefault(("all", "*"), "unit", "m") in spec.inner
+    assert InnerDefault(("tree", "next"), "n", 0) in spec.inner
     # The top level has its own, and what applies only sometimes fills nothing in.
-    assert {inner.name for inner in found.inner} == {"unit", "n"}
-    assert len(found.inner) <= 256
+    assert {inner.name for inner in spec.inner} == {"unit", "n"}
+    assert len(spec.inner) <= 256
     tool = a_tool(input_schema=schema)
-    assert prepare(tool, b"{}", found).arguments == {"top": 1, "leaf": {"unit": "m"}}
+    assert prepare(tool, b"{}", spec).arguments == {"top": 1, "leaf": {"unit": "m"}}
 
 
 def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
@@ -108,9 +108,9 @@ def test_the_search_in_a_recursive_schema_is_bounded(default: dict[str, Any]) ->
         "properties": {"tree": node},
         "$defs": {"node": {"type": "object", "properties": {f"p{n}": node for n in range(200)}, **default}},
     }
-    found = of(schema)
-    assert found is not None
-    assert len(found.inner) <= 256
+    spec = of(schema)
+    assert spec is not None
+    assert len(spec.inner) <= 256
 
 
 def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
@@ -122,15 +122,15 @@ def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
         "unset": {"type": "string"},
     }
     runtime = {"type": "object", "properties": properties, "required": ["text", "tenant"]}
-    found = of(schema, runtime_schema=dump(runtime), internal_only_fields=["/tenant", "/limit", "/unset"])
+    spec = of(schema, runtime_schema=dump(runtime), internal_only_fields=["/tenant", "/limit", "/unset"])
     tool = a_tool(input_schema=schema)
     for name in ("tenant", "limit", "unset"):
-        refused = prepare(tool, dump({"text": "a", name: "x"}), found).refusal
+        refused = prepare(tool, dump({"text": "a", name: "x"}), spec).refusal
         assert refused is not None
         assert [(each.path, each.rule) for each in refused.violations] == [(f"/{name}", "internal_only")]
-    assert call_input(found, {"text": "a"}, {"tenant": "acme"})[0] == {"text": "a", "tenant": "acme", "limit": 5}
+    assert call_input(spec, {"text": "a"}, {"tenant": "acme"})[0] == {"text": "a", "tenant": "acme", "limit": 5}
     with pytest.raises(Exception) as caught:
-        call_input(found, {"text": "a"}, {"tenant": ""})
+        call_input(spec, {"text": "a"}, {"tenant": ""})
     assert caught.value.reason is Reason.ARGUMENTS_INVALID  # type: ignore[attr-defined]
 
 

@@ -117,8 +117,8 @@ def test_a_value_is_coerced_to_its_declared_type(arguments: Any, read: Any, path
     before = canonical(arguments)
     coerced = SHAPED(arguments)
     assert canonical(coerced.value) == canonical(read)
-    assert [type(found) for path in paths for _, found in places(coerced.value, steps_of(path))] == [
-        type(found) for path in paths for _, found in places(read, steps_of(path))
+    assert [type(candidate) for path in paths for _, candidate in places(coerced.value, steps_of(path))] == [
+        type(candidate) for path in paths for _, candidate in places(read, steps_of(path))
     ]
     assert [change.path for change in coerced.changes] == paths
     assert all(change.source == "coercion" and change.reason for change in coerced.changes)
@@ -172,26 +172,26 @@ def test_the_number_of_passes_is_bounded() -> None:
         branch = {"type": "object", "properties": {"a": schema, "b": {"type": "integer"}}, "required": ["a"]}
         schema, value = {"anyOf": [branch] * 8}, {"a": value, "b": "1"}
     coercer = Coercer(dump({"properties": {"v": schema}}))
-    looks = 0
+    passes = 0
     compiled = coercer._compile
 
     def counting(part: dict[str, Any]) -> Any:
         validator = compiled(part)
 
         class Counted:
-            def iter_errors(self, found: Any) -> Any:
-                nonlocal looks
-                looks += 1
-                return validator.iter_errors(found)
+            def iter_errors(self, candidate: Any) -> Any:
+                nonlocal passes
+                passes += 1
+                return validator.iter_errors(candidate)
 
-            def is_valid(self, found: Any) -> bool:
-                return bool(validator.is_valid(found))
+            def is_valid(self, candidate: Any) -> bool:
+                return bool(validator.is_valid(candidate))
 
         return Counted()
 
     coercer._compile = counting  # type: ignore[method-assign]
     assert coercer.coerce({"v": value}).changes == ()
-    assert looks <= 100
+    assert passes <= 100
 
 
 def test_too_many_changes_are_not_applied() -> None:

@@ -47,12 +47,12 @@ class LifecyclePeer(rpc.LifecycleServiceServicer):
 
 
 class View(KnownTools):
-    """A view by full names, that hears of a quarantine when a test says so."""
+    """A view by full names that receives the quarantine when the test calls `update`."""
 
     def resolve(self, reference: str, constraint: str) -> Any:
         return super().resolve(reference.rpartition(".")[2], constraint)
 
-    def hears(self) -> None:
+    def update(self) -> None:
         self.failure = errors.tool_unavailable(SAY.name, "quarantined")
 
 
@@ -107,7 +107,7 @@ async def test_a_quarantined_version_is_refused_before_the_registry_answers(
 async def test_a_report_carries_version_reason_and_invocation(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     assert registry.asked == [pb.QuarantineToolRequest(name=SAY.name, reason="it wrote", request_id="inv-1")]
 
@@ -115,7 +115,7 @@ async def test_a_report_carries_version_reason_and_invocation(
 async def test_a_failed_report_is_retried_with_the_same_id(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE]
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     assert [request.request_id for request in registry.asked] == ["inv-1"] * 3
@@ -131,9 +131,9 @@ async def test_a_version_stays_refused_until_the_view_has_the_new_state(
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0.2)
     view.failure = None
     assert refused(quarantine).reason is Reason.TOOL_UNAVAILABLE
-    view.hears()
+    view.update()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
-    # Somebody looked and released it: the registry's word counts, and nothing here stands against it.
+    # A release in the registry takes effect here too.
     view.failure = None
     assert quarantine.resolve("core.say", "") is SAY
 
@@ -141,7 +141,7 @@ async def test_a_version_stays_refused_until_the_view_has_the_new_state(
 async def test_an_existing_quarantine_is_left_to_the_registry(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     registry.refusals = [Reason.FAILED_PRECONDITION]
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     view.failure = None
@@ -163,7 +163,7 @@ async def test_repeated_quarantines_send_one_report(
     registry.answering.clear()
     calls = [asyncio.ensure_future(quarantine.impose(SAY, "x", f"inv-{n}", within=30)) for n in range(10)]
     await until(lambda: registry.asked)
-    view.hears()
+    view.update()
     registry.answering.set()
     await asyncio.gather(*calls)
     assert len(registry.asked) == 1
@@ -176,6 +176,6 @@ async def test_impose_returns_within_its_time_limit(quarantine: QuarantiningView
 
 
 async def test_a_long_reason_is_truncated(quarantine: QuarantiningView, registry: LifecyclePeer, view: View) -> None:
-    view.hears()
+    view.update()
     await quarantine.impose(SAY, "y" * 5000, "inv-1", within=30)
     assert len(registry.asked[0].reason) == 1000

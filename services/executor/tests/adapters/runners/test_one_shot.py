@@ -119,7 +119,7 @@ async def test_a_preview_leaves_the_volume_unchanged(running: Running, volume: P
         ([step("write", "../../etc/x", text="")], Reason.EXECUTION_FAILED),
         ([step("nest", "sub", name="d", times=1500)], Reason.RESOURCE_LIMIT_EXCEEDED),
         ([step("nest", "sub", name="n" * 250, times=20)], Reason.EXECUTION_FAILED),
-        # What is nested so deeply that nobody else gets to it must not keep anyone from seeing how the disk fills.
+        # Very deep nesting must not hide the disk usage.
         (
             [step("nest", "sub", name="d", times=1500), step("fill", ".", bytes=20 * MIB, stays=True)],
             Reason.RESOURCE_LIMIT_EXCEEDED,
@@ -167,7 +167,7 @@ async def test_a_canceled_run_leaves_no_process_and_no_copy(running: Running) ->
 
 
 async def test_a_reader_cannot_block_a_commit(running: Running, volume: Path) -> None:
-    """What does not fit into a reader's room is shown to it as it is, and whatever can be opened can be locked."""
+    """A large volume is bound read-only to a reader, which could lock any file that it can open."""
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     first = await running(writer(), asked(step("write", "a.txt", text="1")))
     assert first.keep is not None

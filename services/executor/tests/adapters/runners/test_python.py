@@ -315,7 +315,7 @@ async def test_a_tool_reaches_only_the_hosts_of_its_manifest(running: Running) -
     assert error.reason is Reason.NETWORK_POLICY_VIOLATION
     # What one call was refused is not held against the next.
     assert await running.value(tool, work(host="127.0.0.1", port=port)) == {"reached": True}
-    # Without a function that knows, nobody can say what it would do without letting it.
+    # Without a preview function the effects are unknown until the tool runs.
     assert (await running.failure(tool, work(preview=True, host="x", port=1))).reason is Reason.EXECUTION_FAILED
     server.close()
 

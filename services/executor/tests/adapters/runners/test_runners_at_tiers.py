@@ -37,8 +37,8 @@ async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterat
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
-    terms = RunnerConfig(packs=[PACKS], volumes={"files": volume})
-    runners = SandboxedRunners({tier: sandbox}, terms, Log("executor", descriptor=descriptor))
+    config = RunnerConfig(packs=[PACKS], volumes={"files": volume})
+    runners = SandboxedRunners({tier: sandbox}, config, Log("executor", descriptor=descriptor))
     await runners.start()
     yield Running(runners, log)
     await runners.stop()

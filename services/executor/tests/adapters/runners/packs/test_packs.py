@@ -148,8 +148,8 @@ def test_an_invalid_pack_does_not_affect_the_others(tmp_path: Path) -> None:
     make_pack(tmp_path / "a", "bad", FILES, surprise=1)
     (tmp_path / "a" / "no-pack").mkdir()
     make_pack(tmp_path / "b", "further", FILES)
-    found = load_packs([tmp_path / "a", tmp_path / "b"], tmp_path / "copies", _no_log())
-    assert set(found) == {"good", "further"}
+    loaded = load_packs([tmp_path / "a", tmp_path / "b"], tmp_path / "copies", _no_log())
+    assert set(loaded) == {"good", "further"}
 
 
 def test_packs_with_equal_names_are_all_left_out(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ async def test_an_encoded_frame_is_read_back(value: dict[str, Any]) -> None:
 
 
 async def test_an_oversized_frame_is_refused_by_its_length() -> None:
-    # Nothing follows the head: whoever waited for the body would wait for ever.
+    # No body follows: waiting for it would never end.
     with pytest.raises(FrameError) as caught:
         await read_frame(stream((1001).to_bytes(4, "big"), ends=False), 1000)
     assert caught.value.size == 1001

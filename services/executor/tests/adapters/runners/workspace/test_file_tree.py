@@ -37,7 +37,7 @@ def volume(tmp_path: Path) -> Path:
 def test_a_copy_has_the_content_of_the_volume(volume: Path, tmp_path: Path) -> None:
     tree = copy_tree(volume, tmp_path / "copy", ROOM)
     assert tree == read_tree(tmp_path / "copy", ROOM) == read_tree(volume, ROOM)
-    assert {path for path, found in tree.items() if found == FOLDER} == {"sub", "sub/deep"}
+    assert {path for path, digest in tree.items() if digest == FOLDER} == {"sub", "sub/deep"}
     assert tree["a.txt"] == digest_of(volume / "a.txt") != tree["sub/b.txt"]
 
 
@@ -131,7 +131,7 @@ def test_disk_usage_counts_blocks(volume: Path) -> None:
 
 @pytest.mark.parametrize(("name", "times"), [("d", 1500), ("n" * 250, 20)])
 def test_very_deep_folders_can_be_removed(volume: Path, name: str, times: int) -> None:
-    """Further than any path leads, and deeper than whoever calls itself for each of them gets."""
+    """Deeper than the path length limit and the recursion limit."""
     nest(volume / "sub", name, times)
     assert len(str(volume)) + (len(name) + 1) * times > min(4096, 2 * sys.getrecursionlimit())
     remove_tree(volume)
@@ -166,7 +166,7 @@ def nest(folder: Path, name: str, times: int) -> None:
 
 
 def test_entries_that_disappear_during_the_copy_are_skipped(volume: Path, tmp_path: Path) -> None:
-    """Others make their changes real while somebody copies: neither may spoil the other's call."""
+    """A concurrent commit must not fail the copy."""
 
     def wanted() -> bool:
         (volume / "a.txt").unlink(missing_ok=True)

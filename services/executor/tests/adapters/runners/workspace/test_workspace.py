@@ -55,9 +55,9 @@ async def opened(volume: Path, scratch: Path, **changes: Any) -> tuple[Workspace
 
 
 async def effects(workspace: Workspace) -> list[tuple[str, str]]:
-    found = await workspace.observe_effects()
-    assert all(effect.observed for effect in found)
-    return [(effect.operation, effect.resource) for effect in found]
+    effects = await workspace.observe_effects()
+    assert all(effect.observed for effect in effects)
+    return [(effect.operation, effect.resource) for effect in effects]
 
 
 async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: Path) -> None:
